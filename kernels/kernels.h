@@ -33,6 +33,16 @@
 typedef enum { TSR_UNARY_LIST(TSR_UNARY_ID) TSR_UNARY_COUNT } tsr_unary;
 #undef TSR_UNARY_ID
 
+/* Rotary positions (Su et al. 2021) of x (B,T,H*D): of each head the `rotary` features from
+ * `offset` on are turned, the rest stays. The angles' pairs are the halves (i, i + rotary/2) as in
+ * Hugging Face's Llama, or `interleaved` neighbours (2i, 2i + 1) as in GPT-J. sign 1 turns, -1 turns
+ * back (the backward). */
+typedef struct {
+  int64_t T, H, D, rotary, offset;
+  bool interleaved;
+  float sign;
+} tsr_rope;
+
 /* Attention over whole sequences. q (B,T,H*D), k and v (B,T,G*D), out (B,T,H*D); query head h reads
  * key/value head h/(H/G). stats (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
  * score = q.k * scale; causal: key j is seen by query i when j <= i, and with a window (Beltagy et
@@ -235,17 +245,16 @@ typedef struct {
       int64_t C, int64_t v_begin, int64_t v_end, tsr_tree_shape tree, int64_t units, int64_t inner,
       int64_t begin, int64_t end);
 
-  /* ---- rotary positions (rotate-half, as Hugging Face's Llama) ---- */
-  /* table (T, D/2, 2) cos and sin, for positions position_offset..; scaling_factor 0: none; else
+  /* ---- rotary positions ---- */
+  /* table (T, D/2, 2) of D features that are turned: cos and sin, for positions position_offset..; scaling_factor 0: none; else
    * Llama 3's wavelength rule (low_freq, high_freq, original_context). Computed in double. */
   void (*rope_table)(
       float *table, int64_t T, int64_t D, int64_t position_offset, double theta,
       double scaling_factor, double low_freq_factor, double high_freq_factor,
       double original_context);
-  /* x (B,T,H*D); sign 1 turns, -1 turns back (the backward). Items are (b,t) rows. y may be x. */
+  /* table (T, rotary/2, 2); items are (b,t) rows. y may be x. */
   void (*rope)(
-      float *y, const float *x, const float *table, int64_t T, int64_t H, int64_t D, float sign,
-      int64_t begin, int64_t end);
+      const tsr_rope *r, float *y, const float *x, const float *table, int64_t begin, int64_t end);
 
   /* ---- attention: items are b*H + h (forward) or b*G + g (backward) ---- */
   /* bytes per thread, both directions */

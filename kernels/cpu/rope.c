@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rotary positions (Su et al. 2021), halves rotated as in Hugging Face's Llama. */
+/* Rotary positions (Su et al. 2021). */
 #include "kernels/cpu/level.h"
 #include <math.h>
+#include <string.h>
 
 /* Llama 3.1's rule: long waves are slowed by the factor, short ones kept, those between blended. */
 static double scaled_frequency(
@@ -30,21 +31,42 @@ void LEVEL(rope_table)(
   }
 }
 
-void LEVEL(rope)(
-    float *y, const float *x, const float *table, int64_t T, int64_t H, int64_t D, float sign,
-    int64_t begin, int64_t end) {
-  int64_t half = D / 2;
-  for (int64_t r = begin; r < end; r++) {
-    const float *turn = table + r % T * half * 2; // (D/2, 2)
-    for (int64_t h = 0; h < H; h++) {
-      const float *low = x + (r * H + h) * D, *high = low + half;
-      float *out = y + (r * H + h) * D;
+static void turn_halves(float *out, const float *x, const float *turn, int64_t half, float sign) {
+  const float *low = x, *high = x + half;
 #pragma omp simd
-      for (int64_t i = 0; i < half; i++) {
-        float a = low[i], b = high[i], cosine = turn[2 * i], sine = sign * turn[2 * i + 1];
-        out[i] = a * cosine - b * sine;
-        out[i + half] = b * cosine + a * sine;
-      }
+  for (int64_t i = 0; i < half; i++) {
+    float a = low[i], b = high[i], cosine = turn[2 * i], sine = sign * turn[2 * i + 1];
+    out[i] = a * cosine - b * sine;
+    out[i + half] = b * cosine + a * sine;
+  }
+}
+
+static void turn_pairs(float *out, const float *x, const float *turn, int64_t half, float sign) {
+#pragma omp simd
+  for (int64_t i = 0; i < half; i++) {
+    float a = x[2 * i], b = x[2 * i + 1], cosine = turn[2 * i], sine = sign * turn[2 * i + 1];
+    out[2 * i] = a * cosine - b * sine;
+    out[2 * i + 1] = b * cosine + a * sine;
+  }
+}
+
+/* What is not turned. */
+static void keep(float *out, const float *x, int64_t begin, int64_t end) {
+  if (out != x && end > begin) memcpy(out + begin, x + begin, (size_t)(end - begin) * sizeof *x);
+}
+
+void LEVEL(rope)(
+    const tsr_rope *r, float *y, const float *x, const float *table, int64_t begin, int64_t end) {
+  int64_t half = r->rotary / 2;
+  for (int64_t row = begin; row < end; row++) {
+    const float *turn = table + row % r->T * half * 2; // (rotary/2, 2)
+    for (int64_t h = 0; h < r->H; h++) {
+      const float *in = x + (row * r->H + h) * r->D;
+      float *out = y + (row * r->H + h) * r->D;
+      keep(out, in, 0, r->offset);
+      keep(out, in, r->offset + r->rotary, r->D);
+      if (r->interleaved) turn_pairs(out + r->offset, in + r->offset, turn, half, r->sign);
+      else turn_halves(out + r->offset, in + r->offset, turn, half, r->sign);
     }
   }
 }

@@ -14,6 +14,19 @@ tsr_unary tsr_unary_of(tsr_op op) {
   return kinds[tsr_op_function(op)];
 }
 
+tsr_rope tsr_rope_of(const tsr_task_call *c) {
+  const tsr_rope_attrs *of = &tsr_task_attrs(c)->rope;
+  const tsr_tensor *x = &c->task->inputs[0];
+  return (tsr_rope){
+      .T = x->shape[1],
+      .H = x->shape[2] / of->head_dim,
+      .D = of->head_dim,
+      .rotary = tsr_rope_rotary(of),
+      .offset = of->offset,
+      .interleaved = of->interleaved,
+      .sign = (float)of->sign};
+}
+
 tsr_attention_inputs tsr_attention_inputs_of(tsr_op op) {
   switch ((int)op) {
   case TSR_OP_ATTENTION_DX:

@@ -83,29 +83,40 @@ static bool check_scaling(const builder *b, const tsr_rope_call_attrs *r) {
       r->low_freq_factor, r->high_freq_factor);
 }
 
+/* The features that are turned are pairs, and inside the head. */
+static bool check_rotary(const builder *b, const tsr_rope_call_attrs *r, int64_t rotary) {
+  tsr_location location = b->call->op_place;
+  if (rotary < 2 || rotary % 2)
+    return tsr_diag_error(
+        b->diags, location, "rope: %s %lld must be even", r->rotary_dim ? "rotary_dim" : "head_dim",
+        (long long)rotary);
+  if (r->offset >= 0 && r->offset <= r->head_dim - rotary) return true;
+  return tsr_diag_error(
+      b->diags, location, "rope: features %lld to %lld are not inside a head of %lld",
+      (long long)r->offset, (long long)(r->offset + rotary), (long long)r->head_dim);
+}
+
 static bool call_rope(const builder *b) {
   const tsr_call *c = b->call;
   tsr_attrs attr;
   if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_rope_call), &attr)) return false;
   const tsr_rope_call_attrs *rope = &attr.rope_call;
-  int64_t head_dim = rope->head_dim;
+  tsr_attrs turn = {.rope = {rope->head_dim, 1, rope->interleaved, rope->rotary_dim, rope->offset}};
+  int64_t rotary = tsr_rope_rotary(&turn.rope);
   const tsr_value *x = &b->g->values[c->inputs[0]];
-  if (head_dim < 2 || head_dim % 2)
-    return tsr_diag_error(
-        b->diags, c->op_place, "rope: head_dim %lld must be even", (long long)head_dim);
+  if (!check_rotary(b, rope, rotary)) return false;
   if (x->ndim != 3) return fail_infer(b, "its input must be (batch, sequence, heads * head_dim)");
   if (!check_scaling(b, rope)) return false;
   tsr_init init;
   memset(&init, 0, sizeof init); /* compared bytewise */
   init.kind = TSR_INIT_ROPE;
-  init.a = (double)head_dim;
+  init.a = (double)rotary;
   init.b = rope->theta;
   init.scaling[0] = rope->scaling_factor;
   init.scaling[1] = rope->low_freq_factor;
   init.scaling[2] = rope->high_freq_factor;
   init.scaling[3] = (double)rope->original_context_length;
   int table = rope_table(b, x->shape[1], &init);
-  tsr_attrs turn = {.rope = {head_dim, 1}};
   return give(b, checked(b, TSR_OP_ROPE, c->result, 2, (int[]){c->inputs[0], table}, &turn));
 }
 

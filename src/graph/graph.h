@@ -233,7 +233,7 @@ tsr_graph *tsr_graph_derive(const tsr_graph *old);
 void tsr_graph_map_ends(tsr_graph *g, const tsr_graph *old, const int *map);
 
 /* A call as a graph file writes it: `q: linear(h, wq, bq)`, `y: dropout(x, p: 0.1)`. */
-enum { TSR_CALL_INPUTS_MAX = 8, TSR_CALL_ATTRS_MAX = 12 };
+enum { TSR_CALL_INPUTS_MAX = 8, TSR_CALL_ATTRS_MAX = 24 };
 typedef struct {
   const char *name; /* NULL: it goes by its position */
   double value;

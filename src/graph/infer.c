@@ -171,9 +171,9 @@ static const char *infer_rope(const inference *i) {
   int64_t head_dim = i->node->attr.rope.head_dim;
   const char *bad = check_heads(i, 0, head_dim);
   if (bad) return bad;
-  if (head_dim % 2) return wrong(i, "head_dim %lld must be even", (long long)head_dim);
+  int64_t rotary = tsr_rope_rotary(&i->node->attr.rope);
   const tsr_value *table = i->in[1];
-  if (table->ndim != 3 || table->shape[0] < i->in[0]->shape[1] || table->shape[1] != head_dim / 2)
+  if (table->ndim != 3 || table->shape[0] < i->in[0]->shape[1] || table->shape[1] != rotary / 2)
     return wrong(
         i, "the table '%s' is %s, too small for '%s' %s", table->name, shape_of(i, table),
         i->in[0]->name, shape_of(i, i->in[0]));

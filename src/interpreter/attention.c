@@ -25,19 +25,23 @@ void tsr_interpreter_rope_table(double *out, const tsr_value *table) {
     }
 }
 
-/* Pairs (i, i + D/2) of every head are turned by the position's angle: y += R x, or R^T x. */
+/* Pairs of a head's rotary part, (i, i + half) or (2i, 2i + 1), are turned by the position's angle,
+ * and the rest of the head is kept: y += R x, or R^T x. */
 static void add_turned(const tsr_interpreted *n, double sign, double *y, const double *x) {
-  int64_t D = n->node->attr.rope.head_dim, C = tsr_interpreted_columns(n, 0);
-  int64_t T = n->type[0]->shape[1], half = D / 2;
-  for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++)
-    for (int64_t h = 0; h < C / D; h++)
-      for (int64_t i = 0; i < half; i++) {
-        const double *turn = n->in[1] + ((r % T) * half + i) * 2;
-        double cosine = turn[0], sine = sign * turn[1];
-        int64_t a = r * C + h * D + i, b = a + half;
-        y[a] += x[a] * cosine - x[b] * sine;
-        y[b] += x[b] * cosine + x[a] * sine;
-      }
+  const tsr_rope_attrs *rope = &n->node->attr.rope;
+  int64_t D = rope->head_dim, C = tsr_interpreted_columns(n, 0), size = tsr_rope_rotary(rope);
+  int64_t T = n->type[0]->shape[1], half = size / 2, apart = rope->interleaved ? 1 : half;
+  for (int64_t at = 0; at < tsr_interpreted_size(n, 0); at += D) {
+    for (int64_t d = 0; d < D; d++)
+      if (d < rope->offset || d >= rope->offset + size) y[at + d] += x[at + d];
+    for (int64_t i = 0; i < half; i++) {
+      const double *turn = n->in[1] + ((at / C % T) * half + i) * 2;
+      double cosine = turn[0], sine = sign * turn[1];
+      int64_t a = at + rope->offset + (rope->interleaved ? 2 * i : i), b = a + apart;
+      y[a] += x[a] * cosine - x[b] * sine;
+      y[b] += x[b] * cosine + x[a] * sine;
+    }
+  }
 }
 
 static void forward_rope(const tsr_interpreted *n) {

@@ -57,7 +57,7 @@ double tsr_interpreted_round(const tsr_interpreted *n, int what, int64_t i, doub
 
 /* y = softmax(x) of n numbers; y may be x. Returns log(sum(exp(x))). */
 double tsr_interpreter_softmax(double *y, const double *x, int64_t n);
-/* The table (positions, head_dim / 2, 2) of cosines and sines that a rope constant is. */
+/* The table (positions, rotary_dim / 2, 2) of cosines and sines that a rope constant is. */
 void tsr_interpreter_rope_table(double *out, const tsr_value *table);
 
 #endif

@@ -147,7 +147,8 @@ static void grad_softmax(const call *c) {
 
 /* A rotation's transpose is the rotation back. */
 static void grad_rope(const call *c) {
-  tsr_attrs attrs = {.rope = {attr(c)->rope.head_dim, -attr(c)->rope.sign}};
+  tsr_attrs attrs = *attr(c);
+  attrs.rope.sign = -attrs.rope.sign;
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_ROPE, 0, 2, (int[]){c->dy[0], input(c, 1)}, &attrs));
 }
 

@@ -80,9 +80,10 @@ static void check_rope(tsr_cuda_type type, const row_case &r, int64_t D, float s
   cpu->rope_table(table.data(), r.T, D, 0, 10000, 0, 1, 4, 8192);
   for (int64_t row = 0; row < r.B * r.C; row++) {
     int64_t at = std::min(r.positions[(size_t)(row / r.C)] + row % r.C, r.T - 1);
+    tsr_rope one = {1, H, D, D, 0, false, sign};
     cpu->rope(
-        &want[(size_t)(row * width)], &x[(size_t)(row * width)], &table[(size_t)(at * D)], 1, H, D,
-        sign, 0, 1);
+        &one, &want[(size_t)(row * width)], &x[(size_t)(row * width)], &table[(size_t)(at * D)], 0,
+        1);
   }
   auto got = run_all("rope_cached", [&](call_arrays &c) {
     void *out = c.out(type, n), *in = c.in(type, x);

@@ -58,6 +58,9 @@ static const op_case cases[] = {
      "y: rope(x, head_dim: 12, theta: 50, scaling_factor: 8, low_freq_factor: 1, high_freq_factor: "
      "4, "
      "original_context_length: 64)"},
+    {"rope", "", "x 2,5,18", "y: rope(x, head_dim: 6, interleaved: 1)"},
+    {"rope", "", "x 2,5,14", "y: rope(x, head_dim: 7, rotary_dim: 4, offset: 3, interleaved: 1)"},
+    {"rope", "", "x 2,5,16", "y: rope(x, head_dim: 8, rotary_dim: 4, offset: 1, theta: 100)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3, causal: 0)"},
     {"attention", "", "q 2,7,20; k 2,7,10; v 2,7,10",

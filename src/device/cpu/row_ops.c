@@ -52,11 +52,8 @@ const cpu_op cpu_softmax_dx = {.items = cpu_items_rows, .run = softmax_dx_run};
 
 static void rope_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  const tsr_tensor *x = &c->call.task->inputs[0]; // (B, T, H*D)
-  int64_t D = cpu_attrs(c)->rope.head_dim;
-  c->k->rope(
-      cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), x->shape[1], x->shape[2] / D, D,
-      (float)cpu_attrs(c)->rope.sign, begin, end);
+  tsr_rope r = tsr_rope_of(&c->call);
+  c->k->rope(&r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
 }
 const cpu_op cpu_rope = {.items = cpu_items_rows, .run = rope_run};
 

@@ -28,9 +28,16 @@ static bool has_head(const tsr_program *p, const tsr_task *t) {
   return p->graph->nodes[t->node].attr.attention.head_dim <= TSR_CUDA_HEAD_MAX;
 }
 
+/* Rotary positions have a kernel for the halves of whole heads. */
+static bool has_turn(const tsr_program *p, const tsr_task *t) {
+  if (t->op != TSR_OP_ROPE && t->op != TSR_OP_ROPE_AT) return true;
+  const tsr_rope_attrs *rope = &p->graph->nodes[t->node].attr.rope;
+  return !rope->interleaved && tsr_rope_rotary(rope) == rope->head_dim;
+}
+
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
-  return has_function(p, t) && has_head(p, t);
+  return has_function(p, t) && has_head(p, t) && has_turn(p, t);
 }
 
 /* Optimizer state in a file is the host's to update. */

@@ -24,7 +24,9 @@ def _attention(b: Builder, piece: Piece, x: Value) -> Value:
     k = b.linear(x, Dim(groups * head_dim), place, o.bias, stem="wk")
     v = b.linear(x, Dim(groups * head_dim), place, stem="wv", inline=o.a)
     if o.act in ("silu", "tanh", "gelu"):
-        q, k = (b.call("rope", y, head_dim=head_dim, theta=10000) for y in (q, k))
+        part = {"rotary_dim": 2, "offset": o.k} if o.act == "gelu" else {}
+        part |= {"interleaved": 1} if o.act != "silu" else {}
+        q, k = (b.call("rope", y, head_dim=head_dim, theta=10000, **part) for y in (q, k))
     more = {} if o.act in ("silu", "relu") else {"causal": 0}
     if o.act == "silu":
         more["window"] = 2 + o.k
