@@ -35,8 +35,8 @@ typedef enum { TSR_UNARY_LIST(TSR_UNARY_ID) TSR_UNARY_COUNT } tsr_unary;
 
 /* Rotary positions (Su et al. 2021) of x (B,T,H*D): of each head the `rotary` features from
  * `offset` on are turned, the rest stays. The angles' pairs are the halves (i, i + rotary/2) as in
- * Hugging Face's Llama, or `interleaved` neighbours (2i, 2i + 1) as in GPT-J. sign 1 turns, -1 turns
- * back (the backward). */
+ * Hugging Face's Llama, or `interleaved` neighbours (2i, 2i + 1) as in GPT-J. sign 1 turns, -1
+ * turns back (the backward). */
 typedef struct {
   int64_t T, H, D, rotary, offset;
   bool interleaved;
@@ -246,8 +246,9 @@ typedef struct {
       int64_t begin, int64_t end);
 
   /* ---- rotary positions ---- */
-  /* table (T, D/2, 2) of D features that are turned: cos and sin, for positions position_offset..; scaling_factor 0: none; else
-   * Llama 3's wavelength rule (low_freq, high_freq, original_context). Computed in double. */
+  /* table (T, D/2, 2) of D features that are turned: cos and sin, for positions
+   * position_offset..; scaling_factor 0: none; else Llama 3's wavelength rule (low_freq, high_freq,
+   * original_context). Computed in double. */
   void (*rope_table)(
       float *table, int64_t T, int64_t D, int64_t position_offset, double theta,
       double scaling_factor, double low_freq_factor, double high_freq_factor,
