@@ -43,8 +43,8 @@ typedef struct {
   float sign;
 } tsr_rope;
 
-/* Attention over whole sequences. q (B,T,H*D), k and v (B,T,G*D), out (B,T,H*D); query head h reads
- * key/value head h/(H/G). stats (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
+/* Attention over whole sequences. q (B,T,H*D), k (B,T,G*D), v (B,T,G*Dv), out (B,T,H*Dv), where
+ * heads of values may be as narrow as they like; query head h reads key/value head h/(H/G). stats (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
  * score = q.k * scale; causal: key j is seen by query i when j <= i, and with a window (Beltagy et
  * al. 2020) when i - j < window as well. Dropout of the probabilities:
  * keep with 1-p, scale kept ones by 1/(1-p); the element index in the stream `key` is
@@ -61,7 +61,12 @@ typedef struct {
   uint64_t key;
   int64_t batch_offset, head_offset, heads_global;
   int64_t head_gap; /* heads of other ranks between the two halves of these; 0: they are one run */
+  int64_t Dv;       /* 0: D */
 } tsr_attention;
+
+static inline int64_t tsr_attention_value_size(const tsr_attention *a) {
+  return a->Dv ? a->Dv : a->D;
+}
 
 /* Context-parallel attention (ring attention, Liu et al. 2023): a sequence of `length` positions,
  * of which each of `members` holds a.T = length/members, as `units` equal runs
@@ -80,8 +85,8 @@ typedef struct {
 
 /* Attention of new tokens to themselves and to what a cache holds: causal, without dropout. q and
  * out (B,T,H*D) are of T new tokens a sequence; of sequence b the first counts[b] are real and
- * stand at positions[b] and on. keys and values (B,length,G*D) hold all positions, the new ones
- * too. */
+ * stand at positions[b] and on. keys (B,length,G*D) and values (B,length,G*Dv) hold all positions,
+ * the new ones too; out is (B,T,H*Dv). */
 typedef struct {
   tsr_attention a;
   int64_t length;

@@ -43,15 +43,18 @@ static float scale_of(double scale, int64_t head_dim) {
   return scale != 0 ? (float)scale : (float)(1 / sqrt((double)head_dim));
 }
 
-/* Sizes alone: q (B,T,H*D) and k (B,T,G*D) of this rank. */
+/* Sizes alone: q (B,T,H*D) and k (B,T,G*D) of this rank; of ring_rows dout and out, which have
+ * heads of values. */
 static tsr_attention attention_sizes(const tsr_task_call *c) {
   /* the attributes of all ops of attention begin alike, but of those with a cache (attrs.def) */
   const tsr_ring_attrs *attr = &tsr_task_attrs(c)->ring;
   tsr_attention_inputs in = tsr_attention_inputs_of(c->task->op);
   const tsr_tensor *q = &c->task->inputs[in.q], *k = &c->task->inputs[in.k];
-  int64_t D = attr->head_dim;
-  tsr_attention a = {
-      .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
+  int64_t D = attr->head_dim, Dv = tsr_node_value_head(&c->program->graph->nodes[c->task->node]);
+  int64_t width = c->task->op == TSR_OP_RING_ROWS ? Dv : D;
+  tsr_attention a = {.B = q->shape[0], .T = q->shape[1], .D = D, .Dv = Dv};
+  a.H = q->shape[2] / width;
+  a.G = k->shape[2] / width;
   a.causal = attr->causal;
   a.scale = scale_of(attr->scale, D);
   a.dropout = (float)attr->dropout;
@@ -86,6 +89,7 @@ tsr_attention_cached tsr_attention_cached_of(const tsr_task_call *c) {
   tsr_attention_cached a = {.length = k->shape[1]};
   a.a = (tsr_attention){
       .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
+  a.a.Dv = attr->v_head_dim;
   a.a.causal = true;
   a.a.window = attr->window;
   a.a.scale = scale_of(attr->scale, D);

@@ -269,7 +269,7 @@ static bool call_flash_attention(const builder *b) {
           "%s: '%s' must be (batch, heads, sequence, head_dim), or all inputs (batch, sequence, "
           "heads * head_dim), not %s",
           c->op, x->name, tsr_shape_text(x->ndim, x->shape).text);
-    if (x->shape[3] != q->shape[3])
+    if (i < 2 && x->shape[3] != q->shape[3])
       return tsr_diag_error(
           b->diags, c->input_places[i], "%s: '%s' has heads of %lld features, '%s' of %lld", c->op,
           x->name, (long long)x->shape[3], q->name, (long long)q->shape[3]);
@@ -277,8 +277,10 @@ static bool call_flash_attention(const builder *b) {
     if (inputs[i] < 0) return false;
     q = &b->g->values[c->inputs[0]]; /* the values may have moved */
   }
-  int64_t shape[] = {q->shape[0], q->shape[2], q->shape[1], q->shape[3]};
-  tsr_attrs of = {.attention = {q->shape[3], a->causal, a->scale, a->dropout, a->window}};
+  int64_t head_dim = q->shape[3], values = b->g->values[c->inputs[2]].shape[3];
+  int64_t shape[] = {q->shape[0], q->shape[2], q->shape[1], values};
+  tsr_attrs of = {.attention = {head_dim, a->causal, a->scale, a->dropout, a->window}};
+  if (values != head_dim) of.attention.v_head_dim = values;
   const char *name = tsr_arena_printf(b->g->arena, "%s.joined", c->result);
   int y = checked(b, TSR_OP_ATTENTION, name, 3, inputs, &of);
   if (y < 0) return false;

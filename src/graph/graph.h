@@ -179,6 +179,8 @@ bool tsr_node_needs_nccl(const tsr_node *n);
 int64_t tsr_loss_samples(const tsr_node *loss);
 /* The probability with which a node of a forward graph drops an element; 0: it drops none. */
 double tsr_node_dropout(const tsr_node *n);
+/* Of attention in any form: the features of a head of values, and of out. */
+int64_t tsr_node_value_head(const tsr_node *n);
 
 /* The numbers of one step, in the step_scalars value. */
 typedef enum {

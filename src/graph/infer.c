@@ -162,7 +162,8 @@ static const char *check_heads(const inference *i, int input, int64_t head_dim) 
         i, "'%s' must be (batch, sequence, heads * head_dim), not %s", x->name, shape_of(i, x));
   if (head_dim < 1 || last_dim(x) % head_dim)
     return wrong(
-        i, "head_dim %lld does not divide the %lld features of '%s'", (long long)head_dim,
+        i, "%shead_dim %lld does not divide the %lld features of '%s'",
+        head_dim != i->node->attr.attention.head_dim ? "v_" : "", (long long)head_dim,
         (long long)last_dim(x), x->name);
   return NULL;
 }
@@ -182,13 +183,14 @@ static const char *infer_rope(const inference *i) {
 
 static const char *infer_attention(const inference *i) {
   const tsr_attention_attrs *attr = &i->node->attr.attention;
-  int64_t d = attr->head_dim;
+  int64_t d = attr->head_dim, dv = tsr_node_value_head(i->node);
   for (int k = 0; k < 3; k++) {
-    const char *bad = check_heads(i, k, d);
+    const char *bad = check_heads(i, k, k == 2 ? dv : d);
     if (bad) return bad;
   }
   const tsr_value *q = i->in[0], *k = i->in[1], *v = i->in[2];
-  if (!same_shape(k, v))
+  bool fit = k->shape[0] == v->shape[0] && k->shape[1] == v->shape[1];
+  if (!fit || last_dim(k) / d != last_dim(v) / dv)
     return wrong(i, "'%s' is %s but '%s' is %s", k->name, shape_of(i, k), v->name, shape_of(i, v));
   if (q->shape[0] != k->shape[0] || q->shape[1] != k->shape[1])
     return wrong(
@@ -201,6 +203,7 @@ static const char *infer_attention(const inference *i) {
         (long long)heads);
   if (attr->window > 0 && !attr->causal) return wrong(i, "a window needs causal attention");
   i->out[0] = type_of(q);
+  i->out[0].shape[2] = heads * dv;
   i->out[1] = (tsr_type){TSR_F32, 4, {q->shape[0], heads, q->shape[1], 2}};
   return NULL;
 }
@@ -368,27 +371,40 @@ static const char *infer_ring_acc(const inference *i) {
   return NULL;
 }
 
-static tsr_type rows_type(const inference *i, const tsr_value *q, int64_t numbers) {
-  int64_t head_dim = i->node->attr.ring_end.head_dim;
-  return (tsr_type){TSR_F32, 4, {q->shape[0], q->shape[2] / head_dim, q->shape[1], numbers}};
+/* Of x (B, T, heads * head_dim), with heads as wide as those of values. */
+static tsr_type value_heads(const inference *i, const tsr_value *x) {
+  tsr_type t = type_of(x);
+  t.shape[2] = t.shape[2] / i->node->attr.attention.head_dim * tsr_node_value_head(i->node);
+  return t;
 }
 
-/* q, k, acc → out (B, T, H*D), stats (B, H, T, 2) */
+static tsr_type rows_type(const tsr_value *x, int64_t head_dim, int64_t numbers) {
+  return (tsr_type){TSR_F32, 4, {x->shape[0], x->shape[2] / head_dim, x->shape[1], numbers}};
+}
+
+/* q, k, acc → out (B, T, H*Dv), stats (B, H, T, 2) */
 static const char *infer_ring_out(const inference *i) {
-  i->out[0] = type_of(i->in[0]);
-  i->out[1] = rows_type(i, i->in[0], 2);
+  i->out[0] = value_heads(i, i->in[0]);
+  i->out[1] = rows_type(i->in[0], i->node->attr.ring_end.head_dim, 2);
   return NULL;
 }
 
 /* dout, out, stats → rows (B, H, T, 3) */
 static const char *infer_ring_rows(const inference *i) {
-  i->out[0] = rows_type(i, i->in[0], 3);
+  i->out[0] = rows_type(i->in[0], tsr_node_value_head(i->node), 3);
   return NULL;
 }
 
 /* q, k, acc → dk, dv */
 static const char *infer_ring_dkv_out(const inference *i) {
-  i->out[0] = i->out[1] = type_of(i->in[1]);
+  i->out[0] = type_of(i->in[1]);
+  i->out[1] = value_heads(i, i->in[1]);
+  return NULL;
+}
+
+/* q, keys, values, positions, counts → out */
+static const char *infer_attention_cached(const inference *i) {
+  i->out[0] = value_heads(i, i->in[0]);
   return NULL;
 }
 

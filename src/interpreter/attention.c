@@ -56,10 +56,10 @@ const tsr_interpreter_rule tsr_interpret_rope = {.forward = forward_rope, .vjp =
 /* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of scale q_i . k_j ----
  */
 
-/* T positions, heads of D features: H of queries, G of keys and values, each for H / G of queries.
- */
+/* T positions, heads of D features and of Dv in values and out: H of queries, G of keys and values,
+ * each for H / G of queries. */
 typedef struct {
-  int64_t B, T, D, H, G;
+  int64_t B, T, D, Dv, H, G;
   double scale;
   bool causal;
   int64_t window; /* 0: all */
@@ -69,6 +69,7 @@ static attention_sizes sizes_of(const tsr_interpreted *n) {
   const tsr_attention_attrs *attr = &n->node->attr.attention;
   attention_sizes s = {.B = n->type[0]->shape[0], .T = n->type[0]->shape[1]};
   s.D = attr->head_dim;
+  s.Dv = tsr_node_value_head(n->node);
   s.H = tsr_interpreted_columns(n, 0) / s.D;
   s.G = tsr_interpreted_columns(n, 1) / s.D;
   s.causal = attr->causal;
@@ -79,19 +80,22 @@ static attention_sizes sizes_of(const tsr_interpreted *n) {
 
 /* Where things are for query i of head h of sample b. */
 typedef struct {
-  int64_t q;           /* its features, in q and out */
-  int64_t p;           /* its T probabilities, in saved and mask */
-  int64_t k;           /* the features of key 0, in k and v */
-  int64_t stride;      /* from one key to the next */
-  int64_t first, keys; /* it sees the keys [first, keys) */
+  int64_t q, out;           /* its features */
+  int64_t p;                /* its T probabilities, in saved and mask */
+  int64_t k, v;             /* the features of key 0 */
+  int64_t stride, v_stride; /* from one key to the next */
+  int64_t first, keys;      /* it sees the keys [first, keys) */
 } query;
 
 static query query_at(const attention_sizes *s, int64_t b, int64_t h, int64_t i) {
   return (query){
       .q = ((b * s->T + i) * s->H + h) * s->D,
+      .out = ((b * s->T + i) * s->H + h) * s->Dv,
       .p = ((b * s->H + h) * s->T + i) * s->T,
       .k = (b * s->T * s->G + h / (s->H / s->G)) * s->D,
+      .v = (b * s->T * s->G + h / (s->H / s->G)) * s->Dv,
       .stride = s->G * s->D,
+      .v_stride = s->G * s->Dv,
       .first = s->window && i >= s->window ? i - s->window + 1 : 0,
       .keys = s->causal ? i + 1 : s->T};
 }
@@ -112,17 +116,17 @@ static double multiplier(const tsr_interpreted *n, int64_t i) { return n->mask ?
 
 static void forward_query(const tsr_interpreted *n, const attention_sizes *s, const query *at) {
   const double *q = n->in[0] + at->q;
-  double *p = n->saved + at->p, *out = n->out + at->q;
+  double *p = n->saved + at->p, *out = n->out + at->out;
   for (int64_t j = at->first; j < at->keys; j++) {
     const double *k = n->in[1] + at->k + j * at->stride;
     p[j] = 0;
     for (int64_t d = 0; d < s->D; d++) p[j] += s->scale * q[d] * k[d];
   }
   tsr_interpreter_softmax(p + at->first, p + at->first, at->keys - at->first);
-  for (int64_t d = 0; d < s->D; d++) {
+  for (int64_t d = 0; d < s->Dv; d++) {
     out[d] = 0;
     for (int64_t j = at->first; j < at->keys; j++)
-      out[d] += multiplier(n, at->p + j) * p[j] * n->in[2][at->k + j * at->stride + d];
+      out[d] += multiplier(n, at->p + j) * p[j] * n->in[2][at->v + j * at->v_stride + d];
   }
 }
 
@@ -130,8 +134,8 @@ static void forward_query(const tsr_interpreted *n, const attention_sizes *s, co
 static double
 d_probability(const tsr_interpreted *n, const attention_sizes *s, const query *at, int64_t j) {
   double dot = 0;
-  for (int64_t d = 0; d < s->D; d++)
-    dot += n->d_out[at->q + d] * n->in[2][at->k + j * at->stride + d];
+  for (int64_t d = 0; d < s->Dv; d++)
+    dot += n->d_out[at->out + d] * n->in[2][at->v + j * at->v_stride + d];
   return multiplier(n, at->p + j) * dot;
 }
 
@@ -147,8 +151,10 @@ static void vjp_query(const tsr_interpreted *n, const attention_sizes *s, const 
       int64_t q = at->q + d, k = at->k + j * at->stride + d;
       n->d_in[0][q] += ds * n->in[1][k];
       n->d_in[1][k] += ds * n->in[0][q];
-      n->d_in[2][k] += multiplier(n, at->p + j) * p[j] * n->d_out[q];
     }
+    for (int64_t d = 0; d < s->Dv; d++)
+      n->d_in[2][at->v + j * at->v_stride + d] +=
+          multiplier(n, at->p + j) * p[j] * n->d_out[at->out + d];
   }
 }
 

@@ -3,9 +3,24 @@
  * cache: whole heads may be split, and positions over cp. */
 #include "passes/placement_rule_inputs.h"
 
+/* Whether an input of attention has heads of values: v, and out and its gradient. */
+static bool has_value_heads(const call *c, int i) {
+  switch ((int)c->node->op) {
+  case TSR_OP_ATTENTION:
+  case TSR_OP_ATTENTION_CACHED:
+    return i == 2;
+  case TSR_OP_ATTENTION_DX:
+    return i == 0 || i == 3 || i == 4;
+  default:
+    return false;
+  }
+}
+
 /* Of attention in every form, and of rope: all their attributes begin with head_dim. */
 static int64_t heads_of(const call *c, int i) {
-  return input(c, i)->shape[2] / c->node->attr.attention.head_dim;
+  bool values = has_value_heads(c, i);
+  int64_t size = values ? tsr_node_value_head(c->node) : c->node->attr.attention.head_dim;
+  return input(c, i)->shape[2] / size;
 }
 /* Where (batch, sequence, heads * head_dim) is split along its last dimension, whole heads are. */
 static void check_heads(call *c, int i) {

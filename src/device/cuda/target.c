@@ -22,10 +22,13 @@ static bool has_function(const tsr_program *p, const tsr_task *t) {
   return !applies_one[t->op] || tsr_cuda_has_unary(tsr_unary_of(op));
 }
 
-/* Attention over heads that are too wide has no kernel. */
+/* Attention over heads that are too wide has no kernel, nor over values with heads of another width.
+ */
 static bool has_head(const tsr_program *p, const tsr_task *t) {
+  const tsr_node *n = &p->graph->nodes[t->node];
   if (!(tsr_op_facts(t->op) & TSR_FACT_ATTENTION)) return true;
-  return p->graph->nodes[t->node].attr.attention.head_dim <= TSR_CUDA_HEAD_MAX;
+  int64_t head_dim = n->attr.attention.head_dim;
+  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim;
 }
 
 /* Rotary positions have a kernel for the halves of whole heads. */

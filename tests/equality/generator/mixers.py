@@ -22,9 +22,10 @@ def _attention(b: Builder, piece: Piece, x: Value) -> Value:
     place = "replicate" if o.tp == "replicate" else "shard(0)"
     q = b.linear(x, Dim(heads * head_dim), place, o.bias, o.dp, "wq")
     k = b.linear(x, Dim(groups * head_dim), place, o.bias, stem="wk")
-    v = b.linear(x, Dim(groups * head_dim), place, stem="wv", inline=o.a)
+    value_dim = 3 if o.act == "relu2" else head_dim
+    v = b.linear(x, Dim(groups * value_dim), place, stem="wv", inline=o.a)
     if o.act in ("silu", "tanh", "gelu"):
-        part = {"rotary_dim": 2, "offset": o.k} if o.act == "gelu" else {}
+        part = {"rotary_dim": 2, "offset": o.k - 1} if o.act == "gelu" else {}
         part |= {"interleaved": 1} if o.act != "silu" else {}
         q, k = (b.call("rope", y, head_dim=head_dim, theta=10000, **part) for y in (q, k))
     more = {} if o.act in ("silu", "relu") else {"causal": 0}
@@ -32,7 +33,8 @@ def _attention(b: Builder, piece: Piece, x: Value) -> Value:
         more["window"] = 2 + o.k
     if o.act == "sigmoid":
         more |= {"scale": 0.3, "dropout": "0.2 * training"}
-    y = b.call("attention", q, k, v, head_dim=head_dim, **more)
+    more |= {"v_head_dim": value_dim} if value_dim != head_dim else {}
+    y = b.call("attention", q, k, v, shape=(*x.shape[:-1], Dim(heads * value_dim)), head_dim=head_dim, **more)
     return b.call("add", x, b.linear(y, x.shape[-1], "shard(1)" if place != "replicate" else o.tp2, stem="wo"))
 
 
