@@ -44,7 +44,8 @@ typedef struct {
 } tsr_rope;
 
 /* Attention over whole sequences. q (B,T,H*D), k (B,T,G*D), v (B,T,G*Dv), out (B,T,H*Dv), where
- * heads of values may be as narrow as they like; query head h reads key/value head h/(H/G). stats (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
+ * heads of values may have a width of their own; query head h reads key/value head h/(H/G). stats
+ * (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
  * score = q.k * scale; causal: key j is seen by query i when j <= i, and with a window (Beltagy et
  * al. 2020) when i - j < window as well. Dropout of the probabilities:
  * keep with 1-p, scale kept ones by 1/(1-p); the element index in the stream `key` is

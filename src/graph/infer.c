@@ -301,6 +301,24 @@ static const char *infer_concat(const inference *i) {
   return NULL;
 }
 
+static const char *infer_expand_heads(const inference *i) {
+  const tsr_value *x = i->in[0];
+  int64_t heads = i->node->attr.expand_heads.heads;
+  if (x->ndim != 3)
+    return wrong(i, "'%s' must be (batch, sequence, features), not %s", x->name, shape_of(i, x));
+  if (heads < 1 || heads > INT32_MAX)
+    return wrong(i, "%lld heads of '%s'", (long long)heads, x->name);
+  i->out[0] = type_of(x);
+  i->out[0].shape[2] *= heads;
+  return NULL;
+}
+
+static const char *infer_sum_heads(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[0].shape[2] /= i->node->attr.expand_heads.heads;
+  return NULL;
+}
+
 static const char *check_targets(const inference *i, int targets) {
   const tsr_value *x = i->in[0], *t = i->in[targets];
   bool fits = t->dtype == TSR_I32 && t->ndim == x->ndim - 1 &&

@@ -96,3 +96,19 @@ static void vjp_concat(const tsr_interpreted *n) {
       n->d_in[k][i] += n->d_out[joined(n, k, i)];
 }
 const tsr_interpreter_rule tsr_interpret_concat = {.forward = forward_concat, .vjp = vjp_concat};
+
+/* Which element of the input the i-th of the result is. */
+static int64_t of_one_head(const tsr_interpreted *n, int64_t i) {
+  int64_t D = tsr_interpreted_columns(n, 0), heads = n->node->attr.expand_heads.heads;
+  return i / (heads * D) * D + i % D;
+}
+static void forward_expand_heads(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++)
+    n->out[i] = n->in[0][of_one_head(n, i)];
+}
+static void vjp_expand_heads(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++)
+    n->d_in[0][of_one_head(n, i)] += n->d_out[i];
+}
+const tsr_interpreter_rule tsr_interpret_expand_heads = {
+    .forward = forward_expand_heads, .vjp = vjp_expand_heads};

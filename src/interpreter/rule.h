@@ -34,8 +34,8 @@ extern const tsr_interpreter_rule tsr_interpret_linear, tsr_interpret_matmul,
     tsr_interpret_scale, tsr_interpret_unary, tsr_interpret_gated, tsr_interpret_dropout,
     tsr_interpret_layernorm, tsr_interpret_rmsnorm, tsr_interpret_softmax, tsr_interpret_rope,
     tsr_interpret_attention, tsr_interpret_reshape, tsr_interpret_transpose, tsr_interpret_slice,
-    tsr_interpret_unslice, tsr_interpret_concat, tsr_interpret_identity, tsr_interpret_ce_stats,
-    tsr_interpret_ce_loss, tsr_interpret_squared;
+    tsr_interpret_unslice, tsr_interpret_concat, tsr_interpret_expand_heads, tsr_interpret_identity,
+    tsr_interpret_ce_stats, tsr_interpret_ce_loss, tsr_interpret_squared;
 
 static inline int64_t tsr_interpreted_size(const tsr_interpreted *n, int input) {
   return tsr_value_elements(n->type[input]);

@@ -201,6 +201,11 @@ static void grad_concat(const call *c) {
   }
 }
 
+static void grad_expand_heads(const call *c) {
+  tsr_attrs attrs = *attr(c);
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_SUM_HEADS, 0, 1, &c->dy[0], &attrs));
+}
+
 /* The statistics carry no gradient of their own: the loss gives it to the logits. */
 static void grad_ce_stats(const call *c) { (void)c; }
 

@@ -87,3 +87,20 @@ void tsr_place_gather_rows(call *c) {
   c->in[1] = is_shard(p, 0) ? p : whole;
   give_all(c, p);
 }
+
+/* Heads of which every one is the same: each rank of tp makes its own. */
+void tsr_place_expand_heads(call *c) {
+  bool passes = c->in[0].kind == TSR_SHARD && c->in[0].dim < 2 && c->axis != TSR_TP;
+  bool splits = c->axis == TSR_TP && c->node->attr.expand_heads.heads % c->parts == 0;
+  if (!passes) c->in[0] = whole;
+  give_all(c, splits ? shard(2) : c->in[0]);
+}
+
+/* The sum over heads is made of tp's units where these divide them, whether or not they are split
+ * here. */
+void tsr_place_sum_heads(call *c) {
+  bool passes = c->in[0].kind == TSR_SHARD && c->in[0].dim < 2 && c->axis != TSR_TP;
+  bool splits = c->axis == TSR_TP && c->node->attr.expand_heads.heads % c->parts == 0;
+  if (!passes) c->in[0] = splits ? shard(2) : whole;
+  give_all(c, splits ? (tsr_placement){TSR_PARTIAL, 0} : c->in[0]);
+}

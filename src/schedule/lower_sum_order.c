@@ -15,6 +15,7 @@ static summed_dims summed_dims_of(const tsr_graph *g, const tsr_node *n) {
   switch ((int)n->op) {
   case TSR_OP_LINEAR:
   case TSR_OP_LINEAR_DX:
+  case TSR_OP_SUM_HEADS:
   case TSR_OP_CE_STATS:
     return (summed_dims){0, x->ndim - 1, x->ndim};
   case TSR_OP_MATMUL: {

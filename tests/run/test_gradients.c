@@ -96,6 +96,7 @@ static const op_case cases[] = {
     {"concat", "", "a 2,3,5; b 2,1,5; z 2,4,5", "c: concat(a, b, z, dim: 1); y: softmax(c)"},
     {"concat", "", "a 3,5; b 2,5", "c: concat(b, a, b, dim: 0); y: softmax(c)"},
     {"concat", "", "a 2,3,2,3; b 2,3,2,5", "c: concat(a, b, dim: -1); y: softmax(c)"},
+    {"expand_heads", "", "x 2,3,5", "e: expand_heads(x, heads: 3); y: softmax(e)"},
     {"cross_entropy", "targets 3,5 tokens", "x 3,5,11", "loss: cross_entropy(x, targets)"},
     {"cross_entropy", "targets 7 tokens", "x 7,16", "loss: cross_entropy(x, targets, valid: 11)"},
     {"mse", "", "x 5,7; z 5,7", "loss: mse(x, z)"},

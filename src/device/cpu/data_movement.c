@@ -173,3 +173,17 @@ static void concat_run(const cpu_call *c, int64_t begin, int64_t end, int thread
   }
 }
 const cpu_op cpu_concat = {.items = cpu_items_rows, .run = concat_run, .takes_half = true};
+
+/* Items are (batch, sequence): a row of the input, once for each head of this rank. */
+static void expand_heads_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_tensor *x = &c->call.task->inputs[0], *y = &c->call.task->outputs[0];
+  int64_t bytes = tsr_tensor_last(x) * tsr_dtype_bytes(tsr_kernel_inputs(c->call.task)[0].dtype);
+  int64_t heads = tsr_tensor_last(y) / tsr_tensor_last(x);
+  const char *in = (const char *)cpu_in(c, 0);
+  char *out = (char *)cpu_out(c, 0);
+  for (int64_t i = begin * heads; i < end * heads; i++)
+    memcpy(out + i * bytes, in + i / heads * bytes, (size_t)bytes);
+}
+const cpu_op cpu_expand_heads = {
+    .items = cpu_items_rows, .run = expand_heads_run, .takes_half = true};

@@ -91,3 +91,11 @@ static void concat_run(const cuda_call *c) {
   }
 }
 const cuda_op cuda_concat = concat_run;
+
+static void expand_heads_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0), *y = cuda_y(c, 0);
+  int64_t D = tsr_tensor_last(x);
+  const int64_t shape[] = {tsr_tensor_rows(x), tsr_tensor_last(y) / D, D}, step[] = {D, 0, 1};
+  tsr_cuda_gather(c->state->stream, cuda_out(c, 0), cuda_in(c, 0), bytes_of(c), 3, shape, step, 0);
+}
+const cuda_op cuda_expand_heads = expand_heads_run;

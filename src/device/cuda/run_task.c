@@ -5,6 +5,7 @@
 
 /* Collectives are the executor's. */
 const cuda_op cuda_collective = NULL;
+const cuda_op cuda_sum_heads = NULL; /* the host's (target.c) */
 
 static const cuda_op *const table[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \

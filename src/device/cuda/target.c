@@ -22,8 +22,8 @@ static bool has_function(const tsr_program *p, const tsr_task *t) {
   return !applies_one[t->op] || tsr_cuda_has_unary(tsr_unary_of(op));
 }
 
-/* Attention over heads that are too wide has no kernel, nor over values with heads of another width.
- */
+/* Attention over heads that are too wide has no kernel, nor over values with heads of another
+ * width. */
 static bool has_head(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
   if (!(tsr_op_facts(t->op) & TSR_FACT_ATTENTION)) return true;
@@ -40,7 +40,7 @@ static bool has_turn(const tsr_program *p, const tsr_task *t) {
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
-  return has_function(p, t) && has_head(p, t) && has_turn(p, t);
+  return t->op != TSR_OP_SUM_HEADS && has_function(p, t) && has_head(p, t) && has_turn(p, t);
 }
 
 /* Optimizer state in a file is the host's to update. */

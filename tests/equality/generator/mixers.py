@@ -38,6 +38,20 @@ def _attention(b: Builder, piece: Piece, x: Value) -> Value:
     return b.call("add", x, b.linear(y, x.shape[-1], "shard(1)" if place != "replicate" else o.tp2, stem="wo"))
 
 
+@kind("shared_head", 3)
+def _shared_head(b: Builder, piece: Piece, x: Value) -> Value:
+    """Features that all heads share, times those of each head."""
+    if not _fits(x):
+        return x
+    o = piece.options
+    heads, width = b.units_tp * (1 + o.a), o.k + 1
+    shape = (*x.shape[:-1], Dim(heads * width))
+    one = b.linear(x, Dim(width), o.tp, stem="one")
+    y = b.call("mul", b.linear(x, shape[-1], "shard(0)" if o.b else o.tp2),
+               b.call("expand_heads", one, shape=shape, heads=heads))
+    return b.linear(y, x.shape[-1], "shard(1)" if o.b else o.tp2, o.bias, stem="wo")
+
+
 @kind("scores", 5)
 def _scores(b: Builder, piece: Piece, x: Value) -> Value:
     """Attention by hand: products of activations and a softmax, over all features or by heads."""
