@@ -43,6 +43,18 @@ typedef struct {
   float sign;
 } tsr_rope;
 
+/* How the angles of rotary positions differ from position * theta^(-2i/D). Llama 3's rule by
+ * wavelength (factor 0: none); YaRN's by the number of rotations in the original context (Peng et
+ * al. 2023; yarn_factor 0: none): between those of beta_fast and of beta_slow the frequencies pass
+ * from theirs to a yarn_factor-th, with `truncate` between whole pairs. cos and sin are multiplied
+ * by `attention`; 0: by 1. */
+typedef struct {
+  double factor, low_freq, high_freq, original_context;
+  double yarn_factor, beta_fast, beta_slow;
+  bool truncate;
+  double attention;
+} tsr_rope_scaling;
+
 /* Attention over whole sequences. q (B,T,H*D), k (B,T,G*D), v (B,T,G*Dv), out (B,T,H*Dv), where
  * heads of values may have a width of their own; query head h reads key/value head h/(H/G). stats
  * (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
@@ -253,12 +265,10 @@ typedef struct {
 
   /* ---- rotary positions ---- */
   /* table (T, D/2, 2) of D features that are turned: cos and sin, for positions
-   * position_offset..; scaling_factor 0: none; else Llama 3's wavelength rule (low_freq, high_freq,
-   * original_context). Computed in double. */
+   * position_offset... Computed in double. */
   void (*rope_table)(
       float *table, int64_t T, int64_t D, int64_t position_offset, double theta,
-      double scaling_factor, double low_freq_factor, double high_freq_factor,
-      double original_context);
+      const tsr_rope_scaling *scaling);
   /* table (T, rotary/2, 2); items are (b,t) rows. y may be x. */
   void (*rope)(
       const tsr_rope *r, float *y, const float *x, const float *table, int64_t begin, int64_t end);

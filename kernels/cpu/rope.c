@@ -14,19 +14,41 @@ static double scaled_frequency(
   return (1 - blend) * frequency / factor + blend * frequency;
 }
 
+/* The pair, in fractions, that turns so many times in the original context. */
+static double
+pair_of_rotations(double rotations, int64_t D, double theta, const tsr_rope_scaling *s) {
+  const double pi = 3.14159265358979323846;
+  return (double)D * log(s->original_context / (rotations * 2 * pi)) / (2 * log(theta));
+}
+
+/* YaRN as transformers computes it: pairs before the first keep their frequency, those behind the
+ * last are slowed by the factor, and between them it is a line. */
+static double
+yarn_frequency(double frequency, int64_t i, int64_t D, double theta, const tsr_rope_scaling *s) {
+  double first = pair_of_rotations(s->beta_fast, D, theta, s);
+  double last = pair_of_rotations(s->beta_slow, D, theta, s);
+  if (s->truncate) first = floor(first), last = ceil(last);
+  first = fmax(first, 0);
+  last = fmin(last, (double)D - 1);
+  if (first == last) last += 0.001;
+  double slowed = fmin(fmax(((double)i - first) / (last - first), 0), 1);
+  return frequency / s->yarn_factor * slowed + frequency * (1 - slowed);
+}
+
 void LEVEL(rope_table)(
     float *table, int64_t T, int64_t D, int64_t position_offset, double theta,
-    double scaling_factor, double low_freq_factor, double high_freq_factor,
-    double original_context) {
+    const tsr_rope_scaling *s) {
+  double times = s->attention != 0 ? s->attention : 1;
   for (int64_t i = 0; i < D / 2; i++) {
     double frequency = pow(theta, -2.0 * (double)i / (double)D);
-    if (scaling_factor != 0)
-      frequency = scaled_frequency(
-          frequency, scaling_factor, low_freq_factor, high_freq_factor, original_context);
+    if (s->factor != 0)
+      frequency =
+          scaled_frequency(frequency, s->factor, s->low_freq, s->high_freq, s->original_context);
+    if (s->yarn_factor != 0) frequency = yarn_frequency(frequency, i, D, theta, s);
     for (int64_t t = 0; t < T; t++) {
       double angle = (double)(t + position_offset) * frequency;
-      table[(t * (D / 2) + i) * 2] = (float)cos(angle);
-      table[(t * (D / 2) + i) * 2 + 1] = (float)sin(angle);
+      table[(t * (D / 2) + i) * 2] = (float)(cos(angle) * times);
+      table[(t * (D / 2) + i) * 2 + 1] = (float)(sin(angle) * times);
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/call_forms.h"
 #include "graph/infer.h"
+#include <math.h>
 #include <string.h>
 
 typedef tsr_call_builder builder;
@@ -71,6 +72,13 @@ static bool check_scaling(const builder *b, const tsr_rope_call_attrs *r) {
     return tsr_diag_error(
         b->diags, location, "rope: '%s' must not be negative",
         r->scaling_factor < 0 ? "scaling_factor" : "original_context_length");
+  if (r->scaling_factor != 0 && r->yarn_factor != 0)
+    return tsr_diag_error(
+        b->diags, location, "rope: scaling_factor and yarn_factor are two scalings");
+  if (r->yarn_factor != 0 && !r->original_context_length)
+    return tsr_diag_error(
+        b->diags, location, "rope: yarn_factor %.15g needs original_context_length",
+        r->yarn_factor);
   if (r->scaling_factor == 0) return true;
   if (!r->original_context_length)
     return tsr_diag_error(
@@ -96,6 +104,38 @@ static bool check_rotary(const builder *b, const tsr_rope_call_attrs *r, int64_t
       (long long)r->offset, (long long)(r->offset + rotary), (long long)r->head_dim);
 }
 
+static double yarn_mscale(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+/* What cos and sin are multiplied by, as transformers has it. */
+static double attention_factor(const tsr_rope_call_attrs *r) {
+  if (r->yarn_factor == 0) return 1;
+  if (r->attention_factor != 0) return r->attention_factor;
+  if (r->mscale == 0 || r->mscale_all_dim == 0) return yarn_mscale(r->yarn_factor, 1);
+  return yarn_mscale(r->yarn_factor, r->mscale) / yarn_mscale(r->yarn_factor, r->mscale_all_dim);
+}
+
+static tsr_init table_of(const tsr_rope_call_attrs *r, int64_t rotary) {
+  tsr_init init;
+  memset(&init, 0, sizeof init); /* compared bytewise */
+  init.kind = TSR_INIT_ROPE;
+  init.a = (double)rotary;
+  init.b = r->theta;
+  init.scaling[0] = r->scaling_factor;
+  init.scaling[1] = r->low_freq_factor;
+  init.scaling[2] = r->high_freq_factor;
+  init.scaling[3] = (double)r->original_context_length;
+  if (r->yarn_factor != 0) {
+    init.scaling[4] = r->yarn_factor;
+    init.scaling[5] = r->beta_fast;
+    init.scaling[6] = r->beta_slow;
+    init.scaling[7] = r->truncate;
+  }
+  init.scaling[8] = attention_factor(r);
+  return init;
+}
+
 static bool call_rope(const builder *b) {
   const tsr_call *c = b->call;
   tsr_attrs attr;
@@ -107,15 +147,7 @@ static bool call_rope(const builder *b) {
   if (!check_rotary(b, rope, rotary)) return false;
   if (x->ndim != 3) return fail_infer(b, "its input must be (batch, sequence, heads * head_dim)");
   if (!check_scaling(b, rope)) return false;
-  tsr_init init;
-  memset(&init, 0, sizeof init); /* compared bytewise */
-  init.kind = TSR_INIT_ROPE;
-  init.a = (double)rotary;
-  init.b = rope->theta;
-  init.scaling[0] = rope->scaling_factor;
-  init.scaling[1] = rope->low_freq_factor;
-  init.scaling[2] = rope->high_freq_factor;
-  init.scaling[3] = (double)rope->original_context_length;
+  tsr_init init = table_of(rope, rotary);
   int table = rope_table(b, x->shape[1], &init);
   return give(b, checked(b, TSR_OP_ROPE, c->result, 2, (int[]){c->inputs[0], table}, &turn));
 }

@@ -43,9 +43,11 @@ typedef enum {
 } tsr_init_kind;
 typedef struct {
   tsr_init_kind kind;
-  double a, b;       /* normal: mean, std; uniform: low, high; rope: head_dim, theta; mask: real,
+  double a, b; /* normal: mean, std; uniform: low, high; rope: head_dim, theta; mask: real,
                         blocks */
-  double scaling[4]; /* rope: factor (0 = none), low_freq, high_freq, original_context */
+  /* rope: factor (0 = none), low_freq, high_freq, original_context; YaRN's factor (0 = none),
+   * beta_fast, beta_slow, truncate; what cos and sin are multiplied by */
+  double scaling[9];
 } tsr_init;
 
 /* What a parameter is besides its shape. */

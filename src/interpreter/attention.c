@@ -4,11 +4,27 @@
 #include <assert.h>
 #include <math.h>
 
+/* YaRN (Peng et al. 2023): what turns `fast` times or more in the original context keeps its speed,
+ * what turns `slow` times or fewer is slowed; a ramp over the pairs lies between. */
+static double yarn_frequency(const tsr_init *init, int64_t i, double turn) {
+  const double pi = 3.14159265358979323846, *s = init->scaling, D = init->a;
+  double at[2];
+  for (int k = 0; k < 2; k++) at[k] = D * log(s[3] / (s[5 + k] * 2 * pi)) / (2 * log(init->b));
+  if (s[7] != 0) at[0] = floor(at[0]), at[1] = ceil(at[1]);
+  if (at[0] < 0) at[0] = 0;
+  if (at[1] > D - 1) at[1] = D - 1;
+  if (at[0] == at[1]) at[1] += 0.001;
+  double ramp = ((double)i - at[0]) / (at[1] - at[0]);
+  ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+  return turn * (1 - ramp) + turn / s[4] * ramp;
+}
+
 /* Angles position * theta^(-2i/D); Llama 3 divides slow ones by `factor`, with a smooth passage
  * between wavelengths context/high and context/low. */
 static double frequency(const tsr_init *init, int64_t i) {
   const double pi = 3.14159265358979323846, *s = init->scaling;
   double turn = pow(init->b, -2.0 * (double)i / init->a), wave = 2 * pi / turn;
+  if (s[4] != 0) return yarn_frequency(init, i, turn);
   if (s[0] == 0 || wave <= s[3] / s[2]) return turn;
   if (wave > s[3] / s[1]) return turn / s[0];
   double smooth = (s[3] / wave - s[1]) / (s[2] - s[1]);
@@ -20,8 +36,8 @@ void tsr_interpreter_rope_table(double *out, const tsr_value *table) {
   for (int64_t t = 0; t < table->shape[0]; t++)
     for (int64_t i = 0; i < table->shape[1]; i++) {
       double angle = (double)t * frequency(&table->init, i);
-      out[(t * table->shape[1] + i) * 2] = cos(angle);
-      out[(t * table->shape[1] + i) * 2 + 1] = sin(angle);
+      out[(t * table->shape[1] + i) * 2] = cos(angle) * table->init.scaling[8];
+      out[(t * table->shape[1] + i) * 2 + 1] = sin(angle) * table->init.scaling[8];
     }
 }
 

@@ -21,7 +21,7 @@ static bool is_division(const tsr_expr *e) {
 }
 
 static bool rounds(const tsr_expr *e) {
-  static const char *const names[] = {"round_up", "ceil", "floor", "sqrt", "len"};
+  static const char *const names[] = {"round_up", "ceil", "floor", "sqrt", "len", "log"};
   for (size_t i = 0; e->kind == TSR_EXPR_CALL && i < sizeof names / sizeof *names; i++)
     if (!strcmp(e->name, names[i])) return true;
   return false;

@@ -102,18 +102,44 @@ static double llama3_frequency(double f) {
   return (1 - smooth) * f / 8 + smooth * f;
 }
 
-static void check_table(const tsr_kernels *k, int64_t D, bool scaled) {
+/* Of theta 500000: with 64 features pairs 5 to 14 are between 32 turns in 4096 positions and one. */
+static double yarn_frequency(double f, int64_t i, int64_t D) {
+  double first = D * log(4096 / (32 * 2 * M_PI)) / (2 * log(500000));
+  double last = D * log(4096 / (1 * 2 * M_PI)) / (2 * log(500000));
+  first = fmax(floor(first), 0), last = fmin(ceil(last), (double)D - 1);
+  double ramp = fmin(fmax(((double)i - first) / (last - first), 0), 1);
+  return f / 40 * ramp + f * (1 - ramp);
+}
+
+enum { PLAIN, LLAMA3, YARN, SCALINGS };
+
+static double scaled_frequency(int how, double f, int64_t i, int64_t D) {
+  if (how == YARN) return yarn_frequency(f, i, D);
+  return how == LLAMA3 ? llama3_frequency(f) : f;
+}
+
+static void check_table(const tsr_kernels *k, int64_t D, int how) {
+  static const tsr_rope_scaling scalings[] = {
+      [PLAIN] = {.low_freq = 1},
+      [LLAMA3] = {8, 1, 4, 8192},
+      [YARN] = {
+          .original_context = 4096,
+          .yarn_factor = 40,
+          .beta_fast = 32,
+          .beta_slow = 1,
+          .truncate = true,
+          .attention = 1.25}};
   int64_t T = 9, offset = 5, n = T * D;
   double *want = reference_new(n);
   for (int64_t i = 0; i < n; i++) {
     double f = pow(500000, -2.0 * (double)(i % D / 2) / (double)D);
-    double angle = (double)(i / D + offset) * (scaled ? llama3_frequency(f) : f);
-    want[i] = i % 2 ? sin(angle) : cos(angle);
+    double angle = (double)(i / D + offset) * scaled_frequency(how, f, i % D / 2, D);
+    want[i] = (i % 2 ? sin(angle) : cos(angle)) * (how == YARN ? 1.25 : 1);
   }
   output table = output_new(n);
   for (int pass = 0; pass < 2; pass++)
-    k->rope_table(table.pass[pass], T, D, offset, 500000, scaled ? 8 : 0, 1, 4, 8192);
-  CHECK_OUTPUT(table, want, 1e-7, 1);
+    k->rope_table(table.pass[pass], T, D, offset, 500000, &scalings[how]);
+  CHECK_OUTPUT(table, want, 2e-7, 1);
   output_free(&table);
   free(want);
 }
@@ -155,10 +181,10 @@ static void check_rope(const tsr_kernels *k, tsr_rope r) {
 }
 
 static void test_rope(const tsr_kernels *k) {
-  for (int scaled = 0; scaled < 2; scaled++) {
-    check_table(k, 2, scaled);
-    check_table(k, 64, scaled);
-    check_table(k, 128, scaled);
+  for (int how = 0; how < SCALINGS; how++) {
+    check_table(k, 2, how);
+    check_table(k, 64, how);
+    check_table(k, 128, how);
   }
   for (int interleaved = 0; interleaved < 2; interleaved++) {
     check_rope(k, (tsr_rope){1, 1, 2, 2, .interleaved = interleaved});

@@ -60,6 +60,13 @@ static const op_case cases[] = {
      "original_context_length: 64)"},
     {"rope", "", "x 2,5,18", "y: rope(x, head_dim: 6, interleaved: 1)"},
     {"rope", "", "x 2,5,14", "y: rope(x, head_dim: 7, rotary_dim: 4, offset: 3, interleaved: 1)"},
+    {"rope", "", "x 2,9,16",
+     "y: rope(x, head_dim: 16, theta: 50, yarn_factor: 8, original_context_length: 64, mscale: "
+     "1.5, "
+     "mscale_all_dim: 0.5, beta_fast: 4)"},
+    {"rope", "", "x 2,9,16",
+     "y: rope(x, head_dim: 8, theta: 50, yarn_factor: 8, original_context_length: 64, truncate: "
+     "0)"},
     {"rope", "", "x 2,5,16", "y: rope(x, head_dim: 8, rotary_dim: 4, offset: 1, theta: 100)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3, causal: 0)"},

@@ -66,7 +66,7 @@ static int64_t positions_of(const tsr_bench_call *c) {
 }
 
 static void prepare_rope(const tsr_bench_call *c) {
-  c->k->rope_table(c->scratch, positions_of(c), HEAD, 0, 10000, 0, 0, 0, 0);
+  c->k->rope_table(c->scratch, positions_of(c), HEAD, 0, 10000, &(tsr_rope_scaling){0});
 }
 
 static int64_t scratch_of_rope(const tsr_kernels *k, const tsr_bench_size *s) {
@@ -80,7 +80,7 @@ static void run_rope(const tsr_bench_call *c) {
 }
 
 static void run_rope_table(const tsr_bench_call *c) {
-  c->k->rope_table(c->x[0], c->size.rows, HEAD, 0, 10000, 0, 0, 0, 0);
+  c->k->rope_table(c->x[0], c->size.rows, HEAD, 0, 10000, &(tsr_rope_scaling){0});
 }
 
 static const tsr_bench_case cases[] = {
