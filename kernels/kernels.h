@@ -33,8 +33,31 @@
 typedef enum { TSR_UNARY_LIST(TSR_UNARY_ID) TSR_UNARY_COUNT } tsr_unary;
 #undef TSR_UNARY_ID
 
-/* Attention over whole sequences. q (B,T,H*D), k and v (B,T,G*D), out (B,T,H*D); query head h reads
- * key/value head h/(H/G). stats (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
+/* Rotary positions (Su et al. 2021) of x (B,T,H*D): of each head the `rotary` features from
+ * `offset` on are turned, the rest stays. The angles' pairs are the halves (i, i + rotary/2) as in
+ * Hugging Face's Llama, or `interleaved` neighbours (2i, 2i + 1) as in GPT-J. sign 1 turns, -1
+ * turns back (the backward). */
+typedef struct {
+  int64_t T, H, D, rotary, offset;
+  bool interleaved;
+  float sign;
+} tsr_rope;
+
+/* How the angles of rotary positions differ from position * theta^(-2i/D). Llama 3's rule by
+ * wavelength (factor 0: none); YaRN's by the number of rotations in the original context (Peng et
+ * al. 2023; yarn_factor 0: none): between those of beta_fast and of beta_slow the frequencies pass
+ * from theirs to a yarn_factor-th, with `truncate` between whole pairs. cos and sin are multiplied
+ * by `attention`; 0: by 1. */
+typedef struct {
+  double factor, low_freq, high_freq, original_context;
+  double yarn_factor, beta_fast, beta_slow;
+  bool truncate;
+  double attention;
+} tsr_rope_scaling;
+
+/* Attention over whole sequences. q (B,T,H*D), k (B,T,G*D), v (B,T,G*Dv), out (B,T,H*Dv), where
+ * heads of values may have a width of their own; query head h reads key/value head h/(H/G). stats
+ * (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
  * score = q.k * scale; causal: key j is seen by query i when j <= i, and with a window (Beltagy et
  * al. 2020) when i - j < window as well. Dropout of the probabilities:
  * keep with 1-p, scale kept ones by 1/(1-p); the element index in the stream `key` is
@@ -51,7 +74,12 @@ typedef struct {
   uint64_t key;
   int64_t batch_offset, head_offset, heads_global;
   int64_t head_gap; /* heads of other ranks between the two halves of these; 0: they are one run */
+  int64_t Dv;       /* 0: D */
 } tsr_attention;
+
+static inline int64_t tsr_attention_value_size(const tsr_attention *a) {
+  return a->Dv ? a->Dv : a->D;
+}
 
 /* Context-parallel attention (ring attention, Liu et al. 2023): a sequence of `length` positions,
  * of which each of `members` holds a.T = length/members, as `units` equal runs
@@ -70,8 +98,8 @@ typedef struct {
 
 /* Attention of new tokens to themselves and to what a cache holds: causal, without dropout. q and
  * out (B,T,H*D) are of T new tokens a sequence; of sequence b the first counts[b] are real and
- * stand at positions[b] and on. keys and values (B,length,G*D) hold all positions, the new ones
- * too. */
+ * stand at positions[b] and on. keys (B,length,G*D) and values (B,length,G*Dv) hold all positions,
+ * the new ones too; out is (B,T,H*Dv). */
 typedef struct {
   tsr_attention a;
   int64_t length;
@@ -270,17 +298,15 @@ typedef struct {
       int64_t C, int64_t v_begin, int64_t v_end, tsr_tree_shape tree, int64_t units, int64_t inner,
       int64_t begin, int64_t end);
 
-  /* ---- rotary positions (rotate-half, as Hugging Face's Llama) ---- */
-  /* table (T, D/2, 2) cos and sin, for positions position_offset..; scaling_factor 0: none; else
-   * Llama 3's wavelength rule (low_freq, high_freq, original_context). Computed in double. */
+  /* ---- rotary positions ---- */
+  /* table (T, D/2, 2) of D features that are turned: cos and sin, for positions
+   * position_offset... Computed in double. */
   void (*rope_table)(
       float *table, int64_t T, int64_t D, int64_t position_offset, double theta,
-      double scaling_factor, double low_freq_factor, double high_freq_factor,
-      double original_context);
-  /* x (B,T,H*D); sign 1 turns, -1 turns back (the backward). Items are (b,t) rows. y may be x. */
+      const tsr_rope_scaling *scaling);
+  /* table (T, rotary/2, 2); items are (b,t) rows. y may be x. */
   void (*rope)(
-      float *y, const float *x, const float *table, int64_t T, int64_t H, int64_t D, float sign,
-      int64_t begin, int64_t end);
+      const tsr_rope *r, float *y, const float *x, const float *table, int64_t begin, int64_t end);
 
   /* ---- attention: items are b*H + h (forward) or b*G + g (backward) ---- */
   /* bytes per thread, both directions */

@@ -7,8 +7,9 @@
 int64_t LEVEL(attention_scratch)(const tsr_attention *a) {
   attention_parts p;
   int64_t floats = attention_layout(a, 1, NULL, &p);
-  int64_t sums = QUERIES + 2 * round_to(a->T, TILE_ROWS); /* out or dq; dk, dv */
-  return (floats + sums * round_to(a->D, WIDEST)) * (int64_t)sizeof(float);
+  int64_t D = round_to(a->D, WIDEST), Dv = round_to(tsr_attention_value_size(a), WIDEST);
+  int64_t sums = QUERIES * (D > Dv ? D : Dv) + round_to(a->T, TILE_ROWS) * (D + Dv);
+  return (floats + sums) * (int64_t)sizeof(float); /* out or dq; dk, dv */
 }
 
 typedef struct {
@@ -21,29 +22,30 @@ typedef struct {
 static fetch ahead_of(const tsr_attention *a, const forward *f, head at, block part) {
   fetch ahead = {.count = 0};
   int64_t next = part.first + part.rows, left = a->T - next;
-  fetch_add(&ahead, f->out + at.q_start, at.q_stride, part.first, part.rows);
+  fetch_add(&ahead, f->out + at.out_start, at.out_stride, part.first, part.rows);
   fetch_add(&ahead, f->q + at.q_start, at.q_stride, next, left);
   fetch_add(&ahead, f->k + at.k_start, at.k_stride, f->packed, a->T - f->packed);
-  fetch_add(&ahead, f->v + at.k_start, at.k_stride, f->packed, a->T - f->packed);
+  fetch_add(&ahead, f->v + at.v_start, at.v_stride, f->packed, a->T - f->packed);
   return ahead;
 }
 
 static void
 forward_block(const tsr_attention *a, const attention_parts *p, forward *f, head at, block part) {
   int64_t start = at.q_start + part.first * at.q_stride;
+  float *out = f->out + at.out_start + part.first * at.out_stride;
   float *stats = f->stats + ((at.b * a->H + at.h) * a->T + part.first) * 2;
   if (f->packed < part.keys)
-    pack_keys(
-        a, p, PACK_OUT, 0, f->k + at.k_start, f->v + at.k_start, at.k_stride, f->packed, part.keys);
+    pack_keys(a, p, PACK_OUT, 0, f->k + at.k_start, f->v + at.v_start, &at, f->packed, part.keys);
   if (f->packed < part.keys) f->packed = part.keys;
   fetch ahead = ahead_of(a, f, at, part);
   pack_columns(p->queries, f->q + start, at.q_stride, a->scale, a->D, part.rows);
-  block_forward(a, p, part, p->keys, p->values_rows, p->sums, p->head_width, &ahead);
+  block_forward(a, p, part, p->keys, p->values_rows, p->sums, p->value_width, &ahead);
   for (int64_t r = 0; r < part.rows; r++) {
     stats[2 * r] = p->max[r];
     stats[2 * r + 1] = p->parts[r];
     row_scale(
-        f->out + start + r * at.q_stride, p->sums + r * p->head_width, 1.0f / p->parts[r], a->D);
+        out + r * at.out_stride, p->sums + r * p->value_width, 1.0f / p->parts[r],
+        tsr_attention_value_size(a));
   }
 }
 

@@ -23,15 +23,20 @@ enum { PIECE = 96 };
 enum { SUMS = 8 };
 #define EACH_SUM(s) _Pragma("GCC unroll 8") for (int s = 0; s < SUMS; s++)
 
-/* One head of one sequence: row t of its queries is at q_start + t * q_stride. */
+/* One head of one sequence: row t of its queries is at q_start + t * q_stride; out has its own
+ * place, for values may have heads of another width. */
 typedef struct {
   int64_t b, h, q_start, k_start, q_stride, k_stride;
+  int64_t out_start, v_start, out_stride, v_stride;
 } head;
 
 static inline head head_at(const tsr_attention *a, int64_t b, int64_t h) {
   int64_t g = h / (a->H / a->G), q_stride = a->H * a->D, k_stride = a->G * a->D;
   int64_t q_start = b * a->T * q_stride + h * a->D, k_start = b * a->T * k_stride + g * a->D;
-  return (head){b, h, q_start, k_start, q_stride, k_stride};
+  int64_t Dv = tsr_attention_value_size(a), out_stride = a->H * Dv, v_stride = a->G * Dv;
+  int64_t out_start = b * a->T * out_stride + h * Dv, v_start = b * a->T * v_stride + g * Dv;
+  return (head){b,        h,         q_start, k_start,    q_stride,
+                k_stride, out_start, v_start, out_stride, v_stride};
 }
 
 /* The element of dropout's stream for one head's query and key. */
@@ -78,22 +83,23 @@ static inline int64_t keys_seen(const tsr_attention *a, block part, int64_t v, i
 /* A thread's scratch; widths are padded to vectors, rows to tiles, and each part has room for any
  * level's. Packed keys and values lie there in runs of T, one in plain attention. */
 typedef struct {
-  int64_t head_width;             /* D padded */
-  int64_t panel;                  /* floats of a panel (T, PANEL) */
-  int64_t run, rows_run;          /* floats of a run */
-  float *keys, *values;           /* A (T, D) */
-  float *keys_rows, *values_rows; /* B (T, D) */
+  int64_t head_width, value_width; /* D and Dv padded */
+  int64_t panel;                   /* floats of a panel (T, PANEL) */
+  int64_t run, rows_run;           /* floats of a run of keys */
+  int64_t values_run, values_rows_run;
+  float *keys, *values;           /* A (T, D), (T, Dv) */
+  float *keys_rows, *values_rows; /* B (T, D), (T, Dv) */
   float *queries;                 /* B (D, QUERIES), times the scale */
-  float *douts;                   /* B (D, QUERIES) */
+  float *douts;                   /* B (Dv, QUERIES) */
   float *queries_rows;            /* B (QUERIES, D), times the scale */
-  float *douts_rows;
-  float *scores;        /* (T, QUERIES); backward of a piece */
-  float *grads;         /* (PIECE, QUERIES) */
-  float *factors;       /* dropout's: (PIECE, QUERIES) */
-  float *lines;         /* (WIDTH, PIECE): dropout's before they are turned */
-  float *max, *parts;   /* (QUERIES), (SUMS, QUERIES) */
-  float *share, *delta; /* (QUERIES): 1 / the sum; dout . out */
-  float *sums;          /* what follows: the sums of the pass */
+  float *douts_rows;              /* B (QUERIES, Dv) */
+  float *scores;                  /* (T, QUERIES); backward of a piece */
+  float *grads;                   /* (PIECE, QUERIES) */
+  float *factors;                 /* dropout's: (PIECE, QUERIES) */
+  float *lines;                   /* (WIDTH, PIECE): dropout's before they are turned */
+  float *max, *parts;             /* (QUERIES), (SUMS, QUERIES) */
+  float *share, *delta;           /* (QUERIES): 1 / the sum; dout . out */
+  float *sums;                    /* what follows: the sums of the pass */
 } attention_parts;
 
 /* Lays the parts out from `at`; returns the number of floats before the sums, with those that it
@@ -101,21 +107,25 @@ typedef struct {
 static inline int64_t
 attention_layout(const tsr_attention *a, int64_t runs, float *at, attention_parts *p) {
   int64_t D = round_to(a->D, WIDEST_PANEL), T = round_to(a->T, TILE_ROWS), total = 0;
+  int64_t values = tsr_attention_value_size(a), Dv = round_to(values, WIDEST_PANEL);
   int64_t dropped = a->dropout != 0 ? PIECE : 0;
   if (at) at = (float *)(((uintptr_t)at + 63) / 64 * 64);
   p->head_width = round_to(a->D, WIDTH);
+  p->value_width = round_to(values, WIDTH);
   p->panel = a->T * PANEL;
   p->run = round_to(T * a->D, 16);
   p->rows_run = round_to(a->T * D, 16);
+  p->values_run = round_to(T * values, 16);
+  p->values_rows_run = round_to(a->T * Dv, 16);
 #define PART(name, floats) p->name = at ? at + total : NULL, total += round_to(floats, 16)
   PART(keys, runs * p->run);
-  PART(values, runs * p->run);
+  PART(values, runs * p->values_run);
   PART(keys_rows, runs * p->rows_run);
-  PART(values_rows, runs * p->rows_run);
+  PART(values_rows, runs * p->values_rows_run);
   PART(queries, round_to(QUERIES, WIDEST_PANEL) * a->D);
-  PART(douts, round_to(QUERIES, WIDEST_PANEL) * a->D);
+  PART(douts, round_to(QUERIES, WIDEST_PANEL) * values);
   PART(queries_rows, QUERIES * D);
-  PART(douts_rows, QUERIES * D);
+  PART(douts_rows, QUERIES * Dv);
   PART(scores, (T > PIECE ? T : PIECE) * QUERIES);
   PART(grads, PIECE * QUERIES);
   PART(factors, dropped * QUERIES);
@@ -133,24 +143,27 @@ attention_layout(const tsr_attention *a, int64_t runs, float *at, attention_part
  * dq is wanted, of the keys. */
 typedef enum { PACK_OUT, PACK_DQ, PACK_DKV, PACK_GRADIENTS } packing;
 
-/* Packs the keys and values [begin, end) of a run, of which k and v are the first. */
+/* Packs the keys and values [begin, end) of a run, of which k and v are the first. `at`: their
+ * strides. */
 static inline void pack_keys(
     const tsr_attention *a, const attention_parts *p, packing kind, int64_t run, const float *k,
-    const float *v, int64_t stride, int64_t begin, int64_t end) {
-  int64_t n = end - begin, D = a->D, padded = round_to(end, TILE_ROWS);
-  float *keys = p->keys + run * p->run, *values = p->values + run * p->run;
-  int64_t rows = run * p->rows_run + begin * PANEL;
-  k += begin * stride;
-  v += begin * stride;
-  pack_lines(keys + begin * D, k, stride, n, D);
+    const float *v, const head *at, int64_t begin, int64_t end) {
+  int64_t n = end - begin, D = a->D, Dv = tsr_attention_value_size(a);
+  int64_t padded = round_to(end, TILE_ROWS), first = begin * PANEL;
+  float *keys = p->keys + run * p->run, *values = p->values + run * p->values_run;
+  k += begin * at->k_stride;
+  v += begin * at->v_stride;
+  pack_lines(keys + begin * D, k, at->k_stride, n, D);
   row_zero(keys, end * D, padded * D);
   if (kind == PACK_OUT) {
-    pack_rows(p->values_rows + rows, p->panel, v, stride, 1, n, D);
+    float *rows = p->values_rows + run * p->values_rows_run + first;
+    pack_rows(rows, p->panel, v, at->v_stride, 1, n, Dv);
     return;
   }
-  pack_lines(values + begin * D, v, stride, n, D);
-  row_zero(values, end * D, padded * D);
-  if (kind != PACK_DKV) pack_rows(p->keys_rows + rows, p->panel, k, stride, 1, n, D);
+  pack_lines(values + begin * Dv, v, at->v_stride, n, Dv);
+  row_zero(values, end * Dv, padded * Dv);
+  if (kind != PACK_DKV)
+    pack_rows(p->keys_rows + run * p->rows_run + first, p->panel, k, at->k_stride, 1, n, D);
 }
 
 /* Rows of a head that are needed soon, fetched while products run. */
@@ -210,18 +223,18 @@ static inline int64_t vector_first(const tsr_attention *a, block part, int64_t k
 }
 
 /* to (TILE_ROWS, QUERIES) = packed keys, or values, of a tile times packed columns (D, queries),
- * for the vectors from `from` on; max may be NULL. */
+ * for the vectors from `from` on; max may be NULL. D: of the keys, or Dv. */
 static inline void tile_scores(
-    const tsr_attention *a, block part, const float *x, int64_t from, const float *columns,
-    float *to, float *max, fetch *ahead) {
+    int64_t D, block part, const float *x, int64_t from, const float *columns, float *to,
+    float *max, fetch *ahead) {
   int64_t vectors = block_vectors(part);
   for (int64_t v = from; v < vectors;) {
     int64_t in_panel = v % TILE_VECTORS, wide = TILE_VECTORS - in_panel;
     if (wide > vectors - v) wide = vectors - v;
-    const float *panel = columns + v / TILE_VECTORS * a->D * PANEL;
-    fetch_some(ahead, a->D);
+    const float *panel = columns + v / TILE_VECTORS * D * PANEL;
+    fetch_some(ahead, D);
     tile_dot(
-        (int)wide, x, panel + in_panel * WIDTH, to + v * WIDTH, a->D, max ? max + v * WIDTH : NULL);
+        (int)wide, x, panel + in_panel * WIDTH, to + v * WIDTH, D, max ? max + v * WIDTH : NULL);
     v += wide;
   }
 }
@@ -258,7 +271,7 @@ static inline void block_scores(
     int64_t from = vector_first(a, part, key);
     bool masked = tile_masked(a, part, from, key);
     tile_scores(
-        a, part, keys + key * a->D, from, p->queries, p->scores + key * QUERIES,
+        a->D, part, keys + key * a->D, from, p->queries, p->scores + key * QUERIES,
         masked ? NULL : p->max, ahead);
     for (int64_t v = from; masked && v < vectors; v++) tile_max(a, p, part, key, v);
   }
@@ -334,14 +347,14 @@ static inline void block_softmax(
     }
 }
 
-/* to (queries, D) += weights (keys, queries) turned, times packed rows (keys, D) of the keys
- * [begin, end): out, or dq. */
+/* to (queries, width) += weights (keys, queries) turned, times packed rows (keys, width) of the
+ * keys [begin, end): out, or dq. */
 static inline void block_weigh(
     const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end,
-    float *to, int64_t to_stride, const float *weights, const float *rows) {
+    float *to, int64_t to_stride, int64_t width, const float *weights, const float *rows) {
   gemm sum = {
       .M = round_to(part.rows, TILE_ROWS),
-      .N = p->head_width,
+      .N = width,
       .K = end - begin,
       .a = weights,
       .b = rows + begin * PANEL,
@@ -353,23 +366,24 @@ static inline void block_weigh(
   gemm_weigh(&sum);
 }
 
-static inline void block_zero(const attention_parts *p, block part, float *to, int64_t to_stride) {
+static inline void block_zero(block part, float *to, int64_t to_stride, int64_t width) {
   for (int64_t r = 0; r < round_to(part.rows, TILE_ROWS); r++)
-    row_zero(to + r * to_stride, 0, p->head_width);
+    row_zero(to + r * to_stride, 0, width);
 }
 
-/* to (queries, D) = the weighted values, not divided by the sums yet; p->max, and the sums in
+/* to (queries, Dv) = the weighted values, not divided by the sums yet; p->max, and the sums in
  * p->parts. A query that sees none of the keys has zeros and the maximum -INFINITY. */
 static inline void block_forward(
     const tsr_attention *a, const attention_parts *p, block part, const float *keys,
     const float *values, float *to, int64_t to_stride, fetch *ahead) {
   block_scores(a, p, part, keys, ahead);
   row_zero(p->parts, 0, SUMS * QUERIES);
-  block_zero(p, part, to, to_stride);
+  block_zero(part, to, to_stride, p->value_width);
   for (int64_t begin = part.begin; begin < part.keys; begin += PIECE) {
     int64_t end = part.keys - begin < PIECE ? part.keys : begin + PIECE;
     block_softmax(a, p, part, begin, end);
-    block_weigh(a, p, part, begin, end, to, to_stride, p->scores + begin * QUERIES, values);
+    block_weigh(
+        a, p, part, begin, end, to, to_stride, p->value_width, p->scores + begin * QUERIES, values);
   }
   for (int half = SUMS / 2; half; half /= 2)
     for (int i = 0; i < half * QUERIES; i++) p->parts[i] += p->parts[half * QUERIES + i];

@@ -19,12 +19,13 @@ static inline void block_statistics(const attention_parts *p, block part, const 
  * is in the queries. */
 static inline void block_pack(
     const tsr_attention *a, const attention_parts *p, block part, const float *q, const float *dout,
-    int64_t stride, bool rows) {
-  pack_columns(p->queries, q, stride, a->scale, a->D, part.rows);
-  pack_columns(p->douts, dout, stride, 1, a->D, part.rows);
+    const head *at, bool rows) {
+  int64_t Dv = tsr_attention_value_size(a), panel = QUERIES * PANEL;
+  pack_columns(p->queries, q, at->q_stride, a->scale, a->D, part.rows);
+  pack_columns(p->douts, dout, at->out_stride, 1, Dv, part.rows);
   if (!rows) return;
-  pack_rows(p->queries_rows, QUERIES * PANEL, q, stride, a->scale, part.rows, a->D);
-  pack_rows(p->douts_rows, QUERIES * PANEL, dout, stride, 1, part.rows, a->D);
+  pack_rows(p->queries_rows, panel, q, at->q_stride, a->scale, part.rows, a->D);
+  pack_rows(p->douts_rows, panel, dout, at->out_stride, 1, part.rows, Dv);
 }
 
 /* From the scores S and the gradient dP = dout v^T of a tile and a vector of queries, with f the
@@ -62,13 +63,13 @@ static inline void tile_gradients(
 static inline void block_gradients(
     const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end,
     const float *keys, const float *values, fetch *ahead) {
-  int64_t vectors = block_vectors(part);
+  int64_t vectors = block_vectors(part), D = a->D, Dv = tsr_attention_value_size(a);
   if (a->dropout != 0) block_dropout(a, p, part, begin, end);
   for (int64_t key = begin; key < end; key += TILE_ROWS) {
     int64_t at = (key - begin) * QUERIES, from = vector_first(a, part, key);
     float *scores = p->scores + at, *grads = p->grads + at;
-    tile_scores(a, part, keys + key * a->D, from, p->queries, scores, NULL, ahead);
-    tile_scores(a, part, values + key * a->D, from, p->douts, grads, NULL, ahead);
+    tile_scores(D, part, keys + key * D, from, p->queries, scores, NULL, ahead);
+    tile_scores(Dv, part, values + key * Dv, from, p->douts, grads, NULL, ahead);
     for (int64_t v = from; v < vectors; v++)
       tile_gradients(a, p, part, key, v, scores, grads, p->factors + at);
     for (int64_t i = 0; i < TILE_ROWS && from > 0; i++) {
@@ -78,14 +79,14 @@ static inline void block_gradients(
   }
 }
 
-/* to (keys, D) += weights (keys, queries) times packed rows (queries, D), for the keys [begin,
- * end): dk, or dv. */
+/* to (keys, width) += weights (keys, queries) times packed rows (queries, width), for the keys
+ * [begin, end): dk, or dv. */
 static inline void block_spread(
-    const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end,
-    float *to, int64_t to_stride, const float *weights, const float *rows) {
+    const tsr_attention *a, block part, int64_t begin, int64_t end, float *to, int64_t to_stride,
+    int64_t width, const float *weights, const float *rows) {
   gemm sum = {
       .M = round_to(end - begin, TILE_ROWS),
-      .N = p->head_width,
+      .N = width,
       .K = part.rows,
       .a = weights,
       .b = rows,

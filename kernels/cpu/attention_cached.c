@@ -22,8 +22,8 @@ typedef struct {
   const tsr_attention_cached *c;
   int64_t b, g, first; /* the first new token's position */
   int64_t heads, rows; /* of the group; real new tokens */
-  int64_t q_stride, k_stride;
-  const float *q, *keys, *values; /* (T, H, D) of the group's first head; (length, G, D) */
+  int64_t q_stride, k_stride, out_stride, v_stride, Dv;
+  const float *q, *keys, *values; /* (T, H, D) of the group's first head; (length, G, D), Dv */
   float *out;
 } group;
 
@@ -39,14 +39,15 @@ static group group_at(
   if (s.rows > a->T) s.rows = a->T;
   if (s.rows > room) s.rows = room;
   if (s.rows < 0) s.rows = 0;
+  s.Dv = tsr_attention_value_size(a);
   s.q_stride = a->H * a->D;
   s.k_stride = a->G * a->D;
-  int64_t q_start = s.b * a->T * s.q_stride + s.g * s.heads * a->D;
-  int64_t k_start = s.b * c->length * s.k_stride + s.g * a->D;
-  s.q = q + q_start;
-  s.out = out + q_start;
-  s.keys = keys + k_start;
-  s.values = values + k_start;
+  s.out_stride = a->H * s.Dv;
+  s.v_stride = a->G * s.Dv;
+  s.q = q + s.b * a->T * s.q_stride + s.g * s.heads * a->D;
+  s.out = out + s.b * a->T * s.out_stride + s.g * s.heads * s.Dv;
+  s.keys = keys + s.b * c->length * s.k_stride + s.g * a->D;
+  s.values = values + s.b * c->length * s.v_stride + s.g * s.Dv;
   return s;
 }
 
@@ -108,8 +109,8 @@ static inline __attribute__((always_inline)) void few_weigh(
     int vectors, float *out) {
   vector sums[4];
   _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[v] = (vector){0};
-  const float *x = s->values + begin * s->k_stride + d;
-  for (int64_t j = begin; j < seen; j++, x += s->k_stride) {
+  const float *x = s->values + begin * s->v_stride + d;
+  for (int64_t j = begin; j < seen; j++, x += s->v_stride) {
     vector weight = weights[j] - (vector){0};
     _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[v] =
         vector_fused(weight, lanes_load(x, v), sums[v]);
@@ -122,18 +123,18 @@ static inline __attribute__((always_inline)) void few_weigh(
 static void few_weigh_rest(
     const group *s, const float *weights, int64_t begin, int64_t seen, float factor, int64_t d,
     float *out) {
-  int64_t wide = s->c->a.D - d;
+  int64_t wide = s->Dv - d;
   vector sum = {0};
   for (int64_t j = begin; j < seen; j++)
     sum = vector_fused(
-        weights[j] - (vector){0}, vector_part(s->values + j * s->k_stride + d, wide), sum);
+        weights[j] - (vector){0}, vector_part(s->values + j * s->v_stride + d, wide), sum);
   sum *= factor;
   memcpy(out + d, &sum, (size_t)wide * sizeof *out);
 }
 
 static void few_out(
     const group *s, const float *weights, int64_t begin, int64_t seen, float factor, float *out) {
-  int64_t d = 0, D = s->c->a.D;
+  int64_t d = 0, D = s->Dv;
   for (; d + 4 * WIDTH <= D; d += 4 * WIDTH) few_weigh(s, weights, begin, seen, factor, d, 4, out);
   for (; d + WIDTH <= D; d += WIDTH) few_weigh(s, weights, begin, seen, factor, d, 1, out);
   if (d < D) few_weigh_rest(s, weights, begin, seen, factor, d, out);
@@ -164,7 +165,7 @@ static void few_token(const group *s, const few *f, int64_t row) {
   few_all_scores(s, f, begin, seen);
   for (int64_t h = 0; h < s->heads; h++) {
     float *scores = f->scores + h * f->scores_width, sum = few_softmax(scores, begin, first, seen);
-    few_out(s, scores, begin, seen, 1.0f / sum, s->out + row * s->q_stride + h * D);
+    few_out(s, scores, begin, seen, 1.0f / sum, s->out + row * s->out_stride + h * s->Dv);
   }
 }
 
@@ -178,18 +179,18 @@ static void many_tokens(const group *s, void *scratch) {
   attention_layout(&whole, 1, scratch, &p);
   whole.T = s->first + s->rows;
   int64_t begin = block_at(&whole, (head){0}, s->first).begin;
-  pack_keys(&whole, &p, PACK_OUT, 0, s->keys, s->values, s->k_stride, begin, whole.T);
+  head strides = {.k_stride = s->k_stride, .v_stride = s->v_stride};
+  pack_keys(&whole, &p, PACK_OUT, 0, s->keys, s->values, &strides, begin, whole.T);
   for (int64_t h = 0; h < s->heads; h++)
     for (int64_t row = 0; row < s->rows; row += QUERIES) {
       block part = block_at(&whole, (head){0}, s->first + row);
       int64_t start = row * s->q_stride + h * whole.D;
       fetch none = {.count = 0};
       pack_columns(p.queries, s->q + start, s->q_stride, whole.scale, whole.D, part.rows);
-      block_forward(&whole, &p, part, p.keys, p.values_rows, p.sums, p.head_width, &none);
+      block_forward(&whole, &p, part, p.keys, p.values_rows, p.sums, p.value_width, &none);
+      float *out = s->out + row * s->out_stride + h * s->Dv;
       for (int64_t r = 0; r < part.rows; r++)
-        row_scale(
-            s->out + start + r * s->q_stride, p.sums + r * p.head_width, 1.0f / p.parts[r],
-            whole.D);
+        row_scale(out + r * s->out_stride, p.sums + r * p.value_width, 1.0f / p.parts[r], s->Dv);
     }
 }
 
@@ -199,7 +200,8 @@ int64_t LEVEL(attention_cached_scratch)(const tsr_attention_cached *c) {
   few f;
   whole.T = c->length;
   int64_t floats = few_layout(c, NULL, &f);
-  int64_t many = attention_layout(&whole, 1, NULL, &p) + QUERIES * round_to(c->a.D, WIDEST);
+  int64_t many = attention_layout(&whole, 1, NULL, &p) +
+                 QUERIES * round_to(tsr_attention_value_size(&c->a), WIDEST);
   if (c->a.T > FEW && many > floats) floats = many;
   return floats * (int64_t)sizeof(float);
 }
@@ -215,6 +217,6 @@ void LEVEL(attention_cached)(
     if (s.rows > FEW) many_tokens(&s, scratch);
     for (int64_t row = 0; s.rows <= FEW && row < s.rows; row++) few_token(&s, &f, row);
     for (int64_t row = s.rows; row < c->a.T; row++)
-      row_zero(s.out + row * s.q_stride, 0, s.heads * c->a.D);
+      row_zero(s.out + row * s.out_stride, 0, s.heads * s.Dv);
   }
 }

@@ -4,9 +4,9 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Of a partial result with heads of D. */
-static int64_t row_width(tsr_attention_sum sum, int64_t D) {
-  return sum == TSR_ATTENTION_OUT ? D + 2 : sum == TSR_ATTENTION_DQ ? D : 2 * D;
+/* Of a partial result with heads of D, and of values of Dv. */
+static int64_t row_width(tsr_attention_sum sum, int64_t D, int64_t Dv) {
+  return sum == TSR_ATTENTION_OUT ? Dv + 2 : sum == TSR_ATTENTION_DQ ? D : D + Dv;
 }
 
 int64_t LEVEL(ring_begin)(
@@ -24,9 +24,11 @@ int64_t LEVEL(ring_begin)(
   int queries = sum == TSR_ATTENTION_DKV ? tsr_ring_source(&c->map, step) : r->coord;
   c->query_last = tsr_ring_unit(&c->map, queries, c->runs - 1);
   int64_t floats = attention_layout(&c->unit, c->runs, scratch, &c->p);
-  int64_t room = row_width(sum, round_to(c->unit.D, WIDEST)); /* of any level's row */
+  int64_t Dv = tsr_attention_value_size(&c->unit);
+  int64_t room = row_width(/* of any level's row */
+                           sum, round_to(c->unit.D, WIDEST), round_to(Dv, WIDEST));
   int64_t temp_rows = sum == TSR_ATTENTION_DKV ? round_to(c->unit.T, TILE_ROWS) : QUERIES;
-  c->width = row_width(sum, c->p.head_width);
+  c->width = row_width(sum, c->p.head_width, c->p.value_width);
   c->temp_size = round_to(temp_rows * room, 16);
   c->slots = tsr_ring_slots(&c->map);
   c->item_size = round_to(c->runs * c->slots * c->unit.T * room, 16);
@@ -55,7 +57,7 @@ int64_t LEVEL(attention_ring_scratch)(const tsr_attention_ring *r) {
 /* (m, l, o) + (m', l', o') = (M, l e + l' e', o e + o' e') with M = max(m, m'), e = exp(m - M) and
  * e' = exp(m' - M); a row is o, m, l. */
 static void merge_softmax(const ring_call *c, float *to, const float *from, int64_t rows) {
-  const int64_t D = c->p.head_width, width = c->width;
+  const int64_t D = c->p.value_width, width = c->width;
   for (int64_t r = 0; r < rows; r++, to += width, from += width) {
     float max = to[D] > from[D] ? to[D] : from[D];
     if (max == -INFINITY) continue; /* a window shows the query nothing of both */
@@ -128,10 +130,11 @@ static void leaf_out(
   block part = ring_block(c, &a, t->at, t->first, t->unit, unit);
   fetch none = {.count = 0};
   block_forward(
-      &a, p, part, p->keys + run * p->run, p->values_rows + run * p->rows_run, to, c->width, &none);
+      &a, p, part, p->keys + run * p->run, p->values_rows + run * p->values_rows_run, to, c->width,
+      &none);
   for (int64_t r = 0; r < part.rows; r++) {
-    to[r * c->width + p->head_width] = p->max[r];
-    to[r * c->width + p->head_width + 1] = p->parts[r];
+    to[r * c->width + p->value_width] = p->max[r];
+    to[r * c->width + p->value_width + 1] = p->parts[r];
   }
 }
 
@@ -158,17 +161,18 @@ void LEVEL(attention_ring)(
 void LEVEL(attention_ring_finish)(
     const tsr_attention_ring *r, float *out, float *stats, const float *acc, int64_t begin,
     int64_t end) {
+  int64_t Dv = tsr_attention_value_size(&r->a);
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_OUT, r->members, NULL, NULL);
   for (int64_t item = begin; item < end; item++)
     for (int64_t run = 0; run < c.runs; run++) {
       ring_target t = ring_target_at(&c, item, run, 0, c.unit.T);
       const float *sum = acc + ring_offset(&c, &t, ring_slot_whole(&c));
-      float *to = out + t.at.q_start + run * c.unit.T * t.at.q_stride;
+      float *to = out + t.at.out_start + run * c.unit.T * t.at.out_stride;
       float *row_stats = stats + (item * r->a.T + run * c.unit.T) * 2;
       for (int64_t row = 0; row < t.rows; row++, sum += c.width) {
-        memcpy(row_stats + 2 * row, sum + c.p.head_width, 2 * sizeof *stats);
-        row_scale(to + row * t.at.q_stride, sum, 1.0f / row_stats[2 * row + 1], r->a.D);
+        memcpy(row_stats + 2 * row, sum + c.p.value_width, 2 * sizeof *stats);
+        row_scale(to + row * t.at.out_stride, sum, 1.0f / row_stats[2 * row + 1], Dv);
       }
     }
 }
@@ -179,9 +183,9 @@ void LEVEL(attention_ring_rows)(
   for (int64_t item = begin; item < end; item++) {
     head at = head_at(&r->a, item / r->a.H, item % r->a.H);
     for (int64_t t = 0; t < r->a.T; t++) {
-      int64_t row = item * r->a.T + t, start = at.q_start + t * at.q_stride;
+      int64_t row = item * r->a.T + t, start = at.out_start + t * at.out_stride;
       memcpy(rows + 3 * row, stats + 2 * row, 2 * sizeof *rows);
-      rows[3 * row + 2] = row_dot(dout + start, out + start, r->a.D);
+      rows[3 * row + 2] = row_dot(dout + start, out + start, tsr_attention_value_size(&r->a));
     }
   }
 }

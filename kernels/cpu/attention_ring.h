@@ -78,8 +78,9 @@ static inline void
 ring_pack(const ring_call *c, packing kind, int member, head at, const float *k, const float *v) {
   for (int64_t run = 0; run < c->runs; run++) {
     if (!ring_key_seen(c, tsr_ring_unit(&c->map, member, run))) continue;
-    int64_t start = at.k_start + run * c->unit.T * at.k_stride;
-    pack_keys(&c->unit, &c->p, kind, run, k + start, v + start, at.k_stride, 0, c->unit.T);
+    const float *keys = k + at.k_start + run * c->unit.T * at.k_stride;
+    const float *values = v + at.v_start + run * c->unit.T * at.v_stride;
+    pack_keys(&c->unit, &c->p, kind, run, keys, values, &at, 0, c->unit.T);
   }
 }
 

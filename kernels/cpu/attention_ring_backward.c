@@ -17,14 +17,16 @@ static void leaf_dq(
   tsr_attention a = ring_pair(c, t->unit, unit);
   block part = ring_block(c, &a, t->at, t->first, t->unit, unit);
   int64_t row = t->item * c->ring->a.T + t->run * a.T + t->first;
-  const float *keys = p->keys + run * p->run, *values = p->values + run * p->run;
+  const float *keys = p->keys + run * p->run, *values = p->values + run * p->values_run;
   fetch none = {.count = 0};
   block_statistics(p, part, queries->rows + 3 * row);
-  block_zero(p, part, to, c->width);
+  block_zero(part, to, c->width, p->head_width);
   for (int64_t begin = part.begin, end; begin < part.keys; begin = end) {
     end = piece_end(part, begin);
     block_gradients(&a, p, part, begin, end, keys, values, &none);
-    block_weigh(&a, p, part, begin, end, to, c->width, p->grads, p->keys_rows + run * p->rows_run);
+    block_weigh(
+        &a, p, part, begin, end, to, c->width, p->head_width, p->grads,
+        p->keys_rows + run * p->rows_run);
   }
 }
 
@@ -42,9 +44,11 @@ void LEVEL(attention_ring_dq)(
     for (int64_t run = 0; run < c.runs; run++)
       for (int64_t first = 0; first < c.unit.T; first += QUERIES) {
         ring_target t = ring_target_at(&c, item, run, first, QUERIES);
-        int64_t start = t.at.q_start + (run * c.unit.T + first) * t.at.q_stride;
+        int64_t row = run * c.unit.T + first;
+        const float *queries_at = q + t.at.q_start + row * t.at.q_stride;
+        const float *douts_at = dout + t.at.out_start + row * t.at.out_stride;
         block part = {.first = first, .rows = t.rows};
-        block_pack(&r->a, &c.p, part, q + start, dout + start, t.at.q_stride, false);
+        block_pack(&r->a, &c.p, part, queries_at, douts_at, &t.at, false);
         LEVEL(ring_walk)(&c, &t, leaf_dq, &queries);
       }
   }
@@ -69,17 +73,21 @@ static void spread_block(
     const ring_call *c, const ring_target *t, const query_tensors *queries, head at, int64_t run,
     const tsr_attention *a, block part, float *to) {
   const attention_parts *p = &c->p;
-  int64_t position = run * a->T + part.first, start = at.q_start + position * at.q_stride;
+  int64_t position = run * a->T + part.first;
+  const float *q = queries->q + at.q_start + position * at.q_stride;
+  const float *dout = queries->dout + at.out_start + position * at.out_stride;
   int64_t row = (at.b * a->H + at.h) * c->ring->a.T + position;
-  const float *keys = p->keys + t->run * p->run, *values = p->values + t->run * p->run;
+  const float *keys = p->keys + t->run * p->run, *values = p->values + t->run * p->values_run;
   fetch none = {.count = 0};
   block_statistics(p, part, queries->rows + 3 * row);
-  block_pack(a, p, part, queries->q + start, queries->dout + start, at.q_stride, true);
+  float *values_to = to + p->head_width;
+  block_pack(a, p, part, q, dout, &at, true);
   for (int64_t begin = part.begin, end; begin < part.keys; begin = end) {
     end = piece_end(part, begin);
     block_gradients(a, p, part, begin, end, keys, values, &none);
-    block_spread(a, p, part, begin, end, to, c->width, p->grads, p->queries_rows);
-    block_spread(a, p, part, begin, end, to + p->head_width, c->width, p->scores, p->douts_rows);
+    block_spread(a, part, begin, end, to, c->width, p->head_width, p->grads, p->queries_rows);
+    block_spread(
+        a, part, begin, end, values_to, c->width, p->value_width, p->scores, p->douts_rows);
   }
 }
 
@@ -116,16 +124,18 @@ void LEVEL(attention_ring_dkv_finish)(
     const tsr_attention_ring *r, float *dk, float *dv, const float *acc, int64_t begin,
     int64_t end) {
   size_t bytes = (size_t)r->a.D * sizeof *dk;
+  size_t values = (size_t)tsr_attention_value_size(&r->a) * sizeof *dv;
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_DKV, r->members, NULL, NULL);
   for (int64_t item = begin; item < end; item++)
     for (int64_t run = 0; run < c.runs; run++) {
       ring_target t = ring_target_at(&c, item, run, 0, c.unit.T);
       const float *sum = acc + ring_offset(&c, &t, ring_slot_whole(&c));
-      int64_t start = t.at.k_start + run * c.unit.T * t.at.k_stride;
+      float *keys = dk + t.at.k_start + run * c.unit.T * t.at.k_stride;
+      float *to = dv + t.at.v_start + run * c.unit.T * t.at.v_stride;
       for (int64_t row = 0; row < t.rows; row++, sum += c.width) {
-        memcpy(dk + start + row * t.at.k_stride, sum, bytes);
-        memcpy(dv + start + row * t.at.k_stride, sum + c.p.head_width, bytes);
+        memcpy(keys + row * t.at.k_stride, sum, bytes);
+        memcpy(to + row * t.at.v_stride, sum + c.p.head_width, values);
       }
     }
 }

@@ -14,6 +14,19 @@ tsr_unary tsr_unary_of(tsr_op op) {
   return kinds[tsr_op_function(op)];
 }
 
+tsr_rope tsr_rope_of(const tsr_task_call *c) {
+  const tsr_rope_attrs *of = &tsr_task_attrs(c)->rope;
+  const tsr_tensor *x = &c->task->inputs[0];
+  return (tsr_rope){
+      .T = x->shape[1],
+      .H = x->shape[2] / of->head_dim,
+      .D = of->head_dim,
+      .rotary = tsr_rope_rotary(of),
+      .offset = of->offset,
+      .interleaved = of->interleaved,
+      .sign = (float)of->sign};
+}
+
 tsr_attention_inputs tsr_attention_inputs_of(tsr_op op) {
   switch ((int)op) {
   case TSR_OP_ATTENTION_DX:
@@ -30,15 +43,18 @@ static float scale_of(double scale, int64_t head_dim) {
   return scale != 0 ? (float)scale : (float)(1 / sqrt((double)head_dim));
 }
 
-/* Sizes alone: q (B,T,H*D) and k (B,T,G*D) of this rank. */
+/* Sizes alone: q (B,T,H*D) and k (B,T,G*D) of this rank; of ring_rows dout and out, which have
+ * heads of values. */
 static tsr_attention attention_sizes(const tsr_task_call *c) {
   /* the attributes of all ops of attention begin alike, but of those with a cache (attrs.def) */
   const tsr_ring_attrs *attr = &tsr_task_attrs(c)->ring;
   tsr_attention_inputs in = tsr_attention_inputs_of(c->task->op);
   const tsr_tensor *q = &c->task->inputs[in.q], *k = &c->task->inputs[in.k];
-  int64_t D = attr->head_dim;
-  tsr_attention a = {
-      .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
+  int64_t D = attr->head_dim, Dv = tsr_node_value_head(&c->program->graph->nodes[c->task->node]);
+  int64_t width = c->task->op == TSR_OP_RING_ROWS ? Dv : D;
+  tsr_attention a = {.B = q->shape[0], .T = q->shape[1], .D = D, .Dv = Dv};
+  a.H = q->shape[2] / width;
+  a.G = k->shape[2] / width;
   a.causal = attr->causal;
   a.scale = scale_of(attr->scale, D);
   a.dropout = (float)attr->dropout;
@@ -73,6 +89,7 @@ tsr_attention_cached tsr_attention_cached_of(const tsr_task_call *c) {
   tsr_attention_cached a = {.length = k->shape[1]};
   a.a = (tsr_attention){
       .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
+  a.a.Dv = attr->v_head_dim;
   a.a.causal = true;
   a.a.window = attr->window;
   a.a.scale = scale_of(attr->scale, D);

@@ -7,6 +7,8 @@
 
 /* The function of a unary op, of a gated one or of its gradient. */
 tsr_unary tsr_unary_of(tsr_op op);
+/* Of a task whose first input is x (B,T,H*D). */
+tsr_rope tsr_rope_of(const tsr_task_call *call);
 /* Of the task's queries and keys; without a rank, sizes alone. */
 tsr_attention tsr_attention_of(const tsr_task_call *call);
 tsr_attention_cached tsr_attention_cached_of(const tsr_task_call *call);

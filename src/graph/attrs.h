@@ -119,6 +119,11 @@ static inline bool tsr_attr_type_is_word(tsr_attr_type type) {
 const tsr_attr_set *tsr_attr_set_of(tsr_attr_set_id id);
 const tsr_attr_set *tsr_op_attrs(tsr_op op);
 
+/* How many features of a head are turned. */
+static inline int64_t tsr_rope_rotary(const tsr_rope_attrs *rope) {
+  return rope->rotary_dim ? rope->rotary_dim : rope->head_dim;
+}
+
 /* Whether attributes of that name are words (an axis, a transport), in whatever set. */
 bool tsr_attr_is_word(const char *name);
 

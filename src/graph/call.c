@@ -44,7 +44,10 @@ static bool check_inputs(const tsr_call_builder *b, const tsr_call_form *c) {
   if (call->inputs_count >= c->inputs_min && call->inputs_count <= c->inputs_max) return true;
   char want[24];
   if (c->inputs_min == c->inputs_max) snprintf(want, sizeof want, "%d", c->inputs_min);
-  else snprintf(want, sizeof want, "%d or %d", c->inputs_min, c->inputs_max);
+  else
+    snprintf(
+        want, sizeof want, c->inputs_max == c->inputs_min + 1 ? "%d or %d" : "%d to %d",
+        c->inputs_min, c->inputs_max);
   return tsr_diag_error(
       b->diags, call->op_place, "%s takes %s input%s, not %d", call->op, want,
       c->inputs_max > 1 ? "s" : "", call->inputs_count);

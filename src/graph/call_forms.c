@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/call_forms.h"
 #include "graph/infer.h"
+#include <math.h>
 #include <string.h>
 
 typedef tsr_call_builder builder;
@@ -71,6 +72,13 @@ static bool check_scaling(const builder *b, const tsr_rope_call_attrs *r) {
     return tsr_diag_error(
         b->diags, location, "rope: '%s' must not be negative",
         r->scaling_factor < 0 ? "scaling_factor" : "original_context_length");
+  if (r->scaling_factor != 0 && r->yarn_factor != 0)
+    return tsr_diag_error(
+        b->diags, location, "rope: scaling_factor and yarn_factor are two scalings");
+  if (r->yarn_factor != 0 && !r->original_context_length)
+    return tsr_diag_error(
+        b->diags, location, "rope: yarn_factor %.15g needs original_context_length",
+        r->yarn_factor);
   if (r->scaling_factor == 0) return true;
   if (!r->original_context_length)
     return tsr_diag_error(
@@ -83,29 +91,64 @@ static bool check_scaling(const builder *b, const tsr_rope_call_attrs *r) {
       r->low_freq_factor, r->high_freq_factor);
 }
 
+/* The features that are turned are pairs, and inside the head. */
+static bool check_rotary(const builder *b, const tsr_rope_call_attrs *r, int64_t rotary) {
+  tsr_location location = b->call->op_place;
+  if (rotary < 2 || rotary % 2)
+    return tsr_diag_error(
+        b->diags, location, "rope: %s %lld must be even", r->rotary_dim ? "rotary_dim" : "head_dim",
+        (long long)rotary);
+  if (r->offset >= 0 && r->offset <= r->head_dim - rotary) return true;
+  return tsr_diag_error(
+      b->diags, location, "rope: features %lld to %lld are not inside a head of %lld",
+      (long long)r->offset, (long long)(r->offset + rotary), (long long)r->head_dim);
+}
+
+static double yarn_mscale(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+/* What cos and sin are multiplied by, as transformers has it. */
+static double attention_factor(const tsr_rope_call_attrs *r) {
+  if (r->yarn_factor == 0) return 1;
+  if (r->attention_factor != 0) return r->attention_factor;
+  if (r->mscale == 0 || r->mscale_all_dim == 0) return yarn_mscale(r->yarn_factor, 1);
+  return yarn_mscale(r->yarn_factor, r->mscale) / yarn_mscale(r->yarn_factor, r->mscale_all_dim);
+}
+
+static tsr_init table_of(const tsr_rope_call_attrs *r, int64_t rotary) {
+  tsr_init init;
+  memset(&init, 0, sizeof init); /* compared bytewise */
+  init.kind = TSR_INIT_ROPE;
+  init.a = (double)rotary;
+  init.b = r->theta;
+  init.scaling[0] = r->scaling_factor;
+  init.scaling[1] = r->low_freq_factor;
+  init.scaling[2] = r->high_freq_factor;
+  init.scaling[3] = (double)r->original_context_length;
+  if (r->yarn_factor != 0) {
+    init.scaling[4] = r->yarn_factor;
+    init.scaling[5] = r->beta_fast;
+    init.scaling[6] = r->beta_slow;
+    init.scaling[7] = r->truncate;
+  }
+  init.scaling[8] = attention_factor(r);
+  return init;
+}
+
 static bool call_rope(const builder *b) {
   const tsr_call *c = b->call;
   tsr_attrs attr;
   if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_rope_call), &attr)) return false;
   const tsr_rope_call_attrs *rope = &attr.rope_call;
-  int64_t head_dim = rope->head_dim;
+  tsr_attrs turn = {.rope = {rope->head_dim, 1, rope->interleaved, rope->rotary_dim, rope->offset}};
+  int64_t rotary = tsr_rope_rotary(&turn.rope);
   const tsr_value *x = &b->g->values[c->inputs[0]];
-  if (head_dim < 2 || head_dim % 2)
-    return tsr_diag_error(
-        b->diags, c->op_place, "rope: head_dim %lld must be even", (long long)head_dim);
+  if (!check_rotary(b, rope, rotary)) return false;
   if (x->ndim != 3) return fail_infer(b, "its input must be (batch, sequence, heads * head_dim)");
   if (!check_scaling(b, rope)) return false;
-  tsr_init init;
-  memset(&init, 0, sizeof init); /* compared bytewise */
-  init.kind = TSR_INIT_ROPE;
-  init.a = (double)head_dim;
-  init.b = rope->theta;
-  init.scaling[0] = rope->scaling_factor;
-  init.scaling[1] = rope->low_freq_factor;
-  init.scaling[2] = rope->high_freq_factor;
-  init.scaling[3] = (double)rope->original_context_length;
+  tsr_init init = table_of(rope, rotary);
   int table = rope_table(b, x->shape[1], &init);
-  tsr_attrs turn = {.rope = {head_dim, 1}};
   return give(b, checked(b, TSR_OP_ROPE, c->result, 2, (int[]){c->inputs[0], table}, &turn));
 }
 
@@ -132,6 +175,17 @@ static bool call_split(const builder *b) {
     if (!give(b, checked(b, TSR_OP_SLICE, name, 1, c->inputs, &part))) return false;
   }
   return true;
+}
+
+/* Along the last dimension where the call names none. */
+static bool call_concat(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_concat_call), &attr)) return false;
+  int dim = attr.concat_call.dim;
+  if (dim < 0) dim += b->g->values[c->inputs[0]].ndim;
+  tsr_attrs along = {.concat = {dim}};
+  return give(b, checked(b, TSR_OP_CONCAT, c->result, c->inputs_count, c->inputs, &along));
 }
 
 static bool call_cross_entropy(const builder *b) {
@@ -247,7 +301,7 @@ static bool call_flash_attention(const builder *b) {
           "%s: '%s' must be (batch, heads, sequence, head_dim), or all inputs (batch, sequence, "
           "heads * head_dim), not %s",
           c->op, x->name, tsr_shape_text(x->ndim, x->shape).text);
-    if (x->shape[3] != q->shape[3])
+    if (i < 2 && x->shape[3] != q->shape[3])
       return tsr_diag_error(
           b->diags, c->input_places[i], "%s: '%s' has heads of %lld features, '%s' of %lld", c->op,
           x->name, (long long)x->shape[3], q->name, (long long)q->shape[3]);
@@ -255,8 +309,10 @@ static bool call_flash_attention(const builder *b) {
     if (inputs[i] < 0) return false;
     q = &b->g->values[c->inputs[0]]; /* the values may have moved */
   }
-  int64_t shape[] = {q->shape[0], q->shape[2], q->shape[1], q->shape[3]};
-  tsr_attrs of = {.attention = {q->shape[3], a->causal, a->scale, a->dropout, a->window}};
+  int64_t head_dim = q->shape[3], values = b->g->values[c->inputs[2]].shape[3];
+  int64_t shape[] = {q->shape[0], q->shape[2], q->shape[1], values};
+  tsr_attrs of = {.attention = {head_dim, a->causal, a->scale, a->dropout, a->window}};
+  if (values != head_dim) of.attention.v_head_dim = values;
   const char *name = tsr_arena_printf(b->g->arena, "%s.joined", c->result);
   int y = checked(b, TSR_OP_ATTENTION, name, 3, inputs, &of);
   if (y < 0) return false;
@@ -342,6 +398,7 @@ const tsr_call_form tsr_call_forms[] = {
     {"matmul", 2, 2, TSR_OP_MATMUL, TSR_ATTRS_matmul, call_matmul},
     {"rope", 1, 1, TSR_OP_ROPE, TSR_ATTRS_rope_call, call_rope},
     {"split", 1, 1, TSR_OP_SLICE, TSR_ATTRS_split_call, call_split},
+    {"concat", 2, TSR_CALL_INPUTS_MAX, TSR_OP_CONCAT, TSR_ATTRS_concat_call, call_concat},
     {"flash_attention", 3, 3, TSR_OP_ATTENTION, TSR_ATTRS_flash_attention_call,
      call_flash_attention},
     {"cross_entropy", 2, 2, TSR_OP_CE_LOSS, TSR_ATTRS_cross_entropy_call, call_cross_entropy},

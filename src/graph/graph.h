@@ -43,9 +43,11 @@ typedef enum {
 } tsr_init_kind;
 typedef struct {
   tsr_init_kind kind;
-  double a, b;       /* normal: mean, std; uniform: low, high; rope: head_dim, theta; mask: real,
+  double a, b; /* normal: mean, std; uniform: low, high; rope: head_dim, theta; mask: real,
                         blocks */
-  double scaling[4]; /* rope: factor (0 = none), low_freq, high_freq, original_context */
+  /* rope: factor (0 = none), low_freq, high_freq, original_context; YaRN's factor (0 = none),
+   * beta_fast, beta_slow, truncate; what cos and sin are multiplied by */
+  double scaling[9];
 } tsr_init;
 
 /* What dimension 0 has to do with a mixture of experts. experts 0: nothing. choices 0: it is the
@@ -208,6 +210,8 @@ bool tsr_node_needs_nccl(const tsr_node *n);
 int64_t tsr_loss_samples(const tsr_node *loss);
 /* The probability with which a node of a forward graph drops an element; 0: it drops none. */
 double tsr_node_dropout(const tsr_node *n);
+/* Of attention in any form: the features of a head of values, and of out. */
+int64_t tsr_node_value_head(const tsr_node *n);
 
 /* The numbers of one step, in the step_scalars value. */
 typedef enum {
@@ -262,7 +266,7 @@ tsr_graph *tsr_graph_derive(const tsr_graph *old);
 void tsr_graph_map_ends(tsr_graph *g, const tsr_graph *old, const int *map);
 
 /* A call as a graph file writes it: `q: linear(h, wq, bq)`, `y: dropout(x, p: 0.1)`. */
-enum { TSR_CALL_INPUTS_MAX = 8, TSR_CALL_ATTRS_MAX = 12 };
+enum { TSR_CALL_INPUTS_MAX = 8, TSR_CALL_ATTRS_MAX = 24 };
 typedef struct {
   const char *name; /* NULL: it goes by its position */
   double value;

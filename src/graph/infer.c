@@ -124,7 +124,8 @@ static const char *check_heads(const inference *i, int input, int64_t head_dim) 
         i, "'%s' must be (batch, sequence, heads * head_dim), not %s", x->name, shape_of(i, x));
   if (head_dim < 1 || last_dim(x) % head_dim)
     return wrong(
-        i, "head_dim %lld does not divide the %lld features of '%s'", (long long)head_dim,
+        i, "%shead_dim %lld does not divide the %lld features of '%s'",
+        head_dim != i->node->attr.attention.head_dim ? "v_" : "", (long long)head_dim,
         (long long)last_dim(x), x->name);
   return NULL;
 }
@@ -133,9 +134,9 @@ static const char *infer_rope(const inference *i) {
   int64_t head_dim = i->node->attr.rope.head_dim;
   const char *bad = check_heads(i, 0, head_dim);
   if (bad) return bad;
-  if (head_dim % 2) return wrong(i, "head_dim %lld must be even", (long long)head_dim);
+  int64_t rotary = tsr_rope_rotary(&i->node->attr.rope);
   const tsr_value *table = i->in[1];
-  if (table->ndim != 3 || table->shape[0] < i->in[0]->shape[1] || table->shape[1] != head_dim / 2)
+  if (table->ndim != 3 || table->shape[0] < i->in[0]->shape[1] || table->shape[1] != rotary / 2)
     return wrong(
         i, "the table '%s' is %s, too small for '%s' %s", table->name, shape_of(i, table),
         i->in[0]->name, shape_of(i, i->in[0]));
@@ -144,13 +145,14 @@ static const char *infer_rope(const inference *i) {
 
 static const char *infer_attention(const inference *i) {
   const tsr_attention_attrs *attr = &i->node->attr.attention;
-  int64_t d = attr->head_dim;
+  int64_t d = attr->head_dim, dv = tsr_node_value_head(i->node);
   for (int k = 0; k < 3; k++) {
-    const char *bad = check_heads(i, k, d);
+    const char *bad = check_heads(i, k, k == 2 ? dv : d);
     if (bad) return bad;
   }
   const tsr_value *q = i->in[0], *k = i->in[1], *v = i->in[2];
-  if (!same_shape(k, v))
+  bool fit = k->shape[0] == v->shape[0] && k->shape[1] == v->shape[1];
+  if (!fit || last_dim(k) / d != last_dim(v) / dv)
     return wrong(i, "'%s' is %s but '%s' is %s", k->name, shape_of(i, k), v->name, shape_of(i, v));
   if (q->shape[0] != k->shape[0] || q->shape[1] != k->shape[1])
     return wrong(
@@ -163,6 +165,7 @@ static const char *infer_attention(const inference *i) {
         (long long)heads);
   if (attr->window > 0 && !attr->causal) return wrong(i, "a window needs causal attention");
   i->out[0] = type_of(q);
+  i->out[0].shape[2] = heads * dv;
   i->out[1] = (tsr_type){TSR_F32, 4, {q->shape[0], heads, q->shape[1], 2}};
   return NULL;
 }
@@ -237,6 +240,44 @@ static const char *infer_collective(const inference *i) {
 static const char *infer_unslice(const inference *i) {
   i->out[0] = type_of(i->in[0]);
   i->out[0].shape[i->node->attr.unslice.dim] = i->node->attr.unslice.size;
+  return NULL;
+}
+
+/* All dimensions but one agree. */
+static const char *infer_concat(const inference *i) {
+  const tsr_value *first = i->in[0];
+  int dim = i->node->attr.concat.dim;
+  const char *bad = check_dim(i, dim);
+  if (bad) return bad;
+  i->out[0] = type_of(first);
+  for (int k = 1; k < i->node->inputs_count; k++) {
+    const tsr_value *x = i->in[k];
+    bool fits = x->ndim == first->ndim;
+    for (int d = 0; fits && d < x->ndim; d++) fits = d == dim || x->shape[d] == first->shape[d];
+    if (!fits)
+      return wrong(
+          i, "'%s' is %s but '%s' is %s: they may differ in dimension %d alone", first->name,
+          shape_of(i, first), x->name, shape_of(i, x), dim);
+    i->out[0].shape[dim] += x->shape[dim];
+  }
+  return NULL;
+}
+
+static const char *infer_expand_heads(const inference *i) {
+  const tsr_value *x = i->in[0];
+  int64_t heads = i->node->attr.expand_heads.heads;
+  if (x->ndim != 3)
+    return wrong(i, "'%s' must be (batch, sequence, features), not %s", x->name, shape_of(i, x));
+  if (heads < 1 || heads > INT32_MAX)
+    return wrong(i, "%lld heads of '%s'", (long long)heads, x->name);
+  i->out[0] = type_of(x);
+  i->out[0].shape[2] *= heads;
+  return NULL;
+}
+
+static const char *infer_sum_heads(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[0].shape[2] /= i->node->attr.expand_heads.heads;
   return NULL;
 }
 
@@ -320,27 +361,40 @@ static const char *infer_ring_acc(const inference *i) {
   return NULL;
 }
 
-static tsr_type rows_type(const inference *i, const tsr_value *q, int64_t numbers) {
-  int64_t head_dim = i->node->attr.ring_end.head_dim;
-  return (tsr_type){TSR_F32, 4, {q->shape[0], q->shape[2] / head_dim, q->shape[1], numbers}};
+/* Of x (B, T, heads * head_dim), with heads as wide as those of values. */
+static tsr_type value_heads(const inference *i, const tsr_value *x) {
+  tsr_type t = type_of(x);
+  t.shape[2] = t.shape[2] / i->node->attr.attention.head_dim * tsr_node_value_head(i->node);
+  return t;
 }
 
-/* q, k, acc → out (B, T, H*D), stats (B, H, T, 2) */
+static tsr_type rows_type(const tsr_value *x, int64_t head_dim, int64_t numbers) {
+  return (tsr_type){TSR_F32, 4, {x->shape[0], x->shape[2] / head_dim, x->shape[1], numbers}};
+}
+
+/* q, k, acc → out (B, T, H*Dv), stats (B, H, T, 2) */
 static const char *infer_ring_out(const inference *i) {
-  i->out[0] = type_of(i->in[0]);
-  i->out[1] = rows_type(i, i->in[0], 2);
+  i->out[0] = value_heads(i, i->in[0]);
+  i->out[1] = rows_type(i->in[0], i->node->attr.ring_end.head_dim, 2);
   return NULL;
 }
 
 /* dout, out, stats → rows (B, H, T, 3) */
 static const char *infer_ring_rows(const inference *i) {
-  i->out[0] = rows_type(i, i->in[0], 3);
+  i->out[0] = rows_type(i->in[0], tsr_node_value_head(i->node), 3);
   return NULL;
 }
 
 /* q, k, acc → dk, dv */
 static const char *infer_ring_dkv_out(const inference *i) {
-  i->out[0] = i->out[1] = type_of(i->in[1]);
+  i->out[0] = type_of(i->in[1]);
+  i->out[1] = value_heads(i, i->in[1]);
+  return NULL;
+}
+
+/* q, keys, values, positions, counts → out */
+static const char *infer_attention_cached(const inference *i) {
+  i->out[0] = value_heads(i, i->in[0]);
   return NULL;
 }
 

@@ -12,6 +12,13 @@ double tsr_node_dropout(const tsr_node *n) {
   return n->op == TSR_OP_ATTENTION ? n->attr.attention.dropout : 0;
 }
 
+int64_t tsr_node_value_head(const tsr_node *n) {
+  const tsr_attrs *a = &n->attr; /* but with a cache, the sets begin alike */
+  bool cached = n->op == TSR_OP_ATTENTION_CACHED;
+  int64_t given = cached ? a->attention_cached.v_head_dim : a->attention.v_head_dim;
+  return given ? given : a->attention.head_dim;
+}
+
 bool tsr_node_accumulates(const tsr_node *n) {
   if (n->op == TSR_OP_ALL_REDUCE) return n->attr.move.accumulate;
   if (n->op == TSR_OP_REDUCE_SCATTER) return n->attr.scatter.accumulate;

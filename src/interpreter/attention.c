@@ -4,11 +4,27 @@
 #include <assert.h>
 #include <math.h>
 
+/* YaRN (Peng et al. 2023): what turns `fast` times or more in the original context keeps its speed,
+ * what turns `slow` times or fewer is slowed; a ramp over the pairs lies between. */
+static double yarn_frequency(const tsr_init *init, int64_t i, double turn) {
+  const double pi = 3.14159265358979323846, *s = init->scaling, D = init->a;
+  double at[2];
+  for (int k = 0; k < 2; k++) at[k] = D * log(s[3] / (s[5 + k] * 2 * pi)) / (2 * log(init->b));
+  if (s[7] != 0) at[0] = floor(at[0]), at[1] = ceil(at[1]);
+  if (at[0] < 0) at[0] = 0;
+  if (at[1] > D - 1) at[1] = D - 1;
+  if (at[0] == at[1]) at[1] += 0.001;
+  double ramp = ((double)i - at[0]) / (at[1] - at[0]);
+  ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+  return turn * (1 - ramp) + turn / s[4] * ramp;
+}
+
 /* Angles position * theta^(-2i/D); Llama 3 divides slow ones by `factor`, with a smooth passage
  * between wavelengths context/high and context/low. */
 static double frequency(const tsr_init *init, int64_t i) {
   const double pi = 3.14159265358979323846, *s = init->scaling;
   double turn = pow(init->b, -2.0 * (double)i / init->a), wave = 2 * pi / turn;
+  if (s[4] != 0) return yarn_frequency(init, i, turn);
   if (s[0] == 0 || wave <= s[3] / s[2]) return turn;
   if (wave > s[3] / s[1]) return turn / s[0];
   double smooth = (s[3] / wave - s[1]) / (s[2] - s[1]);
@@ -20,24 +36,28 @@ void tsr_interpreter_rope_table(double *out, const tsr_value *table) {
   for (int64_t t = 0; t < table->shape[0]; t++)
     for (int64_t i = 0; i < table->shape[1]; i++) {
       double angle = (double)t * frequency(&table->init, i);
-      out[(t * table->shape[1] + i) * 2] = cos(angle);
-      out[(t * table->shape[1] + i) * 2 + 1] = sin(angle);
+      out[(t * table->shape[1] + i) * 2] = cos(angle) * table->init.scaling[8];
+      out[(t * table->shape[1] + i) * 2 + 1] = sin(angle) * table->init.scaling[8];
     }
 }
 
-/* Pairs (i, i + D/2) of every head are turned by the position's angle: y += R x, or R^T x. */
+/* Pairs of a head's rotary part, (i, i + half) or (2i, 2i + 1), are turned by the position's angle,
+ * and the rest of the head is kept: y += R x, or R^T x. */
 static void add_turned(const tsr_interpreted *n, double sign, double *y, const double *x) {
-  int64_t D = n->node->attr.rope.head_dim, C = tsr_interpreted_columns(n, 0);
-  int64_t T = n->type[0]->shape[1], half = D / 2;
-  for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++)
-    for (int64_t h = 0; h < C / D; h++)
-      for (int64_t i = 0; i < half; i++) {
-        const double *turn = n->in[1] + ((r % T) * half + i) * 2;
-        double cosine = turn[0], sine = sign * turn[1];
-        int64_t a = r * C + h * D + i, b = a + half;
-        y[a] += x[a] * cosine - x[b] * sine;
-        y[b] += x[b] * cosine + x[a] * sine;
-      }
+  const tsr_rope_attrs *rope = &n->node->attr.rope;
+  int64_t D = rope->head_dim, C = tsr_interpreted_columns(n, 0), size = tsr_rope_rotary(rope);
+  int64_t T = n->type[0]->shape[1], half = size / 2, apart = rope->interleaved ? 1 : half;
+  for (int64_t at = 0; at < tsr_interpreted_size(n, 0); at += D) {
+    for (int64_t d = 0; d < D; d++)
+      if (d < rope->offset || d >= rope->offset + size) y[at + d] += x[at + d];
+    for (int64_t i = 0; i < half; i++) {
+      const double *turn = n->in[1] + ((at / C % T) * half + i) * 2;
+      double cosine = turn[0], sine = sign * turn[1];
+      int64_t a = at + rope->offset + (rope->interleaved ? 2 * i : i), b = a + apart;
+      y[a] += x[a] * cosine - x[b] * sine;
+      y[b] += x[b] * cosine + x[a] * sine;
+    }
+  }
 }
 
 static void forward_rope(const tsr_interpreted *n) {
@@ -52,10 +72,10 @@ const tsr_interpreter_rule tsr_interpret_rope = {.forward = forward_rope, .vjp =
 /* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of scale q_i . k_j ----
  */
 
-/* T positions, heads of D features: H of queries, G of keys and values, each for H / G of queries.
- */
+/* T positions, heads of D features and of Dv in values and out: H of queries, G of keys and values,
+ * each for H / G of queries. */
 typedef struct {
-  int64_t B, T, D, H, G;
+  int64_t B, T, D, Dv, H, G;
   double scale;
   bool causal;
   int64_t window; /* 0: all */
@@ -65,6 +85,7 @@ static attention_sizes sizes_of(const tsr_interpreted *n) {
   const tsr_attention_attrs *attr = &n->node->attr.attention;
   attention_sizes s = {.B = n->type[0]->shape[0], .T = n->type[0]->shape[1]};
   s.D = attr->head_dim;
+  s.Dv = tsr_node_value_head(n->node);
   s.H = tsr_interpreted_columns(n, 0) / s.D;
   s.G = tsr_interpreted_columns(n, 1) / s.D;
   s.causal = attr->causal;
@@ -75,19 +96,22 @@ static attention_sizes sizes_of(const tsr_interpreted *n) {
 
 /* Where things are for query i of head h of sample b. */
 typedef struct {
-  int64_t q;           /* its features, in q and out */
-  int64_t p;           /* its T probabilities, in saved and mask */
-  int64_t k;           /* the features of key 0, in k and v */
-  int64_t stride;      /* from one key to the next */
-  int64_t first, keys; /* it sees the keys [first, keys) */
+  int64_t q, out;           /* its features */
+  int64_t p;                /* its T probabilities, in saved and mask */
+  int64_t k, v;             /* the features of key 0 */
+  int64_t stride, v_stride; /* from one key to the next */
+  int64_t first, keys;      /* it sees the keys [first, keys) */
 } query;
 
 static query query_at(const attention_sizes *s, int64_t b, int64_t h, int64_t i) {
   return (query){
       .q = ((b * s->T + i) * s->H + h) * s->D,
+      .out = ((b * s->T + i) * s->H + h) * s->Dv,
       .p = ((b * s->H + h) * s->T + i) * s->T,
       .k = (b * s->T * s->G + h / (s->H / s->G)) * s->D,
+      .v = (b * s->T * s->G + h / (s->H / s->G)) * s->Dv,
       .stride = s->G * s->D,
+      .v_stride = s->G * s->Dv,
       .first = s->window && i >= s->window ? i - s->window + 1 : 0,
       .keys = s->causal ? i + 1 : s->T};
 }
@@ -108,17 +132,17 @@ static double multiplier(const tsr_interpreted *n, int64_t i) { return n->mask ?
 
 static void forward_query(const tsr_interpreted *n, const attention_sizes *s, const query *at) {
   const double *q = n->in[0] + at->q;
-  double *p = n->saved + at->p, *out = n->out + at->q;
+  double *p = n->saved + at->p, *out = n->out + at->out;
   for (int64_t j = at->first; j < at->keys; j++) {
     const double *k = n->in[1] + at->k + j * at->stride;
     p[j] = 0;
     for (int64_t d = 0; d < s->D; d++) p[j] += s->scale * q[d] * k[d];
   }
   tsr_interpreter_softmax(p + at->first, p + at->first, at->keys - at->first);
-  for (int64_t d = 0; d < s->D; d++) {
+  for (int64_t d = 0; d < s->Dv; d++) {
     out[d] = 0;
     for (int64_t j = at->first; j < at->keys; j++)
-      out[d] += multiplier(n, at->p + j) * p[j] * n->in[2][at->k + j * at->stride + d];
+      out[d] += multiplier(n, at->p + j) * p[j] * n->in[2][at->v + j * at->v_stride + d];
   }
 }
 
@@ -126,8 +150,8 @@ static void forward_query(const tsr_interpreted *n, const attention_sizes *s, co
 static double
 d_probability(const tsr_interpreted *n, const attention_sizes *s, const query *at, int64_t j) {
   double dot = 0;
-  for (int64_t d = 0; d < s->D; d++)
-    dot += n->d_out[at->q + d] * n->in[2][at->k + j * at->stride + d];
+  for (int64_t d = 0; d < s->Dv; d++)
+    dot += n->d_out[at->out + d] * n->in[2][at->v + j * at->v_stride + d];
   return multiplier(n, at->p + j) * dot;
 }
 
@@ -143,8 +167,10 @@ static void vjp_query(const tsr_interpreted *n, const attention_sizes *s, const 
       int64_t q = at->q + d, k = at->k + j * at->stride + d;
       n->d_in[0][q] += ds * n->in[1][k];
       n->d_in[1][k] += ds * n->in[0][q];
-      n->d_in[2][k] += multiplier(n, at->p + j) * p[j] * n->d_out[q];
     }
+    for (int64_t d = 0; d < s->Dv; d++)
+      n->d_in[2][at->v + j * at->v_stride + d] +=
+          multiplier(n, at->p + j) * p[j] * n->d_out[at->out + d];
   }
 }
 

@@ -77,3 +77,38 @@ static void vjp_unslice(const tsr_interpreted *n) {
     n->d_in[0][i] += n->d_out[unsliced(n, i)];
 }
 const tsr_interpreter_rule tsr_interpret_unslice = {.forward = forward_unslice, .vjp = vjp_unslice};
+
+/* Where the i-th element of that input is in the output. */
+static int64_t joined(const tsr_interpreted *n, int input, int64_t i) {
+  int64_t index[TSR_DIMS_MAX];
+  int dim = n->node->attr.concat.dim;
+  indices_of(n->type[input], i, index);
+  for (int k = 0; k < input; k++) index[dim] += n->type[k]->shape[dim];
+  return at_indices(n->out_type, index);
+}
+static void forward_concat(const tsr_interpreted *n) {
+  for (int k = 0; k < n->node->inputs_count; k++)
+    for (int64_t i = 0; i < tsr_interpreted_size(n, k); i++) n->out[joined(n, k, i)] = n->in[k][i];
+}
+static void vjp_concat(const tsr_interpreted *n) {
+  for (int k = 0; k < n->node->inputs_count; k++)
+    for (int64_t i = 0; i < tsr_interpreted_size(n, k); i++)
+      n->d_in[k][i] += n->d_out[joined(n, k, i)];
+}
+const tsr_interpreter_rule tsr_interpret_concat = {.forward = forward_concat, .vjp = vjp_concat};
+
+/* Which element of the input the i-th of the result is. */
+static int64_t of_one_head(const tsr_interpreted *n, int64_t i) {
+  int64_t D = tsr_interpreted_columns(n, 0), heads = n->node->attr.expand_heads.heads;
+  return i / (heads * D) * D + i % D;
+}
+static void forward_expand_heads(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++)
+    n->out[i] = n->in[0][of_one_head(n, i)];
+}
+static void vjp_expand_heads(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++)
+    n->d_in[0][of_one_head(n, i)] += n->d_out[i];
+}
+const tsr_interpreter_rule tsr_interpret_expand_heads = {
+    .forward = forward_expand_heads, .vjp = vjp_expand_heads};

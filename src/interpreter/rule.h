@@ -37,10 +37,11 @@ extern const tsr_interpreter_rule tsr_interpret_linear, tsr_interpret_matmul,
     tsr_interpret_scale, tsr_interpret_unary, tsr_interpret_gated, tsr_interpret_dropout,
     tsr_interpret_layernorm, tsr_interpret_rmsnorm, tsr_interpret_softmax, tsr_interpret_rope,
     tsr_interpret_attention, tsr_interpret_reshape, tsr_interpret_transpose, tsr_interpret_slice,
-    tsr_interpret_unslice, tsr_interpret_identity, tsr_interpret_ce_stats, tsr_interpret_ce_loss,
-    tsr_interpret_squared, tsr_interpret_router, tsr_interpret_choice, tsr_interpret_expert_weights,
-    tsr_interpret_permute_experts, tsr_interpret_expert_linear, tsr_interpret_combine_experts,
-    tsr_interpret_balance_loss, tsr_interpret_router_z_loss;
+    tsr_interpret_unslice, tsr_interpret_concat, tsr_interpret_expand_heads, tsr_interpret_identity,
+    tsr_interpret_ce_stats, tsr_interpret_ce_loss, tsr_interpret_squared, tsr_interpret_router,
+    tsr_interpret_choice, tsr_interpret_expert_weights, tsr_interpret_permute_experts,
+    tsr_interpret_expert_linear, tsr_interpret_combine_experts, tsr_interpret_balance_loss,
+    tsr_interpret_router_z_loss;
 
 static inline int64_t tsr_interpreted_size(const tsr_interpreted *n, int input) {
   return tsr_value_elements(n->type[input]);
@@ -62,7 +63,7 @@ double tsr_interpreted_round(const tsr_interpreted *n, int what, int64_t i, doub
 
 /* y = softmax(x) of n numbers; y may be x. Returns log(sum(exp(x))). */
 double tsr_interpreter_softmax(double *y, const double *x, int64_t n);
-/* The table (positions, head_dim / 2, 2) of cosines and sines that a rope constant is. */
+/* The table (positions, rotary_dim / 2, 2) of cosines and sines that a rope constant is. */
 void tsr_interpreter_rope_table(double *out, const tsr_value *table);
 
 #endif

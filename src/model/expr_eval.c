@@ -110,6 +110,8 @@ eval_function(const tsr_expr *e, tsr_scope *scope, int index, tsr_eval *ret, tsr
     if (!eval_number(e->args[i], scope, &x[i], diags)) return false;
   if (index == 5 && x[1] <= 0)
     return tsr_diag_error(diags, e->location, "round_up needs a multiple above 0, not %g", x[1]);
+  if (index == 7 && x[0] <= 0)
+    return tsr_diag_error(diags, e->location, "the logarithm of %g is not a number", x[0]);
   if (index == 4 && x[0] < 0)
     return tsr_diag_error(diags, e->location, "the square root of %g is not a number", x[0]);
   switch (index) {
@@ -127,6 +129,9 @@ eval_function(const tsr_expr *e, tsr_scope *scope, int index, tsr_eval *ret, tsr
     break;
   case 4:
     *ret = number_of(sqrt(x[0]));
+    break;
+  case 7:
+    *ret = number_of(log(x[0]));
     break;
   default:
     *ret = number_of(round_up(x[0], x[1]));
@@ -165,14 +170,14 @@ static bool check_arguments(const tsr_expr *e, int min, int max, tsr_diags *diag
 static bool eval_call(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
   static const tsr_term functions[] = {{"min", 2, 2},   {"max", 2, 2},  {"ceil", 1, 1},
                                        {"floor", 1, 1}, {"sqrt", 1, 1}, {"round_up", 2, 2},
-                                       {"len", 1, 1}};
+                                       {"len", 1, 1},   {"log", 1, 1}};
   const tsr_term *term = find_term(scope, e->name);
   if (term)
     return check_arguments(e, term->args_min, term->args_max, diags) &&
            eval_term(e, scope, ret, diags);
   const char *names[32];
   int count = 0;
-  for (int i = 0; i < 7; i++) {
+  for (int i = 0; i < 8; i++) {
     names[count++] = functions[i].name;
     if (strcmp(e->name, functions[i].name)) continue;
     return check_arguments(e, functions[i].args_min, functions[i].args_max, diags) &&

@@ -49,8 +49,17 @@ static bool pass_shape(const tsr_graph *g, const tsr_node *n, padding in, paddin
   return split->end <= real || split->begin == 0;
 }
 
+/* What is joined with padding is no longer its dimension's end. */
+static bool pass_concat(const tsr_node *n, const padding *of, padding *out) {
+  *out = (padding){0};
+  for (int i = 0; i < n->inputs_count; i++)
+    if (of[n->inputs[i]].rows || of[n->inputs[i]].last) *out = of[n->inputs[i]];
+  return !out->rows && !out->last;
+}
+
 /* Finds the padding of a node's first output; false where padded rows would get a gradient. */
 static bool pass_node(const tsr_graph *g, const tsr_node *n, const padding *of, padding *out) {
+  if (n->op == TSR_OP_CONCAT) return pass_concat(n, of, out);
   padding x = of[n->inputs[0]], y = n->inputs_count > 1 ? of[n->inputs[1]] : (padding){0};
   bool from_x = x.rows || x.last, from_y = y.rows || y.last;
   *out = (padding){.param = from_x ? x.param : y.param};

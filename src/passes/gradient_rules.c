@@ -148,7 +148,8 @@ static void grad_softmax(const call *c) {
 
 /* A rotation's transpose is the rotation back. */
 static void grad_rope(const call *c) {
-  tsr_attrs attrs = {.rope = {attr(c)->rope.head_dim, -attr(c)->rope.sign}};
+  tsr_attrs attrs = *attr(c);
+  attrs.rope.sign = -attrs.rope.sign;
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_ROPE, 0, 2, (int[]){c->dy[0], input(c, 1)}, &attrs));
 }
 
@@ -188,6 +189,22 @@ static void grad_unslice(const call *c) {
   int64_t size = c->g->values[input(c, 0)].shape[in->dim];
   tsr_attrs attrs = {.slice = {in->dim, in->begin, in->begin + size}};
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_SLICE, 0, 1, &c->dy[0], &attrs));
+}
+
+static void grad_concat(const call *c) {
+  int dim = attr(c)->concat.dim;
+  int64_t begin = 0;
+  for (int i = 0; i < c->g->nodes[c->node].inputs_count; i++) {
+    int64_t size = c->g->values[input(c, i)].shape[dim];
+    tsr_attrs attrs = {.slice = {dim, begin, begin + size}};
+    if (wanted(c, i)) give(c, i, add(c, TSR_OP_SLICE, i, 1, &c->dy[0], &attrs));
+    begin += size;
+  }
+}
+
+static void grad_expand_heads(const call *c) {
+  tsr_attrs attrs = *attr(c);
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_SUM_HEADS, 0, 1, &c->dy[0], &attrs));
 }
 
 /* The statistics carry no gradient of their own: the loss gives it to the logits. */

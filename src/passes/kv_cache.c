@@ -191,7 +191,7 @@ static bool check_attention(caching *c, const tsr_node *n) {
 static void add_attention(caching *c, const tsr_node *n, const int *in) {
   const tsr_attention_attrs *of = &n->attr.attention;
   tsr_attrs length = {.kv_cache_append = {c->length}};
-  tsr_attrs attr = {.attention_cached = {of->head_dim, of->scale, of->window}};
+  tsr_attrs attr = {.attention_cached = {of->head_dim, of->scale, of->window, of->v_head_dim}};
   int keys = add(
       c, TSR_OP_KV_CACHE_APPEND, n, ".keys", 3, (int[]){in[1], c->positions, c->counts}, &length);
   int values = add(

@@ -1,47 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The placement rules, one per op (ops.def, place column): from what the inputs are over one axis
- * to what they must become and what the outputs then are. Only linear maps may carry a partial
- * through; everything else requires it to be completed first. */
-#include "passes/placement_rules.h"
+/* The placement rules, one per op (ops.def, place column; those of heads are in
+ * placement_rules_heads.c): from what the inputs are over one axis to what they must become and
+ * what the outputs then are. Only linear maps may carry a partial through; everything else requires
+ * it to be completed first. */
+#include "passes/placement_rule_inputs.h"
 #include <math.h>
 #include <string.h>
 
-typedef tsr_placement_rule_call call;
-typedef void place_rule(call *c);
-
-static const tsr_placement whole = {TSR_REPLICATE, 0}, partial = {TSR_PARTIAL, 0};
-static tsr_placement shard(int dim) { return (tsr_placement){TSR_SHARD, dim}; }
-
-static const tsr_value *input(const call *c, int i) { return &c->g->values[c->node->inputs[i]]; }
-static int ndim(const call *c, int i) { return input(c, i)->ndim; }
-static bool is_shard(tsr_placement p, int dim) { return p.kind == TSR_SHARD && p.dim == dim; }
-static bool is_last(const call *c, int i) { return is_shard(c->in[i], ndim(c, i) - 1); }
-static bool is_owned(const call *c, int i) { return c->in[i].kind == TSR_OWNED; }
-/* Split along a dimension before the last: rows, whatever they mean. */
-static bool is_rows(const call *c, int i) { return c->in[i].kind == TSR_SHARD && !is_last(c, i); }
+static const tsr_placement partial = {TSR_PARTIAL, 0};
 
 /* The axes over which a sum of rows is made of units, batch's or sequence's. */
 static bool splits_rows(const call *c) {
   return tsr_axis_splits_batch(c->axis) || c->axis == TSR_CP;
 }
 
-static void want_all(call *c, tsr_placement p) {
-  for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = p;
-}
-static void give_all(call *c, tsr_placement p) {
-  for (int i = 0; i < TSR_OUTPUTS_MAX; i++) c->out[i] = p;
-}
+void tsr_place_none(call *c) { give_all(c, whole); }
 
-static void place_none(call *c) { give_all(c, whole); }
-
-static void place_whole(call *c) {
+void tsr_place_whole(call *c) {
   want_all(c, whole);
   give_all(c, whole);
-}
-
-/* What an input is over another axis. */
-static tsr_placement over(const call *c, int i, int axis) {
-  return c->placed->values[c->inputs[i]].placement[axis];
 }
 
 /* What a sum over tp becomes when it is completed: everywhere whole, or with sequence parallelism
@@ -80,7 +57,7 @@ static int64_t row_units(call *c, tsr_placement rows) {
 }
 
 /* Element i of every output depends on element i of every input. */
-static void place_elementwise(call *c) {
+void tsr_place_elementwise(call *c) {
   tsr_placement p = whole;
   for (int i = 0; i < c->node->inputs_count && p.kind == TSR_REPLICATE; i++)
     if (c->in[i].kind == TSR_SHARD || c->in[i].kind == TSR_ROUTED) p = c->in[i];
@@ -88,10 +65,10 @@ static void place_elementwise(call *c) {
   give_all(c, p);
 }
 
-static void place_linear_map(call *c) { give_all(c, c->in[0]); }
+void tsr_place_linear_map(call *c) { give_all(c, c->in[0]); }
 
 /* A factor distributes over a sum's bits only when multiplying by it is exact: a power of two. */
-static void place_scale(call *c) {
+void tsr_place_scale(call *c) {
   int exponent;
   bool exact = fabs(frexp(c->node->attr.scale.factor, &exponent)) == 0.5;
   if (c->in[0].kind == TSR_PARTIAL && !exact) c->in[0] = whole;
@@ -99,7 +76,7 @@ static void place_scale(call *c) {
 }
 
 /* The second input may lack leading dimensions of the first. */
-static void place_broadcast(call *c) {
+void tsr_place_broadcast(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
   tsr_placement p = completed(c, c->in[0].kind == TSR_PARTIAL ? 0 : 1);
   if (is_owned(c, 0) || is_owned(c, 1)) p = c->in[is_owned(c, 1)]; /* gradients that are added */
@@ -117,7 +94,7 @@ static void place_broadcast(call *c) {
 /* y = x w^T, w (out, in). Megatron's pair: a column-parallel weight is shard(0), a row-parallel one
  * shard(1). A weight that is split over the axis that splits the batch is gathered just before use.
  */
-static void place_linear(call *c) {
+void tsr_place_linear(call *c) {
   int last = ndim(c, 0) - 1;
   bool rows = is_rows(c, 0) && tsr_axis_splits_batch(c->axis);
   if (rows || (is_rows(c, 0) && c->in[1].kind != TSR_SHARD)) {
@@ -130,12 +107,12 @@ static void place_linear(call *c) {
     c->in[0] = shard(last);
     give_all(c, partial);
   } else {
-    place_whole(c);
+    tsr_place_whole(c);
   }
 }
 
 /* Inputs are pairs (dy, w); dx is their sum, so all pairs must agree. */
-static void place_linear_dx(call *c) {
+void tsr_place_linear_dx(call *c) {
   int last = ndim(c, 0) - 1, pairs = c->node->inputs_count / 2;
   bool columns = false, rows_weight = pairs > 0;
   tsr_placement rows = whole;
@@ -155,7 +132,7 @@ static void place_linear_dx(call *c) {
 
 /* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. Only
  * rows of dp and cp are summed where they are: they come in units. */
-static void place_linear_dw(call *c) {
+void tsr_place_linear_dw(call *c) {
   tsr_placement w = c->in[2];
   if ((is_rows(c, 0) || is_rows(c, 1)) && splits_rows(c)) {
     c->in[0] = c->in[1] = is_rows(c, 0) ? c->in[0] : c->in[1];
@@ -175,7 +152,7 @@ static bool sums_positions(const call *c, int i, int dim) {
   return c->axis == TSR_TP && is_shard(c->in[i], dim) && is_shard(over(c, i, TSR_CP), dim);
 }
 
-static void place_matmul(call *c) {
+void tsr_place_matmul(call *c) {
   int n = ndim(c, 0);
   bool ta = c->node->attr.matmul.transpose_a, tb = c->node->attr.matmul.transpose_b;
   int m_dim = ta ? n - 1 : n - 2, ka = ta ? n - 2 : n - 1, kb = tb ? n - 1 : n - 2,
@@ -198,11 +175,11 @@ static void place_matmul(call *c) {
     c->in[0] = whole;
     give_all(c, shard(n - 1));
   } else {
-    place_whole(c);
+    tsr_place_whole(c);
   }
 }
 
-static void place_embedding(call *c) {
+void tsr_place_embedding(call *c) {
   if (c->in[0].kind == TSR_SHARD) {
     c->in[1] = whole;
     give_all(c, c->in[0]);
@@ -211,11 +188,11 @@ static void place_embedding(call *c) {
   } else if (is_shard(c->in[1], 1)) {
     give_all(c, shard(ndim(c, 0)));
   } else {
-    place_whole(c);
+    tsr_place_whole(c);
   }
 }
 
-static void place_embedding_dw(call *c) {
+void tsr_place_embedding_dw(call *c) {
   tsr_placement tokens = c->in[0], table = c->in[2];
   if (tokens.kind == TSR_SHARD) {
     c->in[1] = tokens;
@@ -257,7 +234,7 @@ static tsr_placement rows_of(const call *c) {
 }
 
 /* Every row is for itself, so rows may be split but not split. */
-static void place_rows(call *c) {
+void tsr_place_rows(call *c) {
   tsr_placement p = rows_of(c);
   if (p.kind != TSR_SHARD) p = completed(c, 0);
   for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = is_vector(c, i) ? whole : p;
@@ -272,14 +249,14 @@ static tsr_placement rows_between_units(const call *c, tsr_placement p) {
   return c->slices_are_units ? p : whole;
 }
 
-static void place_norm_dw(call *c) {
+void tsr_place_norm_dw(call *c) {
   tsr_placement p = rows_between_units(c, rows_of(c));
   for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = is_vector(c, i) ? whole : p;
   give_all(c, p.kind == TSR_SHARD ? partial : whole);
   c->units = row_units(c, p);
 }
 
-static void place_sum_to(call *c) {
+void tsr_place_sum_to(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
   tsr_placement p = c->in[0].kind == TSR_SHARD ? c->in[0] : completed(c, 0);
   bool kept = p.kind == TSR_SHARD && p.dim >= missing; /* split along what remains */
@@ -287,76 +264,6 @@ static void place_sum_to(call *c) {
   c->in[0] = p;
   c->units = kept || missing < 2 ? 0 : row_units(c, p);
   give_all(c, kept ? shard(p.dim - missing) : p.kind == TSR_SHARD ? partial : whole);
-}
-
-/* Of attention in every form, and of rope: all their attributes begin with head_dim. */
-static int64_t heads_of(const call *c, int i) {
-  return input(c, i)->shape[2] / c->node->attr.attention.head_dim;
-}
-/* Where (batch, sequence, heads * head_dim) is split along its last dimension, whole heads are. */
-static void check_heads(call *c, int i) {
-  if (c->error || !is_last(c, i) || heads_of(c, i) % c->parts == 0) return;
-  c->error = tsr_arena_printf(
-      c->g->arena, "%s: the %lld heads of '%s' cannot be split over %s: its units are %lld",
-      tsr_op_title(c->node->op), (long long)heads_of(c, i), input(c, i)->name,
-      tsr_axis_name(c->axis), (long long)c->parts);
-}
-
-/* x (batch, sequence, heads * head_dim): batches and heads are independent, and over cp each rank
- * has its positions' part of the table. */
-static void place_rope(call *c) {
-  bool context = is_shard(c->in[0], 1) && c->axis == TSR_CP;
-  if ((is_shard(c->in[0], 1) && !context) || c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
-  c->in[1] = context ? shard(0) : whole; /* the table (T, D/2, 2) */
-  check_heads(c, 0);
-  give_all(c, c->in[0]);
-}
-
-/* Over cp positions are split as well: the members' parts then go round (tsr_ring_attention). */
-static void place_attention(call *c) {
-  bool divides = true;
-  tsr_placement p = whole;
-  for (int i = 0; i < c->node->inputs_count; i++) {
-    bool splits =
-        ndim(c, i) == 3 && c->in[i].kind == TSR_SHARD && (c->in[i].dim != 1 || c->axis == TSR_CP);
-    divides &= ndim(c, i) != 3 || heads_of(c, i) % c->parts == 0;
-    if (splits && p.kind != TSR_SHARD) p = c->in[i];
-  }
-  /* The gradient's first input, dout, may be split where q is whole. */
-  bool backward = c->node->op == TSR_OP_ATTENTION_DX;
-  if (backward && is_shard(p, 2) && !divides && c->in[1].kind != TSR_SHARD) p = whole;
-  /* (batch, heads, sequence, 2) */
-  tsr_placement stats = is_shard(p, 2) ? shard(1) : is_shard(p, 1) ? shard(2) : p;
-  for (int i = 0; i < c->node->inputs_count; i++) {
-    c->in[i] = ndim(c, i) == 4 ? stats : p;
-    if (ndim(c, i) == 3) check_heads(c, i);
-  }
-  give_all(c, p);
-  if (c->node->op == TSR_OP_ATTENTION) c->out[1] = stats;
-}
-
-/* x (batch, new tokens, features), others like it, a rope's table, numbers of each sequence
- * (batch): batches and heads are independent. Nothing here is split along positions. */
-static void place_cached(call *c) {
-  tsr_op op = c->node->op;
-  tsr_placement p = whole;
-  int tensors = op == TSR_OP_ATTENTION_CACHED ? 3 : 1; /* q, keys, values */
-  for (int i = 0; i < tensors && p.kind != TSR_SHARD; i++)
-    if (c->in[i].kind == TSR_SHARD && c->in[i].dim != 1) p = c->in[i];
-  for (int i = 0; i < c->node->inputs_count; i++) {
-    c->in[i] = i < tensors ? p : ndim(c, i) == 1 && is_shard(p, 0) ? p : whole;
-    if (i < tensors && (op == TSR_OP_ATTENTION_CACHED || op == TSR_OP_ROPE_AT)) check_heads(c, i);
-  }
-  give_all(c, p);
-}
-
-/* table (positions, features), positions (batch) → (batch, new tokens, features) */
-static void place_gather_rows(call *c) {
-  tsr_placement p = is_shard(c->in[1], 0) ? shard(0) : whole;
-  if (p.kind != TSR_SHARD && is_shard(c->in[0], 1)) p = shard(2);
-  c->in[0] = is_shard(p, 2) ? shard(1) : whole;
-  c->in[1] = is_shard(p, 0) ? p : whole;
-  give_all(c, p);
 }
 
 /* The dimension of the result that begins where dimension `dim` of the input does; ndim: none. It
@@ -374,7 +281,7 @@ static int begins_at(const call *c, const tsr_value *x, const tsr_value *y, int 
 /* A split dimension survives a reshape when it stays the outermost part of one of the new ones. A
  * microbatch may be one sample, on which nothing may depend: positions that are joined with the
  * batch do not survive, nor the batch that is joined with what stands before it. */
-static void place_reshape(call *c) {
+void tsr_place_reshape(call *c) {
   const tsr_value *x = input(c, 0), *y = &c->g->values[c->node->outputs[0]];
   tsr_placement in = c->in[0], batch = over(c, 0, TSR_DP);
   if (in.kind != TSR_SHARD) return give_all(c, in);
@@ -388,7 +295,7 @@ static void place_reshape(call *c) {
   give_all(c, fits && !joined ? shard(e) : whole);
 }
 
-static void place_transpose(call *c) {
+void tsr_place_transpose(call *c) {
   int a = c->node->attr.transpose.dim0, b = c->node->attr.transpose.dim1, dim = c->in[0].dim;
   if (c->in[0].kind == TSR_SHARD) dim = dim == a ? b : dim == b ? a : dim;
   else if (c->in[0].kind != TSR_PARTIAL || !tsr_axis_splits_batch(c->axis)) c->in[0] = whole;
@@ -397,21 +304,30 @@ static void place_transpose(call *c) {
 
 /* Partial sums over dp pass through: the gradient of a part of a parameter is added up over
  * microbatches and ranks like any other. */
-static void place_slice(call *c) {
+void tsr_place_slice(call *c) {
   if (c->in[0].kind == TSR_PARTIAL && tsr_axis_splits_batch(c->axis)) return give_all(c, c->in[0]);
   if (c->in[0].kind != TSR_SHARD || is_shard(c->in[0], c->node->attr.slice.dim)) c->in[0] = whole;
   give_all(c, c->in[0]);
 }
 
+/* All inputs are split alike, along a dimension that each has whole in the result. */
+void tsr_place_concat(call *c) {
+  tsr_placement p = whole;
+  for (int i = 0; i < c->node->inputs_count && p.kind != TSR_SHARD; i++)
+    if (c->in[i].kind == TSR_SHARD && c->in[i].dim != c->node->attr.concat.dim) p = c->in[i];
+  want_all(c, p);
+  give_all(c, p);
+}
+
 /* logits (…, V), targets (…) → stats (…, units, 3); tp alone splits a vocabulary */
-static void place_ce_stats(call *c) {
+void tsr_place_ce_stats(call *c) {
   if (c->in[0].kind == TSR_PARTIAL || (is_last(c, 0) && c->axis != TSR_TP)) c->in[0] = whole;
   c->in[1] = is_rows(c, 0) ? c->in[0] : whole;
   give_all(c, c->in[0]); /* the vocabulary's dimension is the units' */
 }
 
 /* logits (for their gradient only), stats, targets, step_scalars → loss, row_stats */
-static void place_ce_loss(call *c) {
+void tsr_place_ce_loss(call *c) {
   bool rows = is_rows(c, 0) && splits_rows(c);
   if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   c->in[1] = c->in[2] = rows ? c->in[0] : whole;
@@ -420,14 +336,14 @@ static void place_ce_loss(call *c) {
   c->out[1] = rows ? c->in[0] : whole;
 }
 
-static void place_ce_loss_dx(call *c) {
+void tsr_place_ce_loss_dx(call *c) {
   if (c->in[0].kind == TSR_PARTIAL || (is_last(c, 0) && c->axis != TSR_TP)) c->in[0] = whole;
   c->in[1] = c->in[2] = is_rows(c, 0) ? c->in[0] : whole;
   c->in[3] = whole;
   give_all(c, c->in[0]);
 }
 
-static void place_squared(call *c) {
+void tsr_place_squared(call *c) {
   tsr_placement p = is_rows(c, 0) ? c->in[0] : is_rows(c, 1) ? c->in[1] : whole;
   bool loss = c->node->op == TSR_OP_SQUARED_ERROR;
   if (loss && !tsr_axis_splits_batch(c->axis)) p = whole; /* its units are the batch's */
@@ -437,7 +353,7 @@ static void place_squared(call *c) {
 
 /* With units of tp every gradient's sums are kept in them: those of one that tp does not split are
  * in the first, so that all can stand side by side. */
-static void place_norm_stats(call *c) {
+void tsr_place_norm_stats(call *c) {
   if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   bool units = c->axis == TSR_TP && c->g->units.tp > 1;
   give_all(c, units || c->in[0].kind == TSR_SHARD ? partial : c->in[0]);
@@ -445,14 +361,14 @@ static void place_norm_stats(call *c) {
 }
 
 /* A replicated summand beside partial ones counts on the first rank, an owner's on the owner. */
-static void place_norm_join(call *c) {
+void tsr_place_norm_join(call *c) {
   bool summands = c->axis == TSR_PP; /* every stage has its own parameters' */
   for (int i = 0; i < c->node->inputs_count; i++) summands |= c->in[i].kind != TSR_REPLICATE;
   give_all(c, summands ? partial : whole);
 }
 
 /* Gradient and state come to the parameter; step_scalars and clip are everywhere. */
-static void place_optimizer(call *c) {
+void tsr_place_optimizer(call *c) {
   for (int i = 1; i < c->node->inputs_count; i++)
     c->in[i] = i == 1 || input(c, i)->kind == TSR_VALUE_STATE ? c->in[0] : whole;
 }
@@ -465,7 +381,7 @@ static const char *wrong_input(const call *c, const char *must) {
 
 /* A collective that the user wrote: on its axis it completes the partial sums, elsewhere it changes
  * nothing. */
-static void place_collective(call *c) {
+void tsr_place_collective(call *c) {
   const tsr_attrs *attr = &c->node->attr;
   int gathered = attr->all_gather.dim;
   tsr_placement in = c->in[0];
@@ -501,23 +417,11 @@ static void place_collective(call *c) {
 }
 
 /* An update of a parameter that every rank has whole. */
-static void place_whole_update(call *c) { want_all(c, whole); }
+void tsr_place_whole_update(call *c) { want_all(c, whole); }
 
-/* placement_rules_experts.c */
-#define place_expert_counts tsr_place_expert_counts
-#define place_balance_loss_dx tsr_place_balance_loss_dx
-#define place_router_z_loss_dx tsr_place_router_z_loss_dx
-#define place_expert_plan tsr_place_expert_plan
-#define place_permute_experts tsr_place_permute_experts
-#define place_permute_experts_dx tsr_place_permute_experts_dx
-#define place_expert_linear tsr_place_expert_linear
-#define place_expert_linear_dx tsr_place_expert_linear_dx
-#define place_expert_linear_dw tsr_place_expert_linear_dw
-#define place_combine_experts tsr_place_combine_experts
-#define place_combine_experts_dx tsr_place_combine_experts_dx
-
-static place_rule *const rules[] = {
-#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, ...) place_##place,
+static void (*const rules[])(call *c) = {
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, ...)                 \
+  tsr_place_##place,
 #include "graph/ops.def"
 #undef OP
 };

@@ -31,11 +31,4 @@ static inline tsr_placement tsr_placement_rule_of_loss(const tsr_placement_rule_
 
 void tsr_placement_rule_apply(tsr_placement_rule_call *call);
 
-/* Of the ops of a mixture of experts (placement_rules_experts.c). */
-typedef void tsr_placement_rule(tsr_placement_rule_call *call);
-tsr_placement_rule tsr_place_expert_plan, tsr_place_permute_experts, tsr_place_permute_experts_dx,
-    tsr_place_expert_linear, tsr_place_expert_linear_dx, tsr_place_expert_linear_dw,
-    tsr_place_combine_experts, tsr_place_combine_experts_dx, tsr_place_expert_counts,
-    tsr_place_balance_loss_dx, tsr_place_router_z_loss_dx;
-
 #endif

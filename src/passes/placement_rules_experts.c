@@ -5,14 +5,9 @@
  * dispatcher). The plan, whose placement is that of the rows, says which axes these are. Over an
  * axis that splits samples alone, rows are split as the samples are. Over tp each expert may be
  * split instead, as a linear layer is. */
-#include "passes/placement_rules.h"
+#include "passes/placement_rule_inputs.h"
 
-typedef tsr_placement_rule_call call;
-
-static const tsr_placement whole = {TSR_REPLICATE, 0}, partial = {TSR_PARTIAL, 0},
-                           routed = {TSR_ROUTED, 0};
-static tsr_placement shard(int dim) { return (tsr_placement){TSR_SHARD, dim}; }
-static bool is_shard(tsr_placement p, int dim) { return p.kind == TSR_SHARD && p.dim == dim; }
+static const tsr_placement partial = {TSR_PARTIAL, 0}, routed = {TSR_ROUTED, 0};
 
 /* What the plan, the input `plan`, makes of an axis: the tokens' and the rows' placement and that of
  * the weights. False: over this axis nothing of the batch or of the experts is split. */

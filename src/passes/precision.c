@@ -61,8 +61,9 @@ static void mark_wide(narrowing *w) {
     if (g->grads[p] >= 0) w->wide[g->grads[p]] = true;
   for (int i = g->nodes_count - 1; i >= 0; i--) {
     const tsr_node *n = &g->nodes[i];
+    int tensors = n->op == TSR_OP_CONCAT ? n->inputs_count : 1;
     if (tsr_op_facts(n->op) & TSR_FACT_KEEPS_DTYPE && w->wide[n->outputs[0]])
-      w->wide[n->inputs[0]] = true;
+      for (int k = 0; k < tensors; k++) w->wide[n->inputs[k]] = true;
   }
 }
 

@@ -26,7 +26,8 @@ static void stamp(const ring *r) {
 static int add(const ring *r, tsr_op op, const char *what, int step, int count, const int *inputs) {
   const tsr_node *of = r->node;
   const tsr_attention_attrs *a = &of->attr.attention;
-  tsr_attrs attr = {.ring = {a->head_dim, a->causal, a->scale, a->dropout, a->window, step}};
+  tsr_attrs attr = {
+      .ring = {a->head_dim, a->causal, a->scale, a->dropout, a->window, a->v_head_dim, step}};
   const char *name = tsr_arena_printf(r->g->arena, "%s.%s%d", of->name, what, step);
   int id = tsr_graph_add(r->g, op, of->section, name, of->location, count, inputs, &attr);
   stamp(r);

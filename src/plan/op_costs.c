@@ -55,30 +55,35 @@ static double cost_collective(const tsr_task *t) {
 }
 
 /* Two products over the pairs of positions (half of them when causal; the products are counted
- * whole, as is the field's custom): 4 B T T H D. */
+ * whole, as is the field's custom): 2 B T T H (D + Dv). */
 static double cost_attention(const tsr_task *t) {
-  return 4 * elements(&t->inputs[0]) * (double)t->inputs[0].shape[1];
+  const tsr_tensor *q = &t->inputs[0], *out = &t->outputs[0];
+  return 2 * (elements(q) + elements(out)) * (double)q->shape[1];
 }
 static double cost_attention_dx(const tsr_task *t) {
-  return 10 * elements(&t->inputs[1]) * (double)t->inputs[1].shape[1];
+  const tsr_tensor *dout = &t->inputs[0], *q = &t->inputs[1];
+  return 2 * (3 * elements(q) + 2 * elements(dout)) * (double)q->shape[1];
 }
 
 /* A step sees one member's part of the other side: the same products over T of its positions. Pass
  * 1 makes three products of the five that the gradient has, pass 2 four, since both make the
  * scores. */
 static double cost_ring_attention(const tsr_task *t) {
-  return 4 * elements(&t->inputs[0]) * (double)t->inputs[1].shape[1];
+  const tsr_tensor *q = &t->inputs[0], *k = &t->inputs[1], *v = &t->inputs[2];
+  return 2 * elements(q) * (1 + last(v) / last(k)) * (double)k->shape[1];
 }
 static double cost_ring_dq(const tsr_task *t) {
-  return 6 * elements(&t->inputs[1]) * (double)t->inputs[2].shape[1];
+  const tsr_tensor *dout = &t->inputs[0], *q = &t->inputs[1];
+  return 2 * (2 * elements(q) + elements(dout)) * (double)t->inputs[2].shape[1];
 }
 static double cost_ring_dkv(const tsr_task *t) {
-  return 8 * elements(&t->inputs[1]) * (double)t->inputs[3].shape[1];
+  const tsr_tensor *dout = &t->inputs[0], *q = &t->inputs[1];
+  return 4 * (elements(q) + elements(dout)) * (double)t->inputs[3].shape[1];
 }
 
 /* As if the cache were full. */
 static double cost_attention_cached(const tsr_task *t) {
-  return 4 * elements(&t->inputs[0]) * (double)t->inputs[1].shape[1];
+  return 2 * (elements(&t->inputs[0]) + elements(&t->outputs[0])) * (double)t->inputs[1].shape[1];
 }
 
 static cost_rule *const rules[] = {

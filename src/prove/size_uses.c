@@ -21,7 +21,7 @@ static bool is_division(const tsr_expr *e) {
 }
 
 static bool rounds(const tsr_expr *e) {
-  static const char *const names[] = {"round_up", "ceil", "floor", "sqrt", "len"};
+  static const char *const names[] = {"round_up", "ceil", "floor", "sqrt", "len", "log"};
   for (size_t i = 0; e->kind == TSR_EXPR_CALL && i < sizeof names / sizeof *names; i++)
     if (!strcmp(e->name, names[i])) return true;
   return false;
@@ -120,15 +120,22 @@ static void find_inputs(finder *f) {
 
 /* ---- statements ---- */
 
+static bool has_key(const tsr_expr *call, const char *key) {
+  for (int i = 0; i < call->count; i++)
+    if (call->keys[i] && !strcmp(call->keys[i], key)) return true;
+  return false;
+}
+
 static void find_call(finder *f, const tsr_expr *e) {
   static const tsr_size_split halves = {"RoPE halves", 2, 2};
   bool rope = e->kind == TSR_EXPR_CALL && !strcmp(e->name, "rope");
   bool attention = e->kind == TSR_EXPR_CALL && !strcmp(e->name, "attention");
+  const char *turned = rope && has_key(e, "rotary_dim") ? "rotary_dim" : "head_dim";
   for (int i = 0; i < e->count; i++) {
     const char *key = e->kind == TSR_EXPR_CALL ? e->keys[i] : NULL;
     if (!key) find_call(f, e->args[i]);
     else if (!strcmp(key, "shape")) find_shape(f, e->args[i]);
-    else if (rope && !strcmp(key, "head_dim")) split(f, e->args[i], halves);
+    else if (rope && !strcmp(key, turned)) split(f, e->args[i], halves);
     else if (attention && !strcmp(key, "window")) add(f, TSR_USE_WINDOW, e->args[i]);
     if (key) find_quotients(f, e->args[i]);
   }

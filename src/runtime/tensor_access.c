@@ -248,6 +248,13 @@ static void initialise_padding_mask(
       for (int64_t k = 0; k < run.size; k++) part[i * cols + run.at + k] = 1;
 }
 
+static void initialise_rope(
+    const tsr_kernels *k, const tsr_init *init, const tsr_tensor_slice *slice, float *table) {
+  const double *s = init->scaling;
+  tsr_rope_scaling scaling = {s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7] != 0, s[8]};
+  k->rope_table(table, slice->shape[0], (int64_t)init->a, slice->offset[0], init->b, &scaling);
+}
+
 /* Parameters are a function of seed, name and global index, so every mesh starts from the same.
  * Rows [begin, end) of the slice; of a rope's table always all. */
 static void initialise(
@@ -270,9 +277,7 @@ static void initialise(
     k->random_uniform(part, (float)init->a, (float)init->b, key, slice, begin, end);
     return;
   case TSR_INIT_ROPE:
-    k->rope_table(
-        part, slice->shape[0], (int64_t)init->a, slice->offset[0], init->b, init->scaling[0],
-        init->scaling[1], init->scaling[2], init->scaling[3]);
+    initialise_rope(k, init, slice, part);
     return;
   case TSR_INIT_PADDING_MASK:
     initialise_padding_mask(init, slice, part, begin, end);

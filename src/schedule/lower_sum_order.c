@@ -19,6 +19,7 @@ static summed_dims summed_dims_of(const tsr_graph *g, const tsr_node *n) {
   case TSR_OP_ROUTER_DX:
   case TSR_OP_EXPERT_LINEAR:
   case TSR_OP_EXPERT_LINEAR_DX:
+  case TSR_OP_SUM_HEADS:
   case TSR_OP_CE_STATS:
     return (summed_dims){0, x->ndim - 1, x->ndim};
   case TSR_OP_MATMUL: {

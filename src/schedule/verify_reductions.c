@@ -72,7 +72,8 @@ static sum_dims dims_of(const tsr_graph *g, const tsr_node *n, int index) {
     s.dims = rank[0] - rank[1];
     if (s.dims) add_operand(&s, 0, 0);
     return s;
-  case TSR_OP_CE_STATS: /* logits (…, V) */
+  case TSR_OP_SUM_HEADS: /* x (…, heads * D), in which units are of whole heads */
+  case TSR_OP_CE_STATS:  /* logits (…, V) */
     add_operand(&s, 0, rank[0] - 1);
     return s;
   case TSR_OP_CE_LOSS: /* stats (…, U, 3), targets (…); logits are an input for their gradient */

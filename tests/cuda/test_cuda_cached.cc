@@ -77,12 +77,14 @@ static void check_slice_last(tsr_cuda_type type, const row_case &r) {
 static void check_rope(tsr_cuda_type type, const row_case &r, int64_t D, float sign) {
   int64_t H = 3, width = H * D, n = r.B * r.C * width;
   numbers x = rounded(type, random_numbers(n, 3)), table((size_t)(r.T * D)), want((size_t)n);
-  cpu->rope_table(table.data(), r.T, D, 0, 10000, 0, 1, 4, 8192);
+  tsr_rope_scaling none = {};
+  cpu->rope_table(table.data(), r.T, D, 0, 10000, &none);
   for (int64_t row = 0; row < r.B * r.C; row++) {
     int64_t at = std::min(r.positions[(size_t)(row / r.C)] + row % r.C, r.T - 1);
+    tsr_rope one = {1, H, D, D, 0, false, sign};
     cpu->rope(
-        &want[(size_t)(row * width)], &x[(size_t)(row * width)], &table[(size_t)(at * D)], 1, H, D,
-        sign, 0, 1);
+        &one, &want[(size_t)(row * width)], &x[(size_t)(row * width)], &table[(size_t)(at * D)], 0,
+        1);
   }
   auto got = run_all("rope_cached", [&](call_arrays &c) {
     void *out = c.out(type, n), *in = c.in(type, x);

@@ -62,10 +62,12 @@ static void check_rope(tsr_cuda_type type, int64_t T, int64_t H, int64_t D, floa
   numbers x = rounded(type, random_numbers(n, 3)), table((size_t)((T + late) * D));
   numbers want((size_t)n), want_at((size_t)n);
   integers positions = {(int32_t)late, 0};
-  cpu->rope_table(table.data(), T + late, D, 0, 10000, 0, 1, 4, 8192);
-  cpu->rope(want.data(), x.data(), table.data(), T, H, D, sign, 0, B * T);
-  cpu->rope(want_at.data(), x.data(), &table[(size_t)(late * D)], T, H, D, sign, 0, T);
-  cpu->rope(&want_at[(size_t)(n / 2)], &x[(size_t)(n / 2)], table.data(), T, H, D, sign, 0, T);
+  tsr_rope_scaling none = {};
+  cpu->rope_table(table.data(), T + late, D, 0, 10000, &none);
+  tsr_rope of = {T, H, D, D, 0, false, sign};
+  cpu->rope(&of, want.data(), x.data(), table.data(), 0, B * T);
+  cpu->rope(&of, want_at.data(), x.data(), &table[(size_t)(late * D)], 0, T);
+  cpu->rope(&of, &want_at[(size_t)(n / 2)], &x[(size_t)(n / 2)], table.data(), 0, T);
   auto got = run_all("rope", [&](call_arrays &c) {
     void *in = c.in(type, x), *both = c.changed(type, x);
     float *turns = c.in(table);

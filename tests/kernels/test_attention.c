@@ -4,13 +4,19 @@
 
 typedef struct {
   tsr_attention a;
-  double *tensors; /* q (B,T,H*D), k (B,T,G*D), v (B,T,G*D), one after the other */
+  double *tensors; /* q (B,T,H*D), k (B,T,G*D), v (B,T,G*Dv), one after the other */
   const float *dout;
   double *out, *stats;
 } attention_reference;
 
 static int64_t q_size(const tsr_attention *a) { return a->B * a->T * a->H * a->D; }
 static int64_t k_size(const tsr_attention *a) { return a->B * a->T * a->G * a->D; }
+static int64_t out_size(const tsr_attention *a) {
+  return a->B * a->T * a->H * tsr_attention_value_size(a);
+}
+static int64_t v_size(const tsr_attention *a) {
+  return a->B * a->T * a->G * tsr_attention_value_size(a);
+}
 
 static double dropout_factor(const tsr_attention *a, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (a->dropout == 0) return 1;
@@ -28,6 +34,7 @@ static void reference_row(
   const tsr_attention *a = &f->a;
   static double score[1024];
   int64_t g = h / (a->H / a->G), seen = a->causal ? i + 1 : a->T;
+  int64_t Dv = tsr_attention_value_size(a);
   int64_t first = a->window && i >= a->window ? i - a->window + 1 : 0;
   const double *q = x + ((b * a->T + i) * a->H + h) * a->D;
   const double *k = x + q_size(a), *v = k + k_size(a);
@@ -39,10 +46,10 @@ static void reference_row(
     stats[0] = fmax(stats[0], score[j]);
   }
   for (int64_t j = first; j < seen; j++) stats[1] += score[j] = exp(score[j] - stats[0]);
-  for (int64_t d = 0; d < a->D; d++) out[d] = 0;
+  for (int64_t d = 0; d < Dv; d++) out[d] = 0;
   for (int64_t j = first; j < seen; j++) {
     double p = score[j] / stats[1] * dropout_factor(a, b, h, i, j);
-    for (int64_t d = 0; d < a->D; d++) out[d] += p * v[((b * a->T + j) * a->G + g) * a->D + d];
+    for (int64_t d = 0; d < Dv; d++) out[d] += p * v[((b * a->T + j) * a->G + g) * Dv + d];
   }
 }
 
@@ -50,14 +57,15 @@ static void reference_row(
 static double reference_loss(const double *x, void *context) {
   attention_reference *f = context;
   const tsr_attention *a = &f->a;
+  int64_t Dv = tsr_attention_value_size(a);
   double loss = 0, row[256], stats[2];
   for (int64_t b = 0; b < a->B; b++)
     for (int64_t h = 0; h < a->H; h++)
       for (int64_t i = 0; i < a->T; i++) {
-        int64_t at = ((b * a->T + i) * a->H + h) * a->D;
+        int64_t at = ((b * a->T + i) * a->H + h) * Dv;
         reference_row(f, x, b, h, i, row, stats);
-        for (int64_t d = 0; d < a->D; d++) loss += row[d] * f->dout[at + d];
-        if (f->out) memcpy(f->out + at, row, (size_t)a->D * sizeof *row);
+        for (int64_t d = 0; d < Dv; d++) loss += row[d] * f->dout[at + d];
+        if (f->out) memcpy(f->out + at, row, (size_t)Dv * sizeof *row);
         if (f->stats) memcpy(f->stats + ((b * a->H + h) * a->T + i) * 2, stats, sizeof stats);
       }
   return loss;
@@ -71,19 +79,20 @@ typedef struct {
 
 /* Central differences at about `samples` places of q, k and v. */
 static attention_case case_new(tsr_attention a, int64_t samples) {
-  int64_t nq = q_size(&a), nk = k_size(&a), total = nq + 2 * nk;
+  int64_t nq = q_size(&a), nk = k_size(&a), nv = v_size(&a), total = nq + nk + nv;
   attention_case c = {
       a,
       input_new(nq, 2),
       input_new(nk, 2),
-      input_new(nk, 2),
-      input_new(nq, 1),
-      reference_new(nq),
+      input_new(nv, 2),
+      input_new(out_size(&a), 1),
+      reference_new(out_size(&a)),
       reference_new(2 * a.B * a.H * a.T),
       reference_new(total)};
   double *x = reference_new(total);
   for (int64_t i = 0; i < nq; i++) x[i] = c.q[i];
-  for (int64_t i = 0; i < nk; i++) x[nq + i] = c.k[i], x[nq + nk + i] = c.v[i];
+  for (int64_t i = 0; i < nk; i++) x[nq + i] = c.k[i];
+  for (int64_t i = 0; i < nv; i++) x[nq + nk + i] = c.v[i];
   attention_reference f = {a, x, c.dout, c.out, c.stats};
   reference_loss(x, &f);
   f.out = f.stats = NULL;
@@ -113,8 +122,9 @@ check_gradient(const tsr_kernels *k, const output *o, const double *want, const 
 static void case_check(const tsr_kernels *k, const attention_case *c) {
   const tsr_attention *a = &c->a;
   int64_t nq = q_size(a), nk = k_size(a), bytes = k->attention_scratch(a);
-  output out = output_new(nq), stats = output_new(2 * a->B * a->H * a->T), dq = output_new(nq);
-  output dk = output_new(nk), dv = output_new(nk), scratch = output_new((bytes + 3) / 4);
+  output out = output_new(out_size(a)), stats = output_new(2 * a->B * a->H * a->T);
+  output dq = output_new(nq), dk = output_new(nk), dv = output_new(v_size(a)),
+         scratch = output_new((bytes + 3) / 4);
   RUN(a->B * a->H,
       k->attention(
           a, out.pass[pass], stats.pass[pass], c->q, c->k, c->v, scratch.pass[pass], begin, end));
@@ -197,6 +207,20 @@ int main(void) {
       {.B = 2, .T = 21, .H = 2, .G = 1, .D = 3, .scale = 0.5f, .causal = true, .window = 1},
       {.B = 1, .T = 131, .H = 4, .G = 2, .D = 5, .scale = 0.4f, .causal = true, .window = 7},
       {.B = 1, .T = 250, .H = 1, .G = 1, .D = 16, .scale = 0.3f, .causal = true, .window = 100},
+      {.B = 1, .T = 17, .H = 4, .G = 2, .D = 8, .scale = 0.35f, .causal = false, .Dv = 3},
+      {.B = 2, .T = 131, .H = 4, .G = 2, .D = 24, .scale = 0.2f, .causal = true, .Dv = 16},
+      {.B = 1,
+       .T = 100,
+       .H = 2,
+       .G = 1,
+       .D = 5,
+       .scale = 0.4f,
+       .causal = true,
+       .window = 60,
+       .dropout = 0.2f,
+       .key = 3,
+       .heads_global = 2,
+       .Dv = 70},
       {.B = 1,
        .T = 310,
        .H = 2,

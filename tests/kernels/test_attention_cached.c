@@ -7,13 +7,15 @@
 typedef struct {
   int64_t B, H, G, D, length; /* sequences of `length` positions */
   float scale;
-  int64_t window;
+  int64_t window, Dv; /* Dv 0: D */
 } sizes;
+
+static int64_t value_size(const sizes *s) { return s->Dv ? s->Dv : s->D; }
 
 typedef struct {
   sizes s;
   float *q, *k, *v;
-  float *want; /* (B, length, H*D): of `attention` over the whole */
+  float *want; /* (B, length, H*Dv): of `attention` over the whole */
 } sequences;
 
 static float *whole_attention(const tsr_kernels *k, const sequences *x) {
@@ -21,7 +23,8 @@ static float *whole_attention(const tsr_kernels *k, const sequences *x) {
   a.scale = x->s.scale;
   a.causal = true;
   a.window = x->s.window;
-  int64_t n = a.B * a.T * a.H * a.D;
+  a.Dv = x->s.Dv;
+  int64_t n = a.B * a.T * a.H * value_size(&x->s);
   float *out = input_new(n, 1), *stats = input_new(2 * a.B * a.H * a.T, 1);
   void *scratch = check_alloc((size_t)k->attention_scratch(&a));
   k->attention(&a, out, stats, x->q, x->k, x->v, scratch, 0, a.B * a.H);
@@ -34,7 +37,7 @@ static sequences sequences_new(const tsr_kernels *k, sizes s) {
   sequences x = {.s = s};
   x.q = input_new(rows * s.H * s.D, 2);
   x.k = input_new(rows * s.G * s.D, 2);
-  x.v = input_new(rows * s.G * s.D, 1);
+  x.v = input_new(rows * s.G * value_size(&s), 1);
   x.want = whole_attention(k, &x);
   return x;
 }
@@ -42,8 +45,9 @@ static sequences sequences_new(const tsr_kernels *k, sizes s) {
 static void sequences_free(sequences *x) { free(x->q), free(x->k), free(x->v), free(x->want); }
 
 /* What is behind the new tokens is a NaN: reading it would show. */
-static float *cache_new(const sequences *x, const float *from, const int64_t *have) {
-  int64_t width = x->s.G * x->s.D, all = x->s.B * x->s.length * width;
+static float *
+cache_new(const sequences *x, const float *from, int64_t head_size, const int64_t *have) {
+  int64_t width = x->s.G * head_size, all = x->s.B * x->s.length * width;
   float *cache = input_new(all, 1);
   for (int64_t i = 0; i < all; i++)
     if (i / width % x->s.length < have[i / width / x->s.length]) cache[i] = from[i];
@@ -56,12 +60,13 @@ static void check_call(
     const tsr_kernels *k, const sequences *x, int64_t C, const int32_t *positions,
     const int32_t *counts) {
   sizes s = x->s;
-  int64_t width = s.H * s.D, n = s.B * C * width, have[8];
+  int64_t width = s.H * s.D, out_width = s.H * value_size(&s), n = s.B * C * out_width, have[8];
   tsr_attention_cached c = {.length = s.length, .positions = positions, .counts = counts};
   c.a = (tsr_attention){.B = s.B, .T = C, .H = s.H, .G = s.G, .D = s.D, .scale = s.scale};
   c.a.causal = true;
   c.a.window = s.window;
-  float *q = input_new(n, 1);
+  c.a.Dv = s.Dv;
+  float *q = input_new(s.B * C * width, 1);
   for (int64_t b = 0; b < s.B; b++) {
     have[b] = positions[b] + counts[b];
     for (int64_t i = 0; i < counts[b]; i++)
@@ -69,21 +74,22 @@ static void check_call(
           q + (b * C + i) * width, x->q + (b * s.length + positions[b] + i) * width,
           (size_t)width * sizeof *q);
   }
-  float *keys = cache_new(x, x->k, have), *values = cache_new(x, x->v, have);
+  float *keys = cache_new(x, x->k, s.D, have), *values = cache_new(x, x->v, value_size(&s), have);
   output out = output_new(n), scratch = output_new((k->attention_cached_scratch(&c) + 3) / 4);
   RUN(s.B * s.G,
       k->attention_cached(&c, out.pass[pass], q, keys, values, scratch.pass[pass], begin, end));
   CHECK_OUTPUT(out, NULL, 0, 0);
   CHECK(guard_intact(scratch.pass[0] - GUARD) && guard_intact(scratch.pass[0] + scratch.n));
   for (int64_t i = 0; i < n; i++) {
-    int64_t b = i / width / C, row = i / width % C;
+    int64_t b = i / out_width / C, row = i / out_width % C;
     float want = 0;
-    if (row < counts[b]) want = x->want[(b * s.length + positions[b] + row) * width + i % width];
+    if (row < counts[b])
+      want = x->want[(b * s.length + positions[b] + row) * out_width + i % out_width];
     CHECK_AT(
         !memcmp(&out.pass[0][i], &want, sizeof want),
         "%s: %lld new, sequence %lld behind %d, token %lld of %d, at %lld: %.9g, want %.9g", k->isa,
-        (long long)C, (long long)b, positions[b], (long long)row, counts[b], (long long)(i % width),
-        (double)out.pass[0][i], (double)want);
+        (long long)C, (long long)b, positions[b], (long long)row, counts[b],
+        (long long)(i % out_width), (double)out.pass[0][i], (double)want);
   }
   free(q), free(keys), free(values), output_free(&out), output_free(&scratch);
 }
@@ -106,12 +112,20 @@ static void check_sizes(const tsr_kernels *k, sizes s) {
 }
 
 static void test_level(const tsr_kernels *k) {
-  static const sizes list[] = {{1, 1, 1, 1, 3, 1},           {2, 2, 2, 3, 17, 0.5f},
-                               {3, 4, 2, 8, 70, 0.35f},      {2, 9, 1, 33, 131, 0.2f},
-                               {1, 16, 2, 16, 150, 0.25f},   {2, 3, 3, 64, 200, 0.125f},
-                               {1, 8, 2, 130, 90, 0.1f},     {2, 4, 2, 8, 70, 0.35f, 1},
-                               {2, 9, 1, 33, 131, 0.2f, 19}, {1, 4, 2, 16, 250, 0.25f, 100},
-                               {1, 2, 1, 64, 90, 0.1f, 90}};
+  static const sizes list[] = {
+      {1, 1, 1, 1, 3, 1},
+      {2, 2, 2, 3, 17, 0.5f},
+      {3, 4, 2, 8, 70, 0.35f},
+      {2, 9, 1, 33, 131, 0.2f},
+      {1, 16, 2, 16, 150, 0.25f},
+      {2, 3, 3, 64, 200, 0.125f},
+      {1, 8, 2, 130, 90, 0.1f},
+      {2, 4, 2, 8, 70, 0.35f, 1},
+      {2, 9, 1, 33, 131, 0.2f, 19},
+      {1, 4, 2, 16, 250, 0.25f, 100},
+      {1, 2, 1, 64, 90, 0.1f, 90},
+      {2, 4, 2, 24, 131, 0.2f, 0, 10},
+      {1, 8, 1, 5, 90, 0.4f, 19, 70}};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) check_sizes(k, list[i]);
 }
 

@@ -16,6 +16,12 @@ typedef struct {
 
 static int64_t q_size(const tsr_attention *a) { return a->B * a->T * a->H * a->D; }
 static int64_t k_size(const tsr_attention *a) { return a->B * a->T * a->G * a->D; }
+static int64_t out_size(const tsr_attention *a) {
+  return a->B * a->T * a->H * tsr_attention_value_size(a);
+}
+static int64_t v_size(const tsr_attention *a) {
+  return a->B * a->T * a->G * tsr_attention_value_size(a);
+}
 
 static double dropout_factor(const tsr_attention *a, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (a->dropout == 0) return 1;
@@ -39,6 +45,8 @@ static void reference_row(ring_case *c, int64_t b, int64_t h, int64_t i) {
   int64_t D = a->D, seen = a->causal ? i + 1 : a->T, stride = a->G * D;
   int64_t first = a->window && i >= a->window ? i - a->window + 1 : 0;
   int64_t at = ((b * a->T + i) * a->H + h) * D, keys = (b * a->T * a->G + h / (a->H / a->G)) * D;
+  int64_t Dv = tsr_attention_value_size(a), v_stride = a->G * Dv;
+  int64_t to = at / D * Dv, values = keys / D * Dv;
   double *stats = c->stats + ((b * a->H + h) * a->T + i) * 2, delta = 0;
   stats[0] = -INFINITY, stats[1] = 0;
   for (int64_t j = first; j < seen; j++) {
@@ -48,17 +56,18 @@ static void reference_row(ring_case *c, int64_t b, int64_t h, int64_t i) {
   for (int64_t j = first; j < seen; j++) stats[1] += p[j] = exp(p[j] - stats[0]);
   for (int64_t j = first; j < seen; j++) {
     p[j] /= stats[1], f[j] = dropout_factor(a, b, h, i, j);
-    for (int64_t d = 0; d < D; d++) c->out[at + d] += p[j] * f[j] * c->v[keys + j * stride + d];
+    for (int64_t d = 0; d < Dv; d++)
+      c->out[to + d] += p[j] * f[j] * c->v[values + j * v_stride + d];
   }
-  for (int64_t d = 0; d < D; d++) delta += c->dout[at + d] * c->out[at + d];
+  for (int64_t d = 0; d < Dv; d++) delta += c->dout[to + d] * c->out[to + d];
   for (int64_t j = first; j < seen; j++) {
-    int64_t key = keys + j * stride;
-    double ds = p[j] * (dot(c->dout + at, c->v + key, D) * f[j] - delta) * a->scale;
+    int64_t key = keys + j * stride, value = values + j * v_stride;
+    double ds = p[j] * (dot(c->dout + to, c->v + value, Dv) * f[j] - delta) * a->scale;
     for (int64_t d = 0; d < D; d++) {
       c->dq[at + d] += ds * c->k[key + d];
       c->dk[key + d] += ds * c->q[at + d];
-      c->dv[key + d] += p[j] * f[j] * c->dout[at + d];
     }
+    for (int64_t d = 0; d < Dv; d++) c->dv[value + d] += p[j] * f[j] * c->dout[to + d];
   }
 }
 
@@ -69,13 +78,13 @@ static ring_case case_new(tsr_attention a, int64_t units) {
       units,
       input_new(nq, 2),
       input_new(nk, 2),
-      input_new(nk, 2),
-      input_new(nq, 1),
-      reference_new(nq),
+      input_new(v_size(&a), 2),
+      input_new(out_size(&a), 1),
+      reference_new(out_size(&a)),
       reference_new(2 * a.B * a.H * a.T),
       reference_new(nq),
       reference_new(nk),
-      reference_new(nk)};
+      reference_new(v_size(&a))};
   for (int64_t b = 0; b < a.B; b++)
     for (int64_t h = 0; h < a.H; h++)
       for (int64_t i = 0; i < a.T; i++) reference_row(&c, b, h, i);
@@ -118,13 +127,15 @@ static float *part_new(const tsr_attention_ring *r, float *whole, int64_t inner)
 static member member_new(const tsr_kernels *k, const ring_case *c, tsr_attention_ring r) {
   int64_t nq = q_size(&r.a), nk = k_size(&r.a), rows = r.a.B * r.a.H * r.a.T;
   member m = {.r = r};
-  m.q = part_new(&r, c->q, r.a.H * r.a.D), m.dout = part_new(&r, c->dout, r.a.H * r.a.D);
-  m.k = part_new(&r, c->k, r.a.G * r.a.D), m.v = part_new(&r, c->v, r.a.G * r.a.D);
+  int64_t Dv = tsr_attention_value_size(&r.a);
+  m.q = part_new(&r, c->q, r.a.H * r.a.D), m.dout = part_new(&r, c->dout, r.a.H * Dv);
+  m.k = part_new(&r, c->k, r.a.G * r.a.D), m.v = part_new(&r, c->v, r.a.G * Dv);
   for (int s = 0; s < SUMS; s++)
     m.acc[s] = output_new(k->attention_ring_acc(&r, (tsr_attention_sum)s) / 4);
   m.scratch = output_new(k->attention_ring_scratch(&r) / 4);
-  m.out = output_new(nq), m.stats = output_new(2 * rows), m.rows = output_new(3 * rows);
-  m.dq = output_new(nq), m.dk = output_new(nk), m.dv = output_new(nk);
+  m.out = output_new(out_size(&r.a)), m.stats = output_new(2 * rows);
+  m.rows = output_new(3 * rows);
+  m.dq = output_new(nq), m.dk = output_new(nk), m.dv = output_new(v_size(&r.a));
   return m;
 }
 
@@ -180,8 +191,8 @@ typedef struct {
 
 static results results_new(const tsr_attention *a) {
   return (results){
-      output_new(q_size(a)), output_new(2 * a->B * a->H * a->T), output_new(q_size(a)),
-      output_new(k_size(a)), output_new(k_size(a))};
+      output_new(out_size(a)), output_new(2 * a->B * a->H * a->T), output_new(q_size(a)),
+      output_new(k_size(a)), output_new(v_size(a))};
 }
 
 static void results_free(results *r) {
@@ -196,11 +207,11 @@ static void member_gather(const tsr_kernels *k, member *m, results *all) {
   for (int p = 0; p < 2; p++) {
     CHECK(guard_intact(m->scratch.pass[p] - GUARD));
     CHECK(guard_intact(m->scratch.pass[p] + m->scratch.n));
-    part_copy(&m->r, all->out.pass[p], m->out.pass[p], a->B, a->H * a->D, true);
+    part_copy(&m->r, all->out.pass[p], m->out.pass[p], a->B, out_size(a) / a->B / a->T, true);
     part_copy(&m->r, all->stats.pass[p], m->stats.pass[p], a->B * a->H, 2, true);
     part_copy(&m->r, all->dq.pass[p], m->dq.pass[p], a->B, a->H * a->D, true);
     part_copy(&m->r, all->dk.pass[p], m->dk.pass[p], a->B, a->G * a->D, true);
-    part_copy(&m->r, all->dv.pass[p], m->dv.pass[p], a->B, a->G * a->D, true);
+    part_copy(&m->r, all->dv.pass[p], m->dv.pass[p], a->B, v_size(a) / a->B / a->T, true);
   }
   output *own[] = {&m->out, &m->stats, &m->dq, &m->dk, &m->dv};
   for (int i = 0; i < 5; i++) CHECK_OUTPUT(*own[i], NULL, 0, 0);
@@ -311,6 +322,17 @@ int main(void) {
       .head_offset = 2,
       .heads_global = 7};
   const tsr_attention wide = {.B = 1, .H = 3, .G = 3, .D = 33, .scale = 0.2f};
+  const tsr_attention narrow = {
+      .B = 2,
+      .H = 4,
+      .G = 2,
+      .D = 24,
+      .scale = 0.2f,
+      .dropout = 0.25f,
+      .key = 7,
+      .heads_global = 4,
+      .Dv = 10};
+  const tsr_attention broad = {.B = 1, .H = 2, .G = 1, .D = 5, .scale = 0.4f, .Dv = 40};
   const tsr_attention grouped = {.B = 1, .H = 6, .G = 2, .D = 64, .scale = 0.125f};
   const struct {
     const tsr_attention *a;
@@ -326,6 +348,8 @@ int main(void) {
       {&plain, 16, 16, true, 1},  {&plain, 60, 12, true, 5},    {&plain, 60, 12, true, 6},
       {&plain, 57, 3, true, 30},  {&dropped, 104, 8, true, 14}, {&wide, 208, 4, true, 53},
       {&wide, 112, 16, true, 50}, {&grouped, 206, 2, true, 99}, {&plain, 200, 4, true, 20},
+      {&narrow, 51, 1, true},     {&narrow, 104, 8, true},      {&narrow, 208, 4, false},
+      {&broad, 60, 12, true, 6},  {&broad, 206, 2, true},
   };
   case_count = (int)(sizeof list / sizeof list[0]);
   for (int i = 0; i < case_count; i++) {

@@ -102,36 +102,77 @@ static double llama3_frequency(double f) {
   return (1 - smooth) * f / 8 + smooth * f;
 }
 
-static void check_table(const tsr_kernels *k, int64_t D, bool scaled) {
+/* Of theta 500000: with 64 features pairs 5 to 14 are between 32 turns in 4096 positions and one. */
+static double yarn_frequency(double f, int64_t i, int64_t D) {
+  double first = D * log(4096 / (32 * 2 * M_PI)) / (2 * log(500000));
+  double last = D * log(4096 / (1 * 2 * M_PI)) / (2 * log(500000));
+  first = fmax(floor(first), 0), last = fmin(ceil(last), (double)D - 1);
+  double ramp = fmin(fmax(((double)i - first) / (last - first), 0), 1);
+  return f / 40 * ramp + f * (1 - ramp);
+}
+
+enum { PLAIN, LLAMA3, YARN, SCALINGS };
+
+static double scaled_frequency(int how, double f, int64_t i, int64_t D) {
+  if (how == YARN) return yarn_frequency(f, i, D);
+  return how == LLAMA3 ? llama3_frequency(f) : f;
+}
+
+static void check_table(const tsr_kernels *k, int64_t D, int how) {
+  static const tsr_rope_scaling scalings[] = {
+      [PLAIN] = {.low_freq = 1},
+      [LLAMA3] = {8, 1, 4, 8192},
+      [YARN] = {
+          .original_context = 4096,
+          .yarn_factor = 40,
+          .beta_fast = 32,
+          .beta_slow = 1,
+          .truncate = true,
+          .attention = 1.25}};
   int64_t T = 9, offset = 5, n = T * D;
   double *want = reference_new(n);
   for (int64_t i = 0; i < n; i++) {
     double f = pow(500000, -2.0 * (double)(i % D / 2) / (double)D);
-    double angle = (double)(i / D + offset) * (scaled ? llama3_frequency(f) : f);
-    want[i] = i % 2 ? sin(angle) : cos(angle);
+    double angle = (double)(i / D + offset) * scaled_frequency(how, f, i % D / 2, D);
+    want[i] = (i % 2 ? sin(angle) : cos(angle)) * (how == YARN ? 1.25 : 1);
   }
   output table = output_new(n);
   for (int pass = 0; pass < 2; pass++)
-    k->rope_table(table.pass[pass], T, D, offset, 500000, scaled ? 8 : 0, 1, 4, 8192);
-  CHECK_OUTPUT(table, want, 1e-7, 1);
+    k->rope_table(table.pass[pass], T, D, offset, 500000, &scalings[how]);
+  CHECK_OUTPUT(table, want, 2e-7, 1);
   output_free(&table);
   free(want);
 }
 
-static void check_rope(const tsr_kernels *k, int64_t T, int64_t H, int64_t D) {
-  int64_t B = 2, n = B * T * H * D;
-  float *x = input_new(n, 3), *table = input_new(T * D, 1);
+/* The feature that a turned one is a pair with; *ret_pair: which pair, *ret_first: whether the
+ * feature is its first. */
+static int64_t partner(const tsr_rope *r, int64_t d, int64_t *ret_pair, bool *ret_first) {
+  int64_t at = d - r->offset, half = r->rotary / 2;
+  *ret_pair = r->interleaved ? at / 2 : at % half;
+  *ret_first = r->interleaved ? at % 2 == 0 : at < half;
+  int64_t apart = r->interleaved ? 1 : half;
+  return *ret_first ? d + apart : d - apart;
+}
+
+static double turned(const tsr_rope *r, const float *x, const float *table, int64_t i) {
+  int64_t d = i % r->D, t = i / (r->H * r->D) % r->T, pair;
+  bool first;
+  if (d < r->offset || d >= r->offset + r->rotary) return x[i];
+  int64_t other = i - d + partner(r, d, &pair, &first);
+  double cosine = table[t * r->rotary + 2 * pair],
+         sine = r->sign * table[t * r->rotary + 2 * pair + 1];
+  return x[i] * cosine + (first ? -x[other] : x[other]) * sine;
+}
+
+static void check_rope(const tsr_kernels *k, tsr_rope r) {
+  int64_t B = 2, n = B * r.T * r.H * r.D;
+  float *x = input_new(n, 3), *table = input_new(r.T * r.rotary, 1);
   double *want = reference_new(n);
-  for (int sign = -1; sign <= 1; sign += 2) {
-    for (int64_t i = 0; i < n; i++) {
-      int64_t d = i % D, t = i / (H * D) % T, half = D / 2;
-      double cosine = table[t * D + d % half * 2], sine = sign * table[t * D + d % half * 2 + 1];
-      want[i] = x[i] * cosine + (d < half ? -x[i + half] : x[i - half]) * sine;
-    }
+  for (r.sign = -1; r.sign <= 1; r.sign += 2) {
+    for (int64_t i = 0; i < n; i++) want[i] = turned(&r, x, table, i);
     output y = output_new(n), in_place = output_from(x, n);
-    RUN(B * T, k->rope(y.pass[pass], x, table, T, H, D, (float)sign, begin, end));
-    RUN(B * T,
-        k->rope(in_place.pass[pass], in_place.pass[pass], table, T, H, D, (float)sign, begin, end));
+    RUN(B * r.T, k->rope(&r, y.pass[pass], x, table, begin, end));
+    RUN(B * r.T, k->rope(&r, in_place.pass[pass], in_place.pass[pass], table, begin, end));
     CHECK_OUTPUT(y, want, 1e-6, 1);
     CHECK_OUTPUT(in_place, want, 1e-6, 1);
     output_free(&y), output_free(&in_place);
@@ -140,15 +181,20 @@ static void check_rope(const tsr_kernels *k, int64_t T, int64_t H, int64_t D) {
 }
 
 static void test_rope(const tsr_kernels *k) {
-  for (int scaled = 0; scaled < 2; scaled++) {
-    check_table(k, 2, scaled);
-    check_table(k, 64, scaled);
-    check_table(k, 128, scaled);
+  for (int how = 0; how < SCALINGS; how++) {
+    check_table(k, 2, how);
+    check_table(k, 64, how);
+    check_table(k, 128, how);
   }
-  check_rope(k, 1, 1, 2);
-  check_rope(k, 7, 3, 6);
-  check_rope(k, 5, 2, 64);
-  check_rope(k, 3, 1, 70);
+  for (int interleaved = 0; interleaved < 2; interleaved++) {
+    check_rope(k, (tsr_rope){1, 1, 2, 2, .interleaved = interleaved});
+    check_rope(k, (tsr_rope){7, 3, 6, 6, .interleaved = interleaved});
+    check_rope(k, (tsr_rope){5, 2, 64, 64, .interleaved = interleaved});
+    check_rope(k, (tsr_rope){3, 1, 70, 70, .interleaved = interleaved});
+    check_rope(k, (tsr_rope){5, 3, 7, 4, .offset = 3, .interleaved = interleaved});
+    check_rope(k, (tsr_rope){5, 2, 96, 34, .offset = 1, .interleaved = interleaved});
+    check_rope(k, (tsr_rope){5, 2, 96, 32, .interleaved = interleaved});
+  }
 }
 
 int main(void) {

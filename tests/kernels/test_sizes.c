@@ -15,6 +15,7 @@ static tsr_attention draw_attention(void) {
   int64_t G = draw(1, 4);
   tsr_attention a = {.B = draw(1, 3), .T = draw(1, 200), .H = G * draw(1, 4), .G = G};
   a.D = draw(1, 160);
+  a.Dv = draw(0, 160);
   a.causal = draw(0, 1) != 0;
   a.dropout = draw(0, 1) ? 0.5f : 0;
   return a;

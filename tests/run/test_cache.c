@@ -56,6 +56,21 @@ static const cache_model qwen = {
     "a: attention(qr, kr, v, head_dim: 4, scale: 0.4); o: linear(a, wo); x1: add(x0, o)\n"
     "hf: rmsnorm(x1, nf); logits: linear(hf, head)"};
 
+/* Latent attention: a part of each key that all heads share and that alone has positions. */
+static const cache_model mla = {
+    "mla",
+    "wte 24,20 1; n1 20; wq 32,20 0; kva 9,20; kn 5; kvb 28,5 0; wo 20,12 1; nf 20; head 24,20 0",
+    "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq)\n"
+    "qr: rope(q, head_dim: 8, rotary_dim: 4, offset: 4, interleaved: 1)\n"
+    "kv: linear(h, kva); latent: slice(kv, dim: 2, begin: 0, end: 5)\n"
+    "shared: slice(kv, dim: 2, begin: 5, end: 9); kr: rope(shared, head_dim: 4, interleaved: 1)\n"
+    "kr4: expand_heads(kr, heads: 4); kr44: reshape(kr4, shape: [$B,$T,4,4])\n"
+    "ln: rmsnorm(latent, kn); wide: linear(ln, kvb); wide4: reshape(wide, shape: [$B,$T,4,7])\n"
+    "k4: slice(wide4, dim: 3, begin: 0, end: 4); v4: slice(wide4, dim: 3, begin: 4, end: 7)\n"
+    "kk: concat(k4, kr44); k: reshape(kk, shape: [$B,$T,32]); v: reshape(v4, shape: [$B,$T,12])\n"
+    "a: attention(qr, k, v, head_dim: 8, v_head_dim: 3, scale: 0.3)\n"
+    "o: linear(a, wo); x1: add(x0, o); hf: rmsnorm(x1, nf); logits: linear(hf, head)"};
+
 static void check_case(const cache_case *c, const cache_logits *whole) {
   tsr_arena *arena = tsr_arena_new();
   cache_logits got = cache_case_run(arena, c);
@@ -130,8 +145,8 @@ static void test_refusals(void) {
 }
 
 int main(void) {
-  const cache_model *const models[] = {&gpt2, &llama, &qwen};
-  for (int i = 0; i < 3; i++)
+  const cache_model *const models[] = {&gpt2, &llama, &qwen, &mla};
+  for (int i = 0; i < 4; i++)
     for (tsr_dtype d = TSR_F32; d <= TSR_F16; d++)
       if (d != TSR_I32) check_model(models[i], d);
   test_refusals();

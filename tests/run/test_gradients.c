@@ -68,6 +68,16 @@ static const op_case cases[] = {
      "y: rope(x, head_dim: 12, theta: 50, scaling_factor: 8, low_freq_factor: 1, high_freq_factor: "
      "4, "
      "original_context_length: 64)"},
+    {"rope", "", "x 2,5,18", "y: rope(x, head_dim: 6, interleaved: 1)"},
+    {"rope", "", "x 2,5,14", "y: rope(x, head_dim: 7, rotary_dim: 4, offset: 3, interleaved: 1)"},
+    {"rope", "", "x 2,9,16",
+     "y: rope(x, head_dim: 16, theta: 50, yarn_factor: 8, original_context_length: 64, mscale: "
+     "1.5, "
+     "mscale_all_dim: 0.5, beta_fast: 4)"},
+    {"rope", "", "x 2,9,16",
+     "y: rope(x, head_dim: 8, theta: 50, yarn_factor: 8, original_context_length: 64, truncate: "
+     "0)"},
+    {"rope", "", "x 2,5,16", "y: rope(x, head_dim: 8, rotary_dim: 4, offset: 1, theta: 100)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3, causal: 0)"},
     {"attention", "", "q 2,7,20; k 2,7,10; v 2,7,10",
@@ -80,6 +90,11 @@ static const op_case cases[] = {
     {"attention", "", "q 2,7,12; k 2,7,6; v 2,7,6",
      "y: attention(q, k, v, head_dim: 3, window: 3)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3, window: 2)"},
+    {"attention", "", "q 2,7,20; k 2,7,10; v 2,7,6",
+     "y: attention(q, k, v, head_dim: 5, v_head_dim: 3, scale: 0.7)"},
+    {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,10",
+     "y: attention(q, k, v, head_dim: 3, v_head_dim: 5, dropout: 0.25, window: 3)"},
+    {"flash_attention", "", "q 2,4,5,3; k 2,2,5,3; v 2,2,5,2", "y: flash_attention(q, k, v)"},
     {"flash_attention", "", "q 2,5,6; k 2,5,6; v 2,5,6",
      "y: flash_attention(q, k, v, head_dim: 3)"},
     {"flash_attention", "", "q 2,2,5,3; k 2,2,5,3; v 2,2,5,3", "y: flash_attention(q, k, v)"},
@@ -131,6 +146,11 @@ static const op_case cases[] = {
     {"slice", "", "x 3,9", "t: slice(x, dim: -1, begin: 4, end: 9); y: softmax(t)"},
     {"split", "", "x 3,9", "s: split(x, sections: 3); a: mul(s.0, s.1); y: mul(a, s.2)"},
     {"split", "", "x 3,4,5", "s: split(x, sections: 2, dim: 1); y: swiglu(s.0, s.1)"},
+    {"concat", "", "a 3,5; b 3,4", "c: concat(a, b); y: softmax(c)"},
+    {"concat", "", "a 2,3,5; b 2,1,5; z 2,4,5", "c: concat(a, b, z, dim: 1); y: softmax(c)"},
+    {"concat", "", "a 3,5; b 2,5", "c: concat(b, a, b, dim: 0); y: softmax(c)"},
+    {"concat", "", "a 2,3,2,3; b 2,3,2,5", "c: concat(a, b, dim: -1); y: softmax(c)"},
+    {"expand_heads", "", "x 2,3,5", "e: expand_heads(x, heads: 3); y: softmax(e)"},
     {"cross_entropy", "targets 3,5 tokens", "x 3,5,11", "loss: cross_entropy(x, targets)"},
     {"cross_entropy", "targets 7 tokens", "x 7,16", "loss: cross_entropy(x, targets, valid: 11)"},
     {"mse", "", "x 5,7; z 5,7", "loss: mse(x, z)"},

@@ -48,6 +48,27 @@ static const model llama = {
     "s: swiglu(g, u); d: linear(s, down); x2: add(x1, d); hf: rmsnorm(x2, nf)\n"
     "logits: linear(hf, head); loss: cross_entropy(logits, targets, valid: 23)"};
 
+/* Latent attention: queries and keys through narrow layers, a part of each key that all heads share
+ * and that alone has positions, values with heads of another width. */
+static const model mla = {
+    "mla", "tokens $B,$T tokens; targets $B,$T tokens",
+    "wte 24,20 1; n1 20; qa 10,20; qn 10; qb 48,10 0; kva 9,20; kn 5; kvb 28,5 0; wo 20,12 1\n"
+    "n2 20; gate 28,20 0; up 28,20 0; down 20,28 1; nf 20; head 24,20 0",
+    "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); a0: linear(h, qa); a1: rmsnorm(a0, qn)\n"
+    "q: linear(a1, qb); qr: rope(q, head_dim: 12, rotary_dim: 4, offset: 8, interleaved: 1)\n"
+    "kv: linear(h, kva); latent: slice(kv, dim: 2, begin: 0, end: 5)\n"
+    "shared: slice(kv, dim: 2, begin: 5, end: 9); kr: rope(shared, head_dim: 4, interleaved: 1)\n"
+    "kr4: expand_heads(kr, heads: 4); kr44: reshape(kr4, shape: [$B,$T,4,4])\n"
+    "ln: rmsnorm(latent, kn); wide: linear(ln, kvb); wide4: reshape(wide, shape: [$B,$T,4,7])\n"
+    "k4: slice(wide4, dim: 3, begin: 0, end: 4); v4: slice(wide4, dim: 3, begin: 4, end: 7)\n"
+    "kk: concat(k4, k4, kr44); k: reshape(kk, shape: [$B,$T,48]); v: reshape(v4, shape: "
+    "[$B,$T,12])\n"
+    "a: attention(qr, k, v, head_dim: 12, v_head_dim: 3, scale: 0.3, dropout: 0.1)\n"
+    "o: linear(a, wo); x1: add(x0, o); h2: rmsnorm(x1, n2); g: linear(h2, gate); u: linear(h2, "
+    "up)\n"
+    "s: swiglu(g, u); d: linear(s, down); x2: add(x1, d); hf: rmsnorm(x2, nf)\n"
+    "logits: linear(hf, head); loss: cross_entropy(logits, targets, valid: 23)"};
+
 /* A net for features: batch units without a vocabulary, a weight that nothing splits, one that is
  * used twice in different ways, and a reduction that the file wrote itself. */
 static const model mlp = {
@@ -405,7 +426,10 @@ int main(void) {
   run_recipe(&(recipe){"mlp with Adam", &mlp, 16, 1, 8, 0, adam}, meshes, accumulations);
   run_recipe(&(recipe){"gpt2 by sequence", &gpt2, 16, 8, 8, 4, adamw}, meshes, accumulations);
   run_recipe(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, adamw}, meshes, accumulations);
+  run_recipe(&(recipe){"mla", &mla, 16, 5, 8, 0, adamw}, meshes, accumulations);
+  run_recipe(&(recipe){"mla by sequence", &mla, 16, 8, 8, 4, adamw}, meshes, accumulations);
   run_pipelines(&(recipe){"gpt2", &gpt2, 16, 6, 8, 0, adamw});
+  run_pipelines(&(recipe){"mla by sequence", &mla, 16, 8, 8, 4, adamw});
   run_pipelines(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, amsgrad});
   run_pipelines(&(recipe){"mlp", &mlp, 16, 1, 8, 0, sgd});
   run_recomputed(&(recipe){"gpt2", &gpt2, 16, 6, 8, 0, adamw});
@@ -414,6 +438,8 @@ int main(void) {
   run_sharded(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, amsgrad});
   run_sharded(&(recipe){"mlp", &mlp, 16, 1, 8, 0, sgd});
   run_contexts(&(recipe){"gpt2", &gpt2, 16, 8, 8, 4, adamw});
+  run_recomputed(&(recipe){"mla", &mla, 16, 8, 8, 4, adamw});
+  run_contexts(&(recipe){"mla", &mla, 16, 16, 8, 8, adamw});
   run_contexts(&(recipe){"llama", &llama, 16, 16, 8, 8, adamw});
   run_contexts(&(recipe){"gpt2, one unit a rank", &gpt2, 16, 8, 4, 2, adamw});
   run_contexts(&(recipe){"gpt2, more members than batch units", &gpt2, 4, 16, 1, 8, adamw});

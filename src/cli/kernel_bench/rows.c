@@ -66,7 +66,7 @@ static int64_t positions_of(const tsr_bench_call *c) {
 }
 
 static void prepare_rope(const tsr_bench_call *c) {
-  c->k->rope_table(c->scratch, positions_of(c), HEAD, 0, 10000, 0, 0, 0, 0);
+  c->k->rope_table(c->scratch, positions_of(c), HEAD, 0, 10000, &(tsr_rope_scaling){0});
 }
 
 static int64_t scratch_of_rope(const tsr_kernels *k, const tsr_bench_size *s) {
@@ -75,13 +75,12 @@ static int64_t scratch_of_rope(const tsr_kernels *k, const tsr_bench_size *s) {
 }
 
 static void run_rope(const tsr_bench_call *c) {
-  c->k->rope(
-      c->x[0], c->x[1], c->scratch, positions_of(c), HEADS, HEAD, (float)c->what->kind, 0,
-      c->size.rows);
+  tsr_rope whole = {positions_of(c), HEADS, HEAD, HEAD, .sign = (float)c->what->kind};
+  c->k->rope(&whole, c->x[0], c->x[1], c->scratch, 0, c->size.rows);
 }
 
 static void run_rope_table(const tsr_bench_call *c) {
-  c->k->rope_table(c->x[0], c->size.rows, HEAD, 0, 10000, 0, 0, 0, 0);
+  c->k->rope_table(c->x[0], c->size.rows, HEAD, 0, 10000, &(tsr_rope_scaling){0});
 }
 
 static const tsr_bench_case cases[] = {

@@ -135,7 +135,9 @@ typedef struct {
 } heads;
 
 static heads heads_in(const cpu_call *c, int64_t begin, int64_t end) {
-  int64_t D = attrs_of(c)->head_dim;
+  bool outs = c->call.task->op == TSR_OP_RING_ROWS; /* of dout, whose heads are those of values */
+  const tsr_node *n = &c->call.program->graph->nodes[c->call.task->node];
+  int64_t D = outs ? tsr_node_value_head(n) : attrs_of(c)->head_dim;
   return (heads){(begin + D - 1) / D, (end + D - 1) / D};
 }
 

@@ -146,3 +146,44 @@ static void unslice_run(const cpu_call *c, int64_t begin, int64_t end, int threa
     }
 }
 const cpu_op cpu_unslice = {.items = unslice_items, .run = unslice_run, .takes_half = true};
+
+/* Rows of the output (all dimensions but the last): parts of all inputs one behind the other where
+ * these are joined along the last dimension, else a row of one of them. */
+static void concat_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_task *t = c->call.task;
+  const tsr_tensor *y = &t->outputs[0];
+  int dim = cpu_attrs(c)->concat.dim;
+  int64_t bytes = tsr_dtype_bytes(tsr_kernel_outputs(t)[0].dtype), inner = 1, first = 0;
+  for (int d = dim + 1; d < y->ndim; d++) inner *= y->shape[d];
+  int64_t run = y->shape[dim] * inner, row = tsr_tensor_last(y);
+  for (int i = 0; i < t->inputs_count; i++) {
+    int64_t part = t->inputs[i].shape[dim] * inner;
+    const char *x = (const char *)cpu_in(c, i);
+    char *out = (char *)cpu_out(c, 0);
+    for (int64_t o = begin * row / run; o * run < end * row; o++) {
+      int64_t from = o * run + first, to = from + part;
+      if (from < begin * row) from = begin * row;
+      if (to > end * row) to = end * row;
+      if (from >= to) continue;
+      int64_t at = from - o * run - first + o * part;
+      memcpy(out + from * bytes, x + at * bytes, (size_t)((to - from) * bytes));
+    }
+    first += part;
+  }
+}
+const cpu_op cpu_concat = {.items = cpu_items_rows, .run = concat_run, .takes_half = true};
+
+/* Items are (batch, sequence): a row of the input, once for each head of this rank. */
+static void expand_heads_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_tensor *x = &c->call.task->inputs[0], *y = &c->call.task->outputs[0];
+  int64_t bytes = tsr_tensor_last(x) * tsr_dtype_bytes(tsr_kernel_inputs(c->call.task)[0].dtype);
+  int64_t heads = tsr_tensor_last(y) / tsr_tensor_last(x);
+  const char *in = (const char *)cpu_in(c, 0);
+  char *out = (char *)cpu_out(c, 0);
+  for (int64_t i = begin * heads; i < end * heads; i++)
+    memcpy(out + i * bytes, in + i / heads * bytes, (size_t)bytes);
+}
+const cpu_op cpu_expand_heads = {
+    .items = cpu_items_rows, .run = expand_heads_run, .takes_half = true};

@@ -52,11 +52,8 @@ const cpu_op cpu_softmax_dx = {.items = cpu_items_rows, .run = softmax_dx_run};
 
 static void rope_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  const tsr_tensor *x = &c->call.task->inputs[0]; // (B, T, H*D)
-  int64_t D = cpu_attrs(c)->rope.head_dim;
-  c->k->rope(
-      cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), x->shape[1], x->shape[2] / D, D,
-      (float)cpu_attrs(c)->rope.sign, begin, end);
+  tsr_rope r = tsr_rope_of(&c->call);
+  c->k->rope(&r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
 }
 const cpu_op cpu_rope = {.items = cpu_items_rows, .run = rope_run};
 
@@ -112,3 +109,42 @@ const cpu_op cpu_sum_to = {
     .items = tsr_task_block_elements, .scratch = row_sum_scratch, .run = row_sum_run};
 const cpu_op cpu_norm_dw = {
     .items = tsr_task_block_elements, .scratch = row_sum_scratch, .run = row_sum_run};
+
+/* ---- sums over heads: x (B,T,heads*D) to (B,T,D), in units of tp ---- */
+
+typedef struct {
+  int64_t begin, end; /* rows */
+} head_sum;
+
+/* The heads of a unit, one after the other. */
+static void
+sum_heads_leaf(const cpu_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+  const head_sum *range = context;
+  int64_t D = tsr_tensor_last(&c->call.task->outputs[0]);
+  int64_t features = tsr_tensor_last(&c->call.task->inputs[0]);
+  tsr_reduced_rows unit;
+  tsr_reduction_rows(&c->call.task->sum, block, leaf, 0, &unit);
+  for (int64_t row = range->begin; row < range->end; row++) {
+    const float *x = cpu_in(c, 0) + row * features + unit.first;
+    float *to = into + row * D;
+    c->k->copy(to, x, 0, D);
+    for (int64_t at = D; at < unit.rows; at += D) c->k->add(to, to, x + at, 0, D);
+  }
+}
+
+static void sum_heads_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  head_sum range = {begin, end};
+  int64_t D = tsr_tensor_last(&c->call.task->outputs[0]);
+  cpu_add_leaves(
+      c, 0, cpu_out(c, 0), cpu_scratch(c), tsr_task_block_elements(c->call.task), begin * D,
+      end * D, sum_heads_leaf, &range);
+}
+
+static int64_t
+sum_heads_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
+  (void)k, (void)p, (void)threads;
+  return tsr_task_stack_bytes(t, tsr_task_block_elements(t));
+}
+const cpu_op cpu_sum_heads = {
+    .items = cpu_items_rows, .scratch = sum_heads_scratch, .run = sum_heads_run};

@@ -23,12 +23,20 @@ tsr_cpu_partition tsr_cpu_partition_of(const tsr_task *t, int ranks, int threads
       .rounds = op->rounds ? op->rounds(t) : 1};
 }
 
+/* Whether the kernel takes the operands as they are. What joins tensors takes one type. */
+static bool takes_half(const tsr_task *t) {
+  if (t->op != TSR_OP_CONCAT) return table[t->op]->takes_half;
+  for (int i = 0; i < t->inputs_count; i++)
+    if (t->inputs[i].dtype != t->outputs[0].dtype) return false;
+  return true;
+}
+
 /* Kernels compute in f32. */
 static void
 kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {
   (void)p;
   int shape_only = tsr_op_shape_input(t->op, t->inputs_count);
-  if (table[t->op]->takes_half) return;
+  if (takes_half(t)) return;
   for (int i = 0; i < t->inputs_count; i++)
     if (tsr_dtype_is_half(inputs[i]) && i != shape_only) inputs[i] = TSR_F32;
   for (int i = 0; i < t->outputs_count; i++)

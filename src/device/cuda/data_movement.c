@@ -77,3 +77,25 @@ static void unslice_run(const cuda_call *c) {
       cuda_attrs(c)->slice.begin * step[cuda_attrs(c)->slice.dim]);
 }
 const cuda_op cuda_unslice = unslice_run;
+
+static void concat_run(const cuda_call *c) {
+  int64_t step[TSR_DIMS_MAX], first = 0;
+  int dim = cuda_attrs(c)->concat.dim;
+  tsr_tensor_strides(cuda_y(c, 0), step);
+  for (int i = 0; i < c->call.task->inputs_count; i++) {
+    const tsr_tensor *x = cuda_x(c, i);
+    tsr_cuda_scatter(
+        c->state->stream, cuda_out(c, 0), cuda_in(c, i), bytes_of(c), x->ndim, x->shape, step,
+        first * step[dim]);
+    first += x->shape[dim];
+  }
+}
+const cuda_op cuda_concat = concat_run;
+
+static void expand_heads_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0), *y = cuda_y(c, 0);
+  int64_t D = tsr_tensor_last(x);
+  const int64_t shape[] = {tsr_tensor_rows(x), tsr_tensor_last(y) / D, D}, step[] = {D, 0, 1};
+  tsr_cuda_gather(c->state->stream, cuda_out(c, 0), cuda_in(c, 0), bytes_of(c), 3, shape, step, 0);
+}
+const cuda_op cuda_expand_heads = expand_heads_run;

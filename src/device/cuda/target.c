@@ -22,10 +22,20 @@ static bool has_function(const tsr_program *p, const tsr_task *t) {
   return !applies_one[t->op] || tsr_cuda_has_unary(tsr_unary_of(op));
 }
 
-/* Attention over heads that are too wide has no kernel. */
+/* Attention over heads that are too wide has no kernel, nor over values with heads of another
+ * width. */
 static bool has_head(const tsr_program *p, const tsr_task *t) {
+  const tsr_node *n = &p->graph->nodes[t->node];
   if (!(tsr_op_facts(t->op) & TSR_FACT_ATTENTION)) return true;
-  return p->graph->nodes[t->node].attr.attention.head_dim <= TSR_CUDA_HEAD_MAX;
+  int64_t head_dim = n->attr.attention.head_dim;
+  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim;
+}
+
+/* Rotary positions have a kernel for the halves of whole heads. */
+static bool has_turn(const tsr_program *p, const tsr_task *t) {
+  if (t->op != TSR_OP_ROPE && t->op != TSR_OP_ROPE_AT) return true;
+  const tsr_rope_attrs *rope = &p->graph->nodes[t->node].attr.rope;
+  return !rope->interleaved && tsr_rope_rotary(rope) == rope->head_dim;
 }
 
 /* A mixture of experts has none yet. */
@@ -41,7 +51,8 @@ static bool is_of_experts(const tsr_task *t) {
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
-  return has_function(p, t) && has_head(p, t) && !is_of_experts(t);
+  return t->op != TSR_OP_SUM_HEADS && has_function(p, t) && has_head(p, t) && has_turn(p, t) &&
+         !is_of_experts(t);
 }
 
 /* Optimizer state in a file is the host's to update. */
@@ -65,6 +76,8 @@ static bool takes_mixed(tsr_op op) {
   case TSR_OP_EMBEDDING_DW:
   case TSR_OP_CAST:
     return true;
+  case TSR_OP_CONCAT:
+    return false;
   }
   /* What ring attention passes on beside queries, keys and values is always f32. */
   if (op >= TSR_OP_RING_ATTENTION && op <= TSR_OP_RING_DKV_OUT) return true;

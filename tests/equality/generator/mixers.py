@@ -22,16 +22,34 @@ def _attention(b: Builder, piece: Piece, x: Value) -> Value:
     place = "replicate" if o.tp == "replicate" else "shard(0)"
     q = b.linear(x, Dim(heads * head_dim), place, o.bias, o.dp, "wq")
     k = b.linear(x, Dim(groups * head_dim), place, o.bias, stem="wk")
-    v = b.linear(x, Dim(groups * head_dim), place, stem="wv", inline=o.a)
+    value_dim = 3 if o.act == "relu2" else head_dim
+    v = b.linear(x, Dim(groups * value_dim), place, stem="wv", inline=o.a)
     if o.act in ("silu", "tanh", "gelu"):
-        q, k = (b.call("rope", y, head_dim=head_dim, theta=10000) for y in (q, k))
+        part = {"rotary_dim": 2, "offset": o.k - 1} if o.act == "gelu" else {}
+        part |= {"interleaved": 1} if o.act != "silu" else {}
+        q, k = (b.call("rope", y, head_dim=head_dim, theta=10000, **part) for y in (q, k))
     more = {} if o.act in ("silu", "relu") else {"causal": 0}
     if o.act == "silu":
         more["window"] = 2 + o.k
     if o.act == "sigmoid":
         more |= {"scale": 0.3, "dropout": "0.2 * training"}
-    y = b.call("attention", q, k, v, head_dim=head_dim, **more)
+    more |= {"v_head_dim": value_dim} if value_dim != head_dim else {}
+    y = b.call("attention", q, k, v, shape=(*x.shape[:-1], Dim(heads * value_dim)), head_dim=head_dim, **more)
     return b.call("add", x, b.linear(y, x.shape[-1], "shard(1)" if place != "replicate" else o.tp2, stem="wo"))
+
+
+@kind("shared_head", 3)
+def _shared_head(b: Builder, piece: Piece, x: Value) -> Value:
+    """Features that all heads share, times those of each head."""
+    if not _fits(x):
+        return x
+    o = piece.options
+    heads, width = b.units_tp * (1 + o.a), o.k + 1
+    shape = (*x.shape[:-1], Dim(heads * width))
+    one = b.linear(x, Dim(width), o.tp, stem="one")
+    y = b.call("mul", b.linear(x, shape[-1], "shard(0)" if o.b else o.tp2),
+               b.call("expand_heads", one, shape=shape, heads=heads))
+    return b.linear(y, x.shape[-1], "shard(1)" if o.b else o.tp2, o.bias, stem="wo")
 
 
 @kind("scores", 5)

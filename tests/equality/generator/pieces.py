@@ -163,6 +163,22 @@ def _sliced(b: Builder, piece: Piece, x: Value) -> Value:
     return b.linear(y, x.shape[-1], o.tp2, o.bias)
 
 
+@kind("joined", 4)
+def _joined(b: Builder, piece: Piece, x: Value) -> Value:
+    """The value joined with what is made of it, along the last dimension or the one before."""
+    o = piece.options
+    last, size = x.shape[-1], b.size(x.shape[-1])
+    if o.a and len(x.shape) > 2 and x.shape[-2].text.isdigit():
+        rows, dim = x.shape[-2].number, len(x.shape) - 2
+        y = b.call("concat", b.call(o.act, x, inline=o.b), x, shape=(*x.shape[:-2], Dim(2 * rows), last), dim=dim)
+        begin = rows // o.k
+        return b.call("slice", y, shape=x.shape, dim=dim, begin=begin, end=begin + rows)
+    side = b.linear(x, Dim(b.units_tp * o.k), o.tp, stem="side")
+    first, second = (side, x) if o.b else (x, side)
+    y = b.call("concat", first, second, shape=(*x.shape[:-1], Dim(size + b.units_tp * o.k)))
+    return b.linear(y, last, o.tp2, o.bias)
+
+
 @kind("three", 3)
 def _three(b: Builder, piece: Piece, x: Value) -> Value:
     """Thirds of a wide layer, put together again."""
