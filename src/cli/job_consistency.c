@@ -31,21 +31,6 @@ static void add_program(tsr_text *text) {
   tsr_arena_free(arena);
 }
 
-/* The options that decide where a run begins and what it leaves. */
-static void add_options(const tsr_options *o, tsr_text *text) {
-  const char *const words[][2] = {
-      {"--out", o->out},
-      {"--metrics", o->metrics},
-      {"--resume", o->resume},
-      {"--time-limit", o->time_limit_text},
-      {"--overwrite", o->overwrite ? "" : NULL}};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    const char *value = words[i][1];
-    if (!value) tsr_text_add(text, "no %s\n", words[i][0]);
-    else tsr_text_add(text, "%s%s%s\n", words[i][0], *value ? " " : "", value);
-  }
-}
-
 /* Values without the comments about their origins. */
 static void add_config(const tsr_config *config, tsr_text *text) {
   tsr_text printed = {0};
@@ -126,7 +111,7 @@ bool consistency_check(
   if (tsr_job_is_alone(&a->job)) return true;
   tsr_text texts[PARTS] = {{0}};
   add_program(&texts[PROGRAM]);
-  add_options(&a->options, &texts[OPTIONS]);
+  tsr_options_print_shared(&a->options, &texts[OPTIONS]);
   add_checkpoint(inputs->checkpoint, &texts[CHECKPOINT]);
   add_config(s->config, &texts[CONFIGURATION]);
   add_graph(s->config, compiled, &texts[GRAPH]);
