@@ -5,12 +5,13 @@
 #include <string.h>
 
 /* What others follow from first: the first part that differs is reported. */
-enum { PROGRAM, OPTIONS, CHECKPOINT, CONFIGURATION, MESH, PLAN, INPUT, PARTS };
+enum { PROGRAM, OPTIONS, CHECKPOINT, CONFIGURATION, GRAPH, MESH, PLAN, INPUT, PARTS };
 static const char *const part_names[PARTS] = {
     [PROGRAM] = "program",
     [OPTIONS] = "command line",
     [CHECKPOINT] = "checkpoint",
     [CONFIGURATION] = "configuration",
+    [GRAPH] = "graph file",
     [MESH] = "mesh",
     [PLAN] = "plan",
     [INPUT] = "hash of its data or prompts"};
@@ -30,21 +31,6 @@ static void add_program(tsr_text *text) {
   tsr_arena_free(arena);
 }
 
-/* The options that decide where a run begins and what it leaves. */
-static void add_options(const tsr_options *o, tsr_text *text) {
-  const char *const words[][2] = {
-      {"--out", o->out},
-      {"--metrics", o->metrics},
-      {"--resume", o->resume},
-      {"--time-limit", o->time_limit_text},
-      {"--overwrite", o->overwrite ? "" : NULL}};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    const char *value = words[i][1];
-    if (!value) tsr_text_add(text, "no %s\n", words[i][0]);
-    else tsr_text_add(text, "%s%s%s\n", words[i][0], *value ? " " : "", value);
-  }
-}
-
 /* Values without the comments about their origins. */
 static void add_config(const tsr_config *config, tsr_text *text) {
   tsr_text printed = {0};
@@ -58,6 +44,20 @@ static void add_config(const tsr_config *config, tsr_text *text) {
     line = *end ? end + 1 : end;
   }
   tsr_text_free(&printed);
+}
+
+/* Every process reads the file, whose attributes and initial values the plan does not show. With it
+ * and the configuration, the plan, the checkpoint and the data, all of a run's recipe is compared
+ * (train/resume_recipe.h). */
+static void add_graph(const tsr_config *config, const tsr_compiled *compiled, tsr_text *text) {
+  const tsr_yaml *file = config->model.map ? tsr_yaml_get(config->model.map, "graph") : NULL;
+  const char *type = config->model.model_type;
+  tsr_text_add(
+      text, "%s, hash %s\n",
+      file   ? file->text
+      : type ? type
+             : "the configuration's",
+      compiled->model->source);
 }
 
 static void add_plan(const setup *s, const tsr_compiled *compiled, tsr_text *text) {
@@ -111,9 +111,10 @@ bool consistency_check(
   if (tsr_job_is_alone(&a->job)) return true;
   tsr_text texts[PARTS] = {{0}};
   add_program(&texts[PROGRAM]);
-  add_options(&a->options, &texts[OPTIONS]);
+  tsr_options_print_shared(&a->options, &texts[OPTIONS]);
   add_checkpoint(inputs->checkpoint, &texts[CHECKPOINT]);
   add_config(s->config, &texts[CONFIGURATION]);
+  add_graph(s->config, compiled, &texts[GRAPH]);
   tsr_mesh_print(s->mesh, &texts[MESH]);
   add_plan(s, compiled, &texts[PLAN]);
   add_inputs(a, inputs, &texts[INPUT]);

@@ -15,9 +15,9 @@ typedef struct {
   const char *prompts_hash;       /* of the prompts' tokens and what ends a text; NULL: none */
 } consistency_inputs;
 
-/* Collective: all processes have the same build, command line, checkpoint, configuration, mesh,
- * plan, data and prompts; an error with the first difference otherwise. Then the devices'
- * communicators and, under policy fast, the transport's groups are formed. */
+/* Collective: all processes have the same build, command line, checkpoint, configuration, graph
+ * file, mesh, plan, data and prompts; an error with the first difference otherwise. Then the
+ * devices' communicators and, under policy fast, the transport's groups are formed. */
 bool consistency_check(
     app *a, setup *s, const tsr_compiled *compiled, const consistency_inputs *inputs);
 

@@ -392,6 +392,26 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   return !tsr_diags_errors(diags);
 }
 
+/* What it names is compared by its content, or it changes what is shown alone. */
+static bool may_differ(const option *o) {
+  static const char *const words[] = {"--config", "--mesh", "--data",        "--checkpoint",
+                                      "--chat",   "--dump", "--prompt-file", "--quiet"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(o->word, words[i])) return true;
+  return o->kind == KEY || o->kind == VALUES;
+}
+
+void tsr_options_print_shared(const tsr_options *c, tsr_text *text) {
+  for (int i = 0; i < OPTIONS; i++) {
+    const option *o = &options[i];
+    const char *at = (const char *)c + o->at;
+    if (may_differ(o) || (o->owners && !(o->owners & 1u << c->command))) continue;
+    bool flag = o->kind == FLAG, given = flag ? *(const bool *)at : *(char *const *)at != NULL;
+    const char *value = given && !flag ? *(char *const *)at : "";
+    tsr_text_add(text, "%s%s%s%s\n", given ? "" : "no ", o->word, *value ? " " : "", value);
+  }
+}
+
 const char *tsr_command_name(tsr_command command) { return commands[command]; }
 
 static bool has_word(const char *list, const char *word) {

@@ -2,6 +2,7 @@
 /* The command line. */
 #ifndef TSR_CLI_OPTIONS_H
 #define TSR_CLI_OPTIONS_H
+#include "base/text.h"
 #include "config/config.h"
 #include <stdint.h>
 
@@ -78,6 +79,9 @@ typedef struct {
  * stand for a key of the configuration (--temperature) become a --set of it. */
 bool tsr_options_parse(
     tsr_arena *arena, int argc, char **argv, tsr_options *ret_options, tsr_diags *diags);
+/* A line for each option of the command in which the processes of a job may not differ: all but
+ * those of the configuration, of files whose content is compared, and of what is shown. */
+void tsr_options_print_shared(const tsr_options *options, tsr_text *text);
 const char *tsr_command_name(tsr_command command);
 /* Whether `what` is in the --dump list. */
 bool tsr_options_dump(const tsr_options *options, const char *what);

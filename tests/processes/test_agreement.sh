@@ -73,6 +73,49 @@ grep -q "error: process 1 on $host has another hash of its data or prompts than 
   wrong "$name: does not say which" "$scratch/out"
 errors 1
 
+# A graph file is read by each process. The plan does not show all of it.
+cat > "$scratch/a/graph.yaml" << 'GRAPH'
+name: own
+sizes: {width: 16}
+inputs:
+  tokens: {shape: [batch, sequence], dtype: i32}
+  targets: {shape: [batch, sequence], dtype: i32}
+parameters:
+  wte: {shape: [256, width], init: normal(0.02)}
+  norm: {shape: [width], init: ones}
+  w: {shape: [256, width], init: normal(0.02)}
+graph:
+- x: rmsnorm(embedding(tokens, wte), norm)
+- logits: linear(x, w)
+- loss: cross_entropy(logits, targets)
+outputs: [loss, logits]
+GRAPH
+cp "$scratch/a/text.txt" "$scratch/b/text.txt"
+cat > "$scratch/own.yaml" << 'RUN'
+training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 8, max_steps: 2,
+  eval_every: 0, sample_tokens: 0}
+transformer_config: {model_type: own, graph: graph.yaml}
+numerics: {threads: 1, units: {batch: 2, tp: 2}}
+RUN
+own=("$program" --config "$scratch/own.yaml" --metrics "$scratch/metrics")
+for axis in dp tp pp; do
+  of_two=(--set "mesh={axes: [$axis], shape: [2]}")
+  [ $axis != pp ] || of_two+=(--set 'pipeline={microbatches: 2, stages: [logits]}')
+  for edit in 's/, norm)/, norm, eps=0.1)/' '0,/normal(0.02)/s//normal(0.04)/' '/norm: /s/ones/ones, decay: false/'; do
+    sed "$edit" "$scratch/a/graph.yaml" > "$scratch/b/graph.yaml"
+    ! cmp -s "$scratch/a/graph.yaml" "$scratch/b/graph.yaml" || wrong "$edit changes nothing"
+    refused "another graph file, $axis, $edit" "${launcher[@]}" -n 1 -wdir "$scratch/a" "${own[@]}" "${of_two[@]}" : \
+      -n 1 -wdir "$scratch/b" "${own[@]}" "${of_two[@]}"
+    sed -E "s/hash [0-9a-f]{32}/hash HASH/g" -i "$scratch/said"
+    says 1 "error: process 1 on $host has another graph file than process 0 on $host: line 1 is 'graph.yaml, hash HASH' here and 'graph.yaml, hash HASH' there"
+    errors 1
+  done
+done
+{ cat "$scratch/a/graph.yaml"; echo "# a comment"; } > "$scratch/b/graph.yaml"
+bounded "${launcher[@]}" -n 1 -wdir "$scratch/a" "${own[@]}" "${mesh[@]}" : \
+  -n 1 -wdir "$scratch/b" "${own[@]}" "${mesh[@]}" > "$scratch/out" 2>&1 || wrong "a comment in a graph file" "$scratch/out"
+checks=$((checks + 1))
+
 cp "$program" "$scratch/tessera-train"
 printf x >> "$scratch/tessera-train"
 export TESSERA_PLUGIN_PATH=$build
