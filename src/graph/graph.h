@@ -135,6 +135,7 @@ typedef struct {
   const char *stream; /* of its random numbers: the forward node's name */
   int block; /* which repetition of the graph file's outermost repeats it stands in; -1: none */
   int of;    /* of a backward node: the forward node that it is for; else -1 */
+  bool again; /* it computes what `of` has computed, in the backward pass */
   int stage; /* virtual stage of the pipeline; TSR_EVERY_STAGE */
   tsr_location location;
 } tsr_node;

@@ -52,18 +52,36 @@ static void mark_node(narrowing *w, const tsr_node *n) {
   mark_kept(w, n);
 }
 
-/* What an op that keeps its input's dtype gives in f32, it must be given in f32. */
+static bool mark(narrowing *w, int value, bool wide) {
+  bool is_new = wide && !w->wide[value];
+  w->wide[value] |= wide;
+  return is_new;
+}
+
+/* What an op that keeps its input's dtype gives in f32, it must be given in f32; and what is
+ * computed again is what it was, though others read it. */
+static bool mark_alike(narrowing *w, const tsr_node *n) {
+  bool keeps = tsr_op_facts(n->op) & TSR_FACT_KEEPS_DTYPE, changed = false;
+  int tensors = n->op == TSR_OP_CONCAT ? n->inputs_count : 1;
+  for (int k = 0; keeps && k < tensors; k++)
+    changed |= mark(w, n->inputs[k], w->wide[n->outputs[0]]);
+  for (int o = 0; o < n->outputs_count && n->again; o++) {
+    int first = w->old->nodes[n->of].outputs[o];
+    changed |= mark(w, first, w->wide[n->outputs[o]]);
+    changed |= mark(w, n->outputs[o], w->wide[first]);
+  }
+  return changed;
+}
+
 static void mark_wide(narrowing *w) {
   const tsr_graph *g = w->old;
   for (int i = 0; i < g->nodes_count; i++) mark_node(w, &g->nodes[i]);
   for (int i = 0; i < g->outputs_count; i++) w->wide[g->outputs[i].value] = true;
   for (int p = 0; p < g->grads_count; p++)
     if (g->grads[p] >= 0) w->wide[g->grads[p]] = true;
-  for (int i = g->nodes_count - 1; i >= 0; i--) {
-    const tsr_node *n = &g->nodes[i];
-    int tensors = n->op == TSR_OP_CONCAT ? n->inputs_count : 1;
-    if (tsr_op_facts(n->op) & TSR_FACT_KEEPS_DTYPE && w->wide[n->outputs[0]])
-      for (int k = 0; k < tensors; k++) w->wide[n->inputs[k]] = true;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int i = g->nodes_count - 1; i >= 0; i--) changed |= mark_alike(w, &g->nodes[i]);
   }
 }
 

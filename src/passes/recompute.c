@@ -48,6 +48,7 @@ static int read_back(recompute *r, int value, const tsr_node *reader) {
   tsr_node *copy = &r->g->nodes[r->g->nodes_count - 1];
   copy->section = TSR_BACKWARD;
   copy->of = r->node_map[node];
+  copy->again = true;
   copy->name = tsr_arena_printf(r->g->arena, "recompute.%s", n->name);
   for (int o = 0; o < copy->outputs_count; o++)
     r->g->values[copy->outputs[o]].name =

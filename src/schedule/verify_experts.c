@@ -2,11 +2,12 @@
 /* Rows of experts: every task's record against the graph, its placements and the recipe.
  *   - the operands of a task have the rows of the same experts, and these are shared out over the
  *     same axes as the weights;
- *   - a rank's experts are a subtree of the tree over all, and it has room for every row that their
- *     tokens can have;
+ *   - a rank's experts are a subtree of the tree over all; verify_structure.c checks that it has
+ *     room for every row that their tokens can have;
  *   - the sum of a token over its experts is partial over the axes that share them out, and over no
  *     others;
- *   - the gradient of a weight is made of the recipe's units, and a rank has whole ones. */
+ *   - the gradient of a weight is made of the recipe's units, and a rank has whole ones; that its
+ *     chain continues in the order of microbatches is checked as of any sum (verify_memory.c). */
 #include "schedule/verify_checks.h"
 
 typedef struct {
@@ -54,7 +55,7 @@ static void check_shared(const check *c, int rows) {
   }
 }
 
-static void check_room(const check *c, int rows) {
+static void check_counts(const check *c, int rows) {
   const tsr_value *v = value(c, rows);
   const tsr_lowering *l = &c->s->p->lowering;
   int64_t here = v->routed.experts, tokens = v->routed.tokens;
@@ -62,9 +63,6 @@ static void check_room(const check *c, int rows) {
     if (v->placement[a].kind == TSR_ROUTED) here /= l->size[a];
     if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0) tokens /= l->size[a];
   }
-  int64_t most = v->routed.choices < here ? tokens * v->routed.choices : tokens * here;
-  int64_t units = v->routed.slots ? tokens / v->routed.unit_tokens : 0;
-  if (units && units * here * v->routed.slots < most) most = units * here * v->routed.slots;
   if (c->r->here != here || c->r->tokens != tokens || c->r->experts != v->routed.experts ||
       c->r->choices != v->routed.choices || c->r->slots != v->routed.slots ||
       !tsr_tree_is_subtree(v->routed.experts, here))
@@ -74,10 +72,6 @@ static void check_room(const check *c, int rows) {
         "%lld",
         (long long)c->r->here, (long long)c->r->tokens, v->name, (long long)here,
         (long long)v->routed.experts, (long long)tokens);
-  if (c->s->p->tensors[rows].shape[0] < most)
-    tsr_verify_say_task(
-        c->v, c->s, c->task, -1, "'%s' has room for %lld of the %lld rows that there can be",
-        v->name, (long long)c->s->p->tensors[rows].shape[0], (long long)most);
 }
 
 /* What a token's experts are added to. */
@@ -117,21 +111,6 @@ static void check_units(const check *c, int rows) {
       (long long)(batch / leaves));
 }
 
-/* A chain over microbatches continues in the order of their samples. */
-static void check_order(const check *c) {
-  const tsr_program *p = c->s->p;
-  int last = -1;
-  for (int i = 0; i < p->runs_count && c->r->accumulates; i++) {
-    const tsr_part *part = &p->parts[p->runs[i].part];
-    if (c->task < part->begin || c->task >= part->end) continue;
-    if (p->runs[i].microbatch < last)
-      tsr_verify_say_task(
-          c->v, c->s, c->task, p->runs[i].microbatch,
-          "it continues the sum of microbatch %d, which is not before it", last);
-    last = p->runs[i].microbatch;
-  }
-}
-
 void tsr_verify_experts(tsr_verify *v, const tsr_verify_subject *s, int task) {
   const tsr_task *t = &s->p->tasks[task];
   check c = {v, s, task, &v->graph->nodes[t->node], t->experts};
@@ -143,9 +122,7 @@ void tsr_verify_experts(tsr_verify *v, const tsr_verify_subject *s, int task) {
     return;
   }
   check_shared(&c, rows);
-  check_room(&c, rows);
+  check_counts(&c, rows);
   check_partial(&c, rows);
-  if (t->op != TSR_OP_EXPERT_LINEAR_DW) return;
-  check_units(&c, rows);
-  check_order(&c);
+  if (t->op == TSR_OP_EXPERT_LINEAR_DW) check_units(&c, rows);
 }

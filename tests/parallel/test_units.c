@@ -55,7 +55,66 @@ static void case_test(const units_case *c) {
   bench_free(&b);
 }
 
+/* dp, ep, accumulation, batch units, the expert units asked for (0: not given), ZeRO's stage, tree ->
+ * the expert units, or the hint. A microbatch has 8 samples. */
+typedef struct {
+  int dp, ep, accumulation, units_batch, units_expert, zero;
+  const char *tree;
+  int want_batch, want_expert;
+  const char *said;
+} expert_case;
+
+static const expert_case expert_cases[] = {
+    {1, 1, 1, 0, 0, 0, "binary", 1, 1, NULL},
+    {1, 4, 1, 0, 0, 0, "binary", 4, 1, NULL},
+    {2, 2, 1, 0, 0, 0, "binary", 4, 2, NULL},
+    {2, 2, 2, 0, 0, 0, "binary", 8, 2, NULL},
+    {2, 2, 2, 0, 0, 2, "binary", 8, 4, NULL}, /* a leaf for each microbatch */
+    {1, 2, 2, 0, 0, 2, "binary", 4, 1, NULL}, /* nothing to scatter */
+    {2, 1, 1, 8, 0, 0, "flat", 8, 8, NULL},
+    {2, 2, 1, 8, 2, 0, "binary", 8, 2, NULL},
+    {2, 2, 1, 8, 4, 0, "binary", 8, 4, NULL},
+    {2, 2, 1, 8, 8, 0, "binary", 8, 8, NULL},
+    {1, 4, 1, 8, 2, 0, "binary", 8, 2, NULL},
+    {2, 1, 2, 8, 4, 2, "binary", 8, 4, NULL},
+    {4, 2, 1, 8, 2, 0, "binary", 0, 0,
+     "2 units of expert gradients do not fit dp = 4 with 8 batch units|"
+     "a multiple of 4 that divides the batch units would fit"},
+    {2, 1, 1, 8, 6, 0, "binary", 0, 0, "6 units of expert gradients do not fit dp = 2"},
+    {2, 1, 1, 8, 16, 0, "binary", 0, 0, "16 units of expert gradients do not fit dp = 2"},
+    {2, 1, 2, 8, 2, 2, "binary", 0, 0, "a multiple of 4 that divides the batch units would fit"},
+    {2, 1, 1, 8, 4, 0, "flat", 0, 0, "in a flat tree it must be 8, the batch units"},
+    {1, 2, 1, 8, 8, 0, "flat", 0, 0, "'reduce_tree' must be binary with ep = 2"},
+    {2, 2, 1, 2, 2, 0, "binary", 0, 0, "2 batch units do not fit dp × ep = 4 with 1 microbatch"},
+    {1, 4, 1, 2, 2, 0, "binary", 0, 0, "2 batch units do not fit ep = 4 with 1 microbatch"},
+};
+
+static void expert_test(const expert_case *c) {
+  char yaml[512], batch[32] = "", expert[32] = "";
+  if (c->units_batch) snprintf(batch, sizeof batch, "batch: %d, ", c->units_batch);
+  if (c->units_expert) snprintf(expert, sizeof expert, "expert: %d, ", c->units_expert);
+  snprintf(
+      yaml, sizeof yaml,
+      "device_config: {enable_ddp: true, enable_ep: true, mesh_shape: [%d, %d]}\n"
+      "training_config: {batch_size: 8, gradient_accumulation_steps: %d}\n"
+      "zero: {stage: %d}\nnumerics: {reduce_tree: %s, units: {%s%stp: 1}}\n",
+      c->dp, c->ep, c->accumulation, c->zero, c->tree, batch, expert);
+  bench b = bench_make(yaml, MESH(c->dp * c->ep));
+  CHECK_AT(b.good, "%s", yaml);
+  int64_t units = -1, tp, leaves = -1;
+  if (b.good) b.good = tsr_parallel_units(b.parallel, b.config, &units, &tp, b.diags);
+  if (b.good) b.good = tsr_parallel_expert_units(b.parallel, b.config, units, &leaves, b.diags);
+  bench_expect(&b, yaml, c->said);
+  if (!c->said) {
+    CHECK_INT(units, c->want_batch);
+    CHECK_INT(leaves, c->want_expert);
+  }
+  bench_free(&b);
+}
+
 int main(void) {
+  for (size_t i = 0; i < sizeof expert_cases / sizeof *expert_cases; i++)
+    expert_test(&expert_cases[i]);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) case_test(&cases[i]);
   return check_done("parallel.units");
 }

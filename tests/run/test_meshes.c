@@ -112,6 +112,7 @@ typedef struct {
   int64_t samples, sequence, batch_units, sequence_units;
   tsr_optimizer optimizer;
   int64_t expert_units;
+  tsr_dtype precision;
 } recipe;
 
 /* What must be equal: per step loss, norm and scale, then all weights. */
@@ -122,6 +123,7 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
   o.tp_units = 4;
   o.sequence_units = r->sequence_units;
   o.expert_units = r->expert_units;
+  o.precision = r->precision;
   o.optimizer = &r->optimizer;
   o.vocabulary = 21;
   tsr_graph *g =
@@ -445,6 +447,7 @@ int main(void) {
   run_contexts(&(recipe){"gpt2, more members than batch units", &gpt2, 4, 16, 1, 8, adamw});
   run_experts(&(recipe){"a mixture, a leaf a unit", &mixture, 16, 6, 8, 0, adamw, 8});
   run_experts(&(recipe){"a mixture in 2 leaves", &mixture, 16, 6, 8, 0, adamw, 2});
+  run_experts(&(recipe){"a mixture in bf16", &mixture, 16, 6, 8, 0, adamw, 2, TSR_BF16});
   run_experts(&(recipe){"a mixture in one leaf", &mixture, 16, 8, 8, 4, adamw, 1});
   run_experts(&(recipe){"a mixture by sequence", &mixture, 16, 8, 8, 4, amsgrad, 4});
   run_experts(&(recipe){"gpt2 over ep", &gpt2, 16, 6, 8, 0, adamw});

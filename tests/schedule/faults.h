@@ -57,6 +57,7 @@ typedef enum {
   ON_PIPE_DP,
   ON_CHUNKS,
   ON_FORWARD,
+  ON_EXPERTS,
   RULE_SAMPLES
 } rule_sample;
 
@@ -74,7 +75,7 @@ typedef struct {
   int count;
 } rule_faults;
 extern const rule_faults faults_of_lists, faults_of_tasks, faults_of_memory, faults_of_moves,
-    faults_of_sums, faults_of_graphs;
+    faults_of_sums, faults_of_graphs, faults_of_experts;
 #define RULE_FAULTS(name, table)                                                                   \
   const rule_faults name = {table, (int)(sizeof(table) / sizeof *(table))}
 

@@ -114,7 +114,8 @@ static const rule_fault table[] = {
      "kernels of ops that do not sum read no record"},
     {"leaf %lld of block %lld is not one unit of the recipe's in %lld rows of '%s'", split_runs,
      ON_ALONE},
-    {"at coords dp %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not the recipe's, "
+    {"at coords dp %d, ep %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not the "
+     "recipe's, "
      "which begins at %lld",
      flip_zigzag, ON_ZIGZAG},
     {"its pieces are not of '%s', or not '%s'", widen_pieces, ON_ALONE, EFFECT_NONE, same_norm},

@@ -40,6 +40,17 @@ static void spoil_norm(mutant *m, tsr_task *t) {
   if (k < 5) spoil64(m, longs[k]);
   else spoil32(m, ints[k - 5]);
 }
+static void spoil_experts(mutant *m, tsr_task *t) {
+  tsr_expert_rows *r = tsr_arena_alloc(m->arena, sizeof *r);
+  *r = *t->experts;
+  t->experts = r;
+  int64_t *longs[] = {&r->experts,     &r->choices,    &r->here,  &r->tokens,
+                      &r->unit_tokens, &r->leaf_units, &r->leaves};
+  int k = mutant_below(m, 9);
+  if (k < 7) spoil64(m, longs[k]);
+  else if (k == 7) r->accumulates = !r->accumulates;
+  else t->experts = NULL;
+}
 static void spoil_task(mutant *m, tsr_task *t) {
   void *ints[] = {&t->node, &t->op, &t->section, &t->axis, &t->lag, &t->bucket};
   int k = mutant_below(m, 12);
@@ -69,7 +80,9 @@ void mutant_garble(mutant *m) {
   tsr_task *t = &p->tasks[mutant_below(m, p->tasks_count)];
   int kind = mutant_below(m, 8);
   int norm = mutant_pick_op(m, TSR_OP_NORM_STATS);
-  if (kind < 3) spoil_task(m, t);
+  int experts = mutant_pick_op(m, TSR_OP_EXPERT_LINEAR_DW);
+  if (kind == 2 && experts >= 0) spoil_experts(m, &p->tasks[experts]);
+  else if (kind < 3) spoil_task(m, t);
   else if (kind == 3 && norm >= 0) spoil_norm(m, &p->tasks[norm]);
   else if (kind == 4 && p->slot_groups_count)
     spoil_slot_group(m, p->slot_groups + mutant_below(m, p->slot_groups_count));

@@ -32,6 +32,16 @@ static void add_block(tsr_graph *g, int number) {
           number));
 }
 
+/* ep shares the experts out, and tp splits each. */
+static void add_experts(tsr_graph *g) {
+  harness_params(g, "er 8,16; eu 8,8,16 experts 1; ed 8,16,8 experts 2");
+  harness_calls(
+      g, "es: router(x2, er); ep: softmax(es); ec: choose_experts(ep, k: 2)\n"
+         "ew: expert_weights(ep, ec, normalize: 1); plan: expert_plan(ec, eu)\n"
+         "e0: permute_experts(x2, plan); e1: expert_linear(e0, eu, plan); e2: gelu(e1)\n"
+         "e3: expert_linear(e2, ed, plan); ef: combine_experts(e3, ew, plan); x3: add(x2, ef)");
+}
+
 tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o) {
   tsr_units units = {
       .batch = o->batch_units, .sequence = o->sequence_units, .tp = 4, .tree = o->tree};
@@ -45,8 +55,9 @@ tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o) {
   harness_params(g, "wte 24,16 0; nf 16");
   harness_calls(g, "x0: embedding(tokens, wte)");
   for (int i = 1; i <= 2; i++) add_block(g, i);
-  harness_calls(
-      g, "f: rmsnorm(x2, nf); logits: linear(f, wte); loss: cross_entropy(logits, targets)");
+  if (o->expert_units) add_experts(g);
+  harness_calls(g, o->expert_units ? "f: rmsnorm(x3, nf)" : "f: rmsnorm(x2, nf)");
+  harness_calls(g, "logits: linear(f, wte); loss: cross_entropy(logits, targets)");
   g->loss = harness_find(g, "loss");
   tsr_graph_output(g, "loss", g->loss);
   return g;

@@ -15,8 +15,9 @@
 
 enum { SEEDS = 400, RUNS = 8, SECONDS_HARM = 4, SECONDS_NONE = 60 };
 
-static const rule_faults *const groups[] = {&faults_of_lists, &faults_of_tasks, &faults_of_memory,
-                                            &faults_of_moves, &faults_of_sums,  &faults_of_graphs};
+static const rule_faults *const groups[] = {&faults_of_lists,  &faults_of_tasks, &faults_of_memory,
+                                            &faults_of_moves,  &faults_of_sums,  &faults_of_graphs,
+                                            &faults_of_experts};
 enum { GROUPS = sizeof groups / sizeof *groups };
 
 /* ---- sound runs ---- */
@@ -51,6 +52,7 @@ static harness_options options_of(rule_sample sample) {
            .microbatches = 4},
       [ON_FORWARD] =
           {.dp = 2, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_FORWARD, .microbatches = 4},
+      [ON_EXPERTS] = {.dp = 2, .ep = 2, .tp = 2, .microbatches = 2, .expert_units = 4},
   };
   return sample_options(all[sample]);
 }
