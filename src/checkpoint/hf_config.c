@@ -178,8 +178,25 @@ static void read_llama3_rope(reader *r, const cJSON *rope) {
         r->path, c->low_freq_factor, c->high_freq_factor);
 }
 
+static void read_yarn_rope(reader *r, const cJSON *rope) {
+  tsr_hf_latent *c = &r->c->latent;
+  const cJSON *truncate = get(rope, "truncate");
+  c->yarn_factor = positive_in(r, rope, "factor", -1);
+  c->beta_fast = positive_in(r, rope, "beta_fast", 32);
+  c->beta_slow = positive_in(r, rope, "beta_slow", 1);
+  c->mscale = number_in(r, rope, "mscale", 0);
+  c->mscale_all_dim = number_in(r, rope, "mscale_all_dim", 0);
+  c->attention_factor = number_in(r, rope, "attention_factor", 0);
+  c->truncate = !truncate || cJSON_IsTrue(truncate);
+  r->c->original_context_length = count_in(r, rope, "original_max_position_embeddings", -1);
+}
+
+/* The scaling that a family has beside none. */
+typedef enum { ROPE_PLAIN, ROPE_LLAMA3, ROPE_YARN } rope_kind;
+
 /* Newer files hold all of it in rope_parameters, older ones the scaling in rope_scaling. */
-static void read_rope(reader *r, bool has_llama3) {
+static void read_rope(reader *r, rope_kind kind) {
+  static const char *const supported[] = {"'default'", "'default', 'llama3'", "'default', 'yarn'"};
   const char *key = get(r->root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
   const cJSON *rope = get(r->root, key), *older = get(r->root, "rope_scaling");
   if (older && older != rope && !cJSON_Compare(older, rope, true)) {
@@ -197,11 +214,11 @@ static void read_rope(reader *r, bool has_llama3) {
     unsupported(r, "partial_rotary_factor", tsr_arena_printf(r->arena, "%g", partial), "1");
   fixed(r, "rope_interleaved", false);
   const char *name = !type ? "default" : cJSON_IsString(type) ? type->valuestring : "";
-  if (has_llama3 && !strcmp(name, "llama3")) read_llama3_rope(r, rope);
+  if (kind == ROPE_LLAMA3 && !strcmp(name, "llama3")) read_llama3_rope(r, rope);
+  else if (kind == ROPE_YARN && !strcmp(name, "yarn")) read_yarn_rope(r, rope);
   else if (strcmp(name, "default"))
     unsupported(
-        r, tsr_arena_printf(r->arena, "%s.rope_type", key), describe(r, type),
-        has_llama3 ? "'default', 'llama3'" : "'default'");
+        r, tsr_arena_printf(r->arena, "%s.rope_type", key), describe(r, type), supported[kind]);
 }
 
 static void read_common(reader *r) {
@@ -230,14 +247,14 @@ static void read_llama(reader *r) {
   r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
   r->c->attention_bias = flag(r, "attention_bias", false);
   r->c->mlp_bias = flag(r, "mlp_bias", false);
-  read_rope(r, true);
+  read_rope(r, ROPE_LLAMA3);
 }
 
 static void read_mistral(reader *r) {
   check_architecture(r, "MistralForCausalLM", "MistralModel");
   read_common(r);
   r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
-  read_rope(r, true);
+  read_rope(r, ROPE_LLAMA3);
   /* a file without the key has 4096, one with null has no window */
   bool none = cJSON_IsNull(tsr_json_get(r->root, "sliding_window"));
   if (!none) r->c->sliding_window = count(r, "sliding_window", 4096);
@@ -249,7 +266,53 @@ static void read_qwen3(reader *r) {
   r->c->head_dim = count(r, "head_dim", 128);
   r->c->attention_bias = flag(r, "attention_bias", false);
   fixed(r, "use_sliding_window", false);
-  read_rope(r, false);
+  read_rope(r, ROPE_PLAIN);
+}
+
+/* ---- DeepSeek ---- */
+
+/* Blocks behind the dense ones are mixtures of experts. */
+static void check_dense(reader *r, int64_t otherwise) {
+  const cJSON *item = get(r->root, "first_k_dense_replace");
+  int64_t dense = otherwise;
+  if (item && !tsr_json_int(r->root, "first_k_dense_replace", r->path, &dense, r->diags))
+    r->ok = false;
+  else if (dense < r->c->num_blocks)
+    unsupported(
+        r, "first_k_dense_replace", tsr_arena_printf(r->arena, "%" PRId64, dense),
+        "num_hidden_layers, so that no block is a mixture of experts");
+}
+
+static void read_deepseek(reader *r, int64_t dense) {
+  tsr_hf_config *c = r->c;
+  tsr_hf_latent *latent = &c->latent;
+  read_common(r);
+  if (c->num_groups != c->num_heads)
+    unsupported(
+        r, "num_key_value_heads", tsr_arena_printf(r->arena, "%" PRId64, c->num_groups),
+        "as many as num_attention_heads");
+  bool one_layer = cJSON_IsNull(tsr_json_get(r->root, "q_lora_rank"));
+  latent->q_lora_rank = one_layer ? 0 : count(r, "q_lora_rank", 1536);
+  latent->kv_lora_rank = count(r, "kv_lora_rank", 512);
+  latent->qk_nope_head_dim = count(r, "qk_nope_head_dim", 128);
+  latent->qk_rope_head_dim = count(r, "qk_rope_head_dim", 64);
+  latent->v_head_dim = count(r, "v_head_dim", 128);
+  latent->rope_interleave = true;
+  c->attention_bias = flag(r, "attention_bias", false);
+  read_rope(r, ROPE_YARN);
+  check_dense(r, dense);
+}
+
+static void read_deepseek_v3(reader *r) {
+  check_architecture(r, "DeepseekV3ForCausalLM", "DeepseekV3Model");
+  read_deepseek(r, 3);
+  r->c->latent.rope_interleave = flag(r, "rope_interleave", true);
+}
+
+static void read_deepseek_v2(reader *r) {
+  check_architecture(r, "DeepseekV2ForCausalLM", "DeepseekV2Model");
+  fixed(r, "mlp_bias", false);
+  read_deepseek(r, 0);
 }
 
 static const struct {
@@ -260,6 +323,8 @@ static const struct {
     {"llama", "llama", read_llama},
     {"mistral", "llama", read_mistral},
     {"qwen3", "qwen3", read_qwen3},
+    {"deepseek_v3", "deepseek_v3", read_deepseek_v3},
+    {"deepseek_v2", "deepseek_v3", read_deepseek_v2},
 };
 
 bool tsr_hf_config_read(
@@ -283,6 +348,6 @@ bool tsr_hf_config_read(
   if (!ret_config->model_type)
     unsupported(
         &r, "model_type", describe(&r, tsr_json_get(root, "model_type")),
-        "'gpt2', 'llama', 'mistral', 'qwen3'");
+        "'gpt2', 'llama', 'mistral', 'qwen3', 'deepseek_v3', 'deepseek_v2'");
   return r.ok;
 }

@@ -8,6 +8,9 @@
  *   llama           activations but silu, rope types but default and llama3
  *   mistral         (a llama of ours) the same
  *   qwen3           activations but silu, rope types but default, sliding windows
+ *   deepseek_v3, deepseek_v2
+ *                   activations but silu, rope types but default and yarn, mixtures of experts:
+ *                   first_k_dense_replace below num_hidden_layers
  *
  * and everywhere: other architectures, quantised weights. Keys that do not change what the model
  * computes (use_cache, initializer_range, …) are not looked at. */
@@ -16,19 +19,30 @@
 #include "base/json.h"
 #include "config/config.h"
 
+/* Latent attention and YaRN, of deepseek_v3. */
 typedef struct {
-  const char *model_type; /* of ours: gpt2, llama, qwen3 */
+  int64_t q_lora_rank, kv_lora_rank; /* q_lora_rank 0: queries have one layer */
+  int64_t qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
+  bool rope_interleave;
+  double yarn_factor, beta_fast, beta_slow, mscale, mscale_all_dim; /* yarn_factor 0: none */
+  double attention_factor;
+  bool truncate;
+} tsr_hf_latent;
+
+typedef struct {
+  const char *model_type; /* of ours: gpt2, llama, qwen3, deepseek_v3 */
   int64_t vocab_size, embedding_dim, intermediate_dim, num_blocks, num_heads;
   int64_t num_groups, head_dim; /* num_groups: not of gpt2 */
   int64_t max_sequence_length;
   double norm_eps, dropout_prob;
   bool tied;
   double theta;                                             /* not of gpt2 */
-  bool attention_bias;                                      /* of llama and qwen3 */
+  bool attention_bias;                                      /* not of gpt2 */
   double scaling_factor, low_freq_factor, high_freq_factor; /* of llama; scaling_factor 0: none */
-  int64_t original_context_length;
-  bool mlp_bias;          /* of llama */
+  int64_t original_context_length;                          /* of deepseek_v3, too */
+  bool mlp_bias;                                            /* of llama */
   int64_t sliding_window; /* of llama; 0: none. One that has a window is transformers' mistral */
+  tsr_hf_latent latent;
 } tsr_hf_config;
 
 /* From config.json's text, which errors call `path`. All errors in one call. */

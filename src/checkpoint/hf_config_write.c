@@ -22,9 +22,34 @@ static const char *real(char buffer[40], double value) {
 
 static bool is_gpt2(const tsr_hf_config *c) { return !strcmp(c->model_type, "gpt2"); }
 
+static bool is_latent(const tsr_hf_config *c) { return !strcmp(c->model_type, "deepseek_v3"); }
+
 /* The name that transformers has for it. */
 static const char *type_of(const tsr_hf_config *c) {
   return c->sliding_window ? "mistral" : c->model_type;
+}
+
+static void add_latent_sizes(const tsr_hf_latent *l, tsr_text *text) {
+  tsr_text_add(text, "  q_lora_rank: %" PRId64 "\n", l->q_lora_rank);
+  tsr_text_add(text, "  kv_lora_rank: %" PRId64 "\n", l->kv_lora_rank);
+  tsr_text_add(text, "  qk_nope_head_dim: %" PRId64 "\n", l->qk_nope_head_dim);
+  tsr_text_add(text, "  qk_rope_head_dim: %" PRId64 "\n", l->qk_rope_head_dim);
+  tsr_text_add(text, "  v_head_dim: %" PRId64 "\n", l->v_head_dim);
+  if (!l->rope_interleave) tsr_text_add(text, "  rope_interleave: false\n");
+}
+
+static void add_yarn_sizes(const tsr_hf_config *c, tsr_text *text) {
+  const tsr_hf_latent *l = &c->latent;
+  char buffer[40];
+  tsr_text_add(text, "  rope_scaling:\n    yarn_factor: %s\n", real(buffer, l->yarn_factor));
+  tsr_text_add(text, "    beta_fast: %s\n", real(buffer, l->beta_fast));
+  tsr_text_add(text, "    beta_slow: %s\n", real(buffer, l->beta_slow));
+  tsr_text_add(text, "    original_context_length: %" PRId64 "\n", c->original_context_length);
+  tsr_text_add(text, "    mscale: %s\n", real(buffer, l->mscale));
+  tsr_text_add(text, "    mscale_all_dim: %s\n", real(buffer, l->mscale_all_dim));
+  if (l->attention_factor > 0)
+    tsr_text_add(text, "    attention_factor: %s\n", real(buffer, l->attention_factor));
+  if (!l->truncate) tsr_text_add(text, "    truncate: false\n");
 }
 
 void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
@@ -35,8 +60,10 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, "  intermediate_dim: %" PRId64 "\n", c->intermediate_dim);
   tsr_text_add(text, "  num_blocks: %" PRId64 "\n", c->num_blocks);
   tsr_text_add(text, "  num_heads: %" PRId64 "\n", c->num_heads);
-  if (!is_gpt2(c)) tsr_text_add(text, "  num_groups: %" PRId64 "\n", c->num_groups);
-  tsr_text_add(text, "  head_dim: %" PRId64 "\n", c->head_dim);
+  if (!is_gpt2(c) && !is_latent(c))
+    tsr_text_add(text, "  num_groups: %" PRId64 "\n", c->num_groups);
+  if (is_latent(c)) add_latent_sizes(&c->latent, text);
+  else tsr_text_add(text, "  head_dim: %" PRId64 "\n", c->head_dim);
   tsr_text_add(text, "  max_sequence_length: %" PRId64 "\n", c->max_sequence_length);
   tsr_text_add(text, "  dropout_prob: %s\n", real(buffer, c->dropout_prob));
   tsr_text_add(text, "  norm_eps: %s\n", real(buffer, c->norm_eps));
@@ -48,6 +75,7 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
     tsr_text_add(text, "    high_freq_factor: %s\n", real(buffer, c->high_freq_factor));
     tsr_text_add(text, "    original_context_length: %" PRId64 "\n", c->original_context_length);
   }
+  if (c->latent.yarn_factor > 0) add_yarn_sizes(c, text);
   if (c->sliding_window) tsr_text_add(text, "  sliding_window: %" PRId64 "\n", c->sliding_window);
   if (c->attention_bias) tsr_text_add(text, "  attention_bias: true\n");
   if (c->mlp_bias) tsr_text_add(text, "  mlp_bias: true\n");
@@ -85,9 +113,25 @@ static void take_sizes(const tsr_scope *scope, tsr_hf_config *c) {
   c->tied = tying && tying->value.kind == TSR_EVAL_WORD && !strcmp(tying->value.word, "enabled");
 }
 
+static void take_latent(const tsr_scope *scope, tsr_hf_latent *l) {
+  l->q_lora_rank = tsr_sizes_get(scope, "q_lora_rank");
+  l->kv_lora_rank = tsr_sizes_get(scope, "kv_lora_rank");
+  l->qk_nope_head_dim = tsr_sizes_get(scope, "qk_nope_head_dim");
+  l->qk_rope_head_dim = tsr_sizes_get(scope, "qk_rope_head_dim");
+  l->v_head_dim = tsr_sizes_get(scope, "v_head_dim");
+  l->rope_interleave = size_number(scope, "rope_interleave") != 0;
+  l->yarn_factor = size_number(scope, "rope_scaling.yarn_factor");
+  l->beta_fast = size_number(scope, "rope_scaling.beta_fast");
+  l->beta_slow = size_number(scope, "rope_scaling.beta_slow");
+  l->mscale = size_number(scope, "rope_scaling.mscale");
+  l->mscale_all_dim = size_number(scope, "rope_scaling.mscale_all_dim");
+  l->attention_factor = size_number(scope, "rope_scaling.attention_factor");
+  l->truncate = size_number(scope, "rope_scaling.truncate") != 0;
+}
+
 static bool check_class(const tsr_config_model *m, tsr_hf_config *c, tsr_diags *diags) {
-  static const char *const names[] = {"gpt2", "llama", "qwen3"};
-  for (int i = 0; i < 3; i++)
+  static const char *const names[] = {"gpt2", "llama", "qwen3", "deepseek_v3"};
+  for (int i = 0; i < 4; i++)
     if (m->map && !m->graph_file && m->model_type && !strcmp(m->model_type, names[i]))
       c->model_type = names[i];
   if (c->model_type) return true;
@@ -96,7 +140,7 @@ static bool check_class(const tsr_config_model *m, tsr_hf_config *c, tsr_diags *
       m->graph_file   ? "a graph file of one's own"
       : m->model_type ? m->model_type
                       : "this model");
-  tsr_diag_hint(diags, "gpt2, llama and qwen3 can be exported");
+  tsr_diag_hint(diags, "gpt2, llama, qwen3 and deepseek_v3 can be exported");
   return false;
 }
 
@@ -119,6 +163,8 @@ bool tsr_hf_config_of(
       !tsr_sizes_read(&scope, file, &source, &options, diags))
     return false;
   take_sizes(&scope, ret);
+  take_latent(&scope, &ret->latent);
+  if (is_latent(ret)) ret->num_groups = ret->num_heads;
   if (ret->sliding_window && (ret->attention_bias || ret->mlp_bias))
     return tsr_diag_error(
         diags, m->location, "transformers has no class for a sliding_window with biases");
@@ -159,8 +205,43 @@ static void add_gpt2(const tsr_hf_config *c, tsr_text *text) {
       buffer, buffer);
 }
 
+static void add_yarn(const tsr_hf_config *c, tsr_text *text) {
+  const tsr_hf_latent *l = &c->latent;
+  char buffer[40];
+  tsr_text_add(text, ",\n  \"rope_scaling\": {\n    \"rope_type\": \"yarn\"");
+  tsr_text_add(text, ",\n    \"factor\": %s", real(buffer, l->yarn_factor));
+  tsr_text_add(text, ",\n    \"beta_fast\": %s", real(buffer, l->beta_fast));
+  tsr_text_add(text, ",\n    \"beta_slow\": %s", real(buffer, l->beta_slow));
+  tsr_text_add(text, ",\n    \"mscale\": %s", real(buffer, l->mscale));
+  tsr_text_add(text, ",\n    \"mscale_all_dim\": %s", real(buffer, l->mscale_all_dim));
+  if (l->attention_factor > 0)
+    tsr_text_add(text, ",\n    \"attention_factor\": %s", real(buffer, l->attention_factor));
+  if (!l->truncate) tsr_text_add(text, ",\n    \"truncate\": false");
+  tsr_text_add(
+      text, ",\n    \"original_max_position_embeddings\": %" PRId64 "\n  }",
+      c->original_context_length);
+}
+
+/* All blocks are dense. */
+static void add_latent(const tsr_hf_config *c, tsr_text *text) {
+  const tsr_hf_latent *l = &c->latent;
+  if (l->q_lora_rank) tsr_text_add(text, ",\n  \"q_lora_rank\": %" PRId64, l->q_lora_rank);
+  else tsr_text_add(text, ",\n  \"q_lora_rank\": null");
+  tsr_text_add(text, ",\n  \"kv_lora_rank\": %" PRId64, l->kv_lora_rank);
+  tsr_text_add(text, ",\n  \"qk_nope_head_dim\": %" PRId64, l->qk_nope_head_dim);
+  tsr_text_add(text, ",\n  \"qk_rope_head_dim\": %" PRId64, l->qk_rope_head_dim);
+  tsr_text_add(text, ",\n  \"v_head_dim\": %" PRId64, l->v_head_dim);
+  tsr_text_add(text, ",\n  \"rope_interleave\": %s", l->rope_interleave ? "true" : "false");
+  tsr_text_add(text, ",\n  \"first_k_dense_replace\": %" PRId64, c->num_blocks);
+  tsr_text_add(text, ",\n  \"num_nextn_predict_layers\": 0");
+}
+
 static void add_scaling(const tsr_hf_config *c, tsr_text *text) {
   char buffer[40];
+  if (c->latent.yarn_factor > 0) {
+    add_yarn(c, text);
+    return;
+  }
   if (c->scaling_factor == 0) {
     tsr_text_add(text, ",\n  \"rope_scaling\": null");
     return;
@@ -181,7 +262,8 @@ static void add_llama(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, ",\n  \"num_hidden_layers\": %" PRId64, c->num_blocks);
   tsr_text_add(text, ",\n  \"num_attention_heads\": %" PRId64, c->num_heads);
   tsr_text_add(text, ",\n  \"num_key_value_heads\": %" PRId64, c->num_groups);
-  tsr_text_add(text, ",\n  \"head_dim\": %" PRId64, c->head_dim);
+  if (is_latent(c)) add_latent(c, text);
+  else tsr_text_add(text, ",\n  \"head_dim\": %" PRId64, c->head_dim);
   tsr_text_add(text, ",\n  \"max_position_embeddings\": %" PRId64, c->max_sequence_length);
   tsr_text_add(text, ",\n  \"rms_norm_eps\": %s", real(buffer, c->norm_eps));
   tsr_text_add(text, ",\n  \"hidden_act\": \"silu\"");
@@ -198,6 +280,7 @@ void tsr_hf_config_json(
     const tsr_hf_config *c, const char *dtype, const cJSON *ids, tsr_text *text) {
   const char *class = is_gpt2(c)                        ? "GPT2LMHeadModel"
                       : !strcmp(c->model_type, "qwen3") ? "Qwen3ForCausalLM"
+                      : is_latent(c)                    ? "DeepseekV3ForCausalLM"
                       : c->sliding_window               ? "MistralForCausalLM"
                                                         : "LlamaForCausalLM";
   tsr_text_add(text, "{\n  \"architectures\": [\"%s\"]", class);

@@ -152,7 +152,7 @@ typedef struct {
   const tsr_yaml *map;  /* the transformer_config or mlp_config mapping; NULL: none */
   const char *map_name; /* "transformer_config", "mlp_config"; NULL: none */
   const char *kind;     /* "transformer", "mlp", "graph" (hand-written sections); NULL: no model */
-  const char *model_type; /* "gpt2", "llama", "qwen3", "mlp", or the user's own with graph_file */
+  const char *model_type; /* "gpt2", …, "mlp", or the user's own with graph_file */
   tsr_location location;  /* of model_type, else of the map */
   const char *graph_file; /* `graph: path`, found as other YAML paths are; NULL: the shipped one */
   tsr_location graph_place;

@@ -5,7 +5,7 @@
 #include "config/config_internal.h"
 #include <string.h>
 
-static const char *const shipped_types[] = {"gpt2", "llama", "qwen3"};
+static const char *const shipped_types[] = {"gpt2", "llama", "qwen3", "deepseek_v3"};
 
 static const struct {
   const char *name, *feature;
@@ -168,12 +168,13 @@ static bool check_type(tsr_loader *l, const tsr_yaml *node, bool own_graph) {
   for (size_t i = 0; i < sizeof missing_types / sizeof *missing_types; i++)
     if (!own_graph && !strcmp(node->text, missing_types[i].name))
       return tsr_value_unsupported(l, node->location, missing_types[i].feature);
-  for (int i = 0; i < 3; i++)
+  const int count = sizeof shipped_types / sizeof *shipped_types;
+  for (int i = 0; i < count; i++)
     if (!strcmp(node->text, shipped_types[i])) return true;
   if (own_graph && node->kind == TSR_YAML_SCALAR) return true;
   tsr_diag_error(
       l->diags, node->location, "unknown model_type: %s", tsr_yaml_describe(l->arena, node));
-  tsr_diag_nearest(l->diags, node->text, shipped_types, 3);
+  tsr_diag_nearest(l->diags, node->text, shipped_types, count);
   return false;
 }
 

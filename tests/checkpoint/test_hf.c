@@ -227,6 +227,8 @@ int main(void) {
   test_model("smollm2", "bf16");
   test_model("llama_bias", "f32");
   test_model("gpt2_tanh", "f32");
+  test_model("deepseek_v3", "bf16");
+  CHECK(has_line("deepseek_v3-out/config.json", "\"architectures\": [\"DeepseekV3ForCausalLM\"],"));
   test_dtypes();
   test_side_files();
   test_strange_side_files();

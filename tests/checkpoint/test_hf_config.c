@@ -179,11 +179,51 @@ static void test_qwen3(void) {
       "      = supported: 'default'\n");
 }
 
+#define DEEPSEEK                                                                                   \
+  "\"vocab_size\": 96, \"hidden_size\": 32, \"intermediate_size\": 64, \"num_hidden_layers\": 2, " \
+  "\"num_attention_heads\": 4, \"max_position_embeddings\": 64, \"kv_lora_rank\": 10, "            \
+  "\"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 8, \"v_head_dim\": 5"
+
+static const char *deepseek_yaml(int q_lora_rank, const char *rest) {
+  return tsr_arena_printf(
+      arena,
+      "transformer_config:\n  model_type: deepseek_v3\n  vocab_size: 96\n  embedding_dim: 32\n"
+      "  intermediate_dim: 64\n  num_blocks: 2\n  num_heads: 4\n  q_lora_rank: %d\n"
+      "  kv_lora_rank: 10\n  qk_nope_head_dim: 6\n  qk_rope_head_dim: 8\n  v_head_dim: 5\n%s",
+      q_lora_rank, rest);
+}
+
+static void test_deepseek(void) {
+  CHECK_STR(
+      read("{\"model_type\": \"deepseek_v2\", " DEEPSEEK ", \"first_k_dense_replace\": 2, "
+           "\"q_lora_rank\": null}"),
+      deepseek_yaml(
+          0, "  max_sequence_length: 64\n  dropout_prob: 0.0\n  norm_eps: 1e-06\n"
+             "  theta: 10000.0\n  weight_tying: disabled\n"));
+  CHECK_STR(
+      read("{\"model_type\": \"deepseek_v3\", " DEEPSEEK ", \"q_lora_rank\": 12, "
+           "\"rope_interleave\": false, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, "
+           "\"beta_fast\": 32, \"beta_slow\": 1, \"mscale\": 1.0, \"mscale_all_dim\": 0.5, "
+           "\"original_max_position_embeddings\": 16}}"),
+      deepseek_yaml(
+          12, "  rope_interleave: false\n  max_sequence_length: 64\n  dropout_prob: 0.0\n"
+              "  norm_eps: 1e-06\n  theta: 10000.0\n  rope_scaling:\n    yarn_factor: 40.0\n"
+              "    beta_fast: 32.0\n    beta_slow: 1.0\n    original_context_length: 16\n"
+              "    mscale: 1.0\n    mscale_all_dim: 0.5\n  weight_tying: disabled\n"));
+  CHECK_STR(
+      read("{\"model_type\": \"deepseek_v3\", " DEEPSEEK ", \"num_key_value_heads\": 2, "
+           "\"first_k_dense_replace\": 1}"),
+      "error: 'config.json': num_key_value_heads 2 is not supported\n"
+      "      = supported: as many as num_attention_heads\n"
+      "error: 'config.json': first_k_dense_replace 1 is not supported\n"
+      "      = supported: num_hidden_layers, so that no block is a mixture of experts\n");
+}
+
 static void test_refused(void) {
   CHECK_STR(
       read("{\"model_type\": \"qwen2_moe\"}"),
       "error: 'config.json': model_type 'qwen2_moe' is not supported\n"
-      "      = supported: 'gpt2', 'llama', 'mistral', 'qwen3'\n");
+      "      = supported: 'gpt2', 'llama', 'mistral', 'qwen3', 'deepseek_v3', 'deepseek_v2'\n");
   CHECK_STR(read("[]"), "error: 'config.json' should be an object\n");
   CHECK_STR(read("{}"), "error: 'config.json': key 'model_type' is missing\n");
   CHECK_STR(
@@ -266,6 +306,7 @@ int main(void) {
   test_llama();
   test_mistral();
   test_qwen3();
+  test_deepseek();
   test_refused();
   test_json();
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) test_round_trip(models[i]);

@@ -48,7 +48,7 @@ RUNS
   done
 done
 
-for model in gpt2 llama qwen3; do
+for model in gpt2 llama qwen3 deepseek_v3; do
   family 'text sampled with ZeRO and sequence units' "$model" training_config.sample_tokens=40 \
     eval_config.temperature=0 'numerics.units={batch: 4, sequence: 2, tp: 1}' <<'RUNS'
 mesh={axes: [dp], shape: [2]}|zero.stage=1
@@ -57,7 +57,7 @@ mesh={axes: [dp, cp], shape: [2, 2]}|zero.stage=2
 RUNS
 done
 
-for model in gpt2 llama; do
+for model in gpt2 llama deepseek_v3; do
   family 'ZeRO beside cp, tp and sequence parallelism' "$model" "${clip[@]}" \
     'numerics.units={batch: 4, sequence: 8, tp: 4}' <<'RUNS'
 mesh={axes: [dp, cp, tp], shape: [4, 2, 2]}|device_config.enable_sp=true|zero.stage=1
@@ -66,7 +66,7 @@ mesh={axes: [dp, cp, tp], shape: [2, 2, 2]}|device_config.enable_sp=true|zero.st
 RUNS
 done
 
-for model in gpt2 qwen3; do
+for model in gpt2 qwen3 deepseek_v3; do
   family 'several batch units in a microbatch of cp, and what is evaluated' "$model" \
     'numerics.units={batch: 4, sequence: 8, tp: 2}' training_config.eval_every=8 \
     training_config.validation_batch_size=6 <<'RUNS'

@@ -120,7 +120,7 @@ static void check_params(void) {
   BODY(
       PARAM("shape: [2], init: zeros, tp: split(0)"),
       "g.yaml:5:36: error: unknown function 'split'\n"
-      "      = valid: min, max, ceil, floor, sqrt, round_up, len, replicate, shard\n");
+      "      = valid: min, max, ceil, floor, sqrt, round_up, len, log, replicate, shard\n");
   BODY(PARAM("shape: [dim / 3], init: zeros"), "g.yaml:5:15: error: 3 does not divide dim 8\n");
   BODY(
       PARAM("shape: [0], init: zeros"),
