@@ -12,6 +12,7 @@
 typedef struct {
   const char *folder;          /* of the checkpoints; NULL: none are written */
   const char *out;             /* the folder of --out; NULL: none */
+  const char *gradients;       /* that of --dump-grads; NULL: none */
   bool resumes;                /* a resume was requested, with or without a checkpoint */
   tsr_out_purpose purpose;     /* of the folder: to resume from what is in it, for one */
   const tsr_manifest *resume;  /* to resume from; NULL: the run begins anew */

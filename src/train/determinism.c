@@ -29,6 +29,7 @@ static bool run(comparison *c, int index, int *ret_signal) {
   o.out = NULL;
   o.out_folder = NULL;
   o.gradients = NULL;
+  o.gradient_folder = NULL;
   o.keep = (tsr_checkpoint_manager_options){
       .resume = c->o->keep.resume, .named = true, .weights = c->o->keep.weights};
   o.determinism = r;

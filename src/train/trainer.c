@@ -134,9 +134,16 @@ static bool start_checkpoint_manager(tsr_trainer *t) {
 /* The run is known to be what the folder of results is for. */
 static bool begin_results(tsr_trainer *t) {
   const tsr_trainer_options *o = t->o;
-  int64_t from = o->keep.purpose == TSR_OUT_OVERWRITES ? 0 : t->step;
-  bool ok = (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
-            tsr_metrics_begin(o->metrics, from, t->diags);
+  bool overwrites = o->keep.purpose == TSR_OUT_OVERWRITES;
+  int64_t from = overwrites ? 0 : t->step;
+  if (o->gradients)
+    t->gradient_path =
+        tsr_arena_array(o->arena, char, strlen(o->gradients) + TSR_GRADIENT_PATH_BYTES);
+  bool ok =
+      (!o->gradient_folder ||
+       tsr_gradient_folder_begin(o->arena, o->gradient_folder, overwrites, o->config, t->diags)) &&
+      (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
+      tsr_metrics_begin(o->metrics, from, t->diags);
   return !tsr_executable_agree(t->train, !ok);
 }
 
@@ -179,7 +186,8 @@ static bool is_stopped_early(tsr_trainer *t, int *ret_signal) {
 }
 
 static bool write_gradients(tsr_trainer *t) {
-  tsr_gradient_dump dump = {.folder = t->o->gradients, .step = t->step};
+  tsr_gradient_dump dump = {
+      .folder = t->o->gradients, .recipe = t->recipe, .path = t->gradient_path, .step = t->step};
   if (!dump.folder) return true;
   dump.factor = tsr_trainer_scales_loss(t) ? 1 / t->used_scale : 1;
   dump.writes = t->o->rank_map.process == 0;
