@@ -75,4 +75,29 @@ says "error: 'graph_source' is "
 edit '' same --out again
 ends 0 --config run.yaml --out run --resume --set training_config.max_steps=3
 
-end_of train.recipe 19
+# Nor is its checkpoint evaluated or continued with another graph, unless the user's configuration asks for it.
+uses() {
+  case $1 in
+  evaluate) ends "$2" evaluate --checkpoint run --data text.txt "${@:3}" ;;
+  generate) ends "$2" generate --checkpoint run --prompt a --max-new-tokens 2 --temperature 0 "${@:3}" ;;
+  esac
+}
+for command in evaluate generate; do
+  edit '' uses $command 0
+  edit 's/^graph:/# a comment\n\ngraph:/' uses $command 0
+  edit 's/relu(/gelu(/' uses $command 2
+  grep -q "^run/checkpoints/step-00000003/config.yaml:[0-9]*:[0-9]*: error: 'graph.yaml' is not the graph that 'run/checkpoints/step-00000003' was trained with" "$said" ||
+    complain "$command does not say where"
+  says "= restore the file, or use the weights with the graph of a configuration that --config names"
+  uses $command 0 --config run.yaml
+  says "note: 'graph.yaml' is not the graph that 'run/checkpoints/step-00000003' was trained with"
+  rm graph.yaml
+  uses $command 2
+  says "error: cannot find 'graph.yaml'"
+done
+# A graph in the configuration itself is in the checkpoint.
+{ sed '/^transformer_config/d' run.yaml; sed '/^name:/d; s/width/16/g; /^sizes:/d; s/factor=scale/factor=0.5/' kept.yaml; } > whole.yaml
+ends 0 --config whole.yaml --out whole --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
+ends 0 evaluate --checkpoint whole --data text.txt
+
+end_of train.recipe 29
