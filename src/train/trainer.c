@@ -266,13 +266,18 @@ static const char *state_folder(const tsr_trainer_options *o) {
 }
 
 /* A run of fewer steps whose collectives are hashed. */
-static void begin_determinism(tsr_trainer *t) {
+static bool begin_determinism(tsr_trainer *t) {
   tsr_determinism_run *r = t->o->determinism;
   r->first_step = t->step;
+  if (t->step >= t->steps)
+    return tsr_diag_error(
+        t->diags, tsr_config_location(t->o->config, "training_config.max_steps"),
+        "no step is left of the run's %lld: there is nothing to compare", (long long)t->steps);
   if (r->steps > t->steps - t->step) r->steps = t->steps - t->step;
   t->steps = t->step + r->steps;
   r->losses = tsr_arena_array(t->o->arena, float, r->steps);
   tsr_executable_digest(t->train, &r->digests);
+  return true;
 }
 
 bool tsr_train(
@@ -318,7 +323,7 @@ bool tsr_train(
     tsr_diags_print(diags, stderr); /* before the steps, not after them */
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
-  if (ok && o->determinism) begin_determinism(&t);
+  if (ok && o->determinism) ok = begin_determinism(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);
     t.first_step = t.step;
