@@ -53,6 +53,9 @@ bool tsr_checkpoint_manager_open(
     const tsr_checkpoint_manager_run *run, tsr_run_state *state,
     tsr_checkpoint_manager **ret_checkpoint_manager, tsr_diags *diags);
 
+/* The checkpoint that the run goes on from; NULL: none. */
+const tsr_manifest *tsr_checkpoint_manager_resumed(const tsr_checkpoint_manager *manager);
+
 /* After every step: remembers its numbers, and takes a checkpoint if one is due or `wanted`.
  * Messages of the writer come as warnings. Processes call it alike. */
 void tsr_checkpoint_manager_step(

@@ -112,7 +112,8 @@ static void hash_recipe(tsr_trainer *t) {
   tsr_checkpoint_manager_run run = run_of(t);
   tsr_recipe_entry *recipe;
   int count;
-  tsr_resume_recipe(t->o->arena, &run, &recipe, &count);
+  const tsr_manifest *resume = t->manager ? tsr_checkpoint_manager_resumed(t->manager) : NULL;
+  tsr_resume_recipe(t->o->arena, &run, resume, &recipe, &count);
   tsr_recipe_hash(recipe, count, t->recipe);
 }
 
@@ -318,11 +319,11 @@ bool tsr_train(
   t.curve = tsr_lr_curve_of(o->config, tsr_epochs_steps(o->config, o->data, t.samples));
   t.steps = t.curve.total_steps;
   if (tsr_trainer_scales_loss(&t)) start_scale(&t);
-  hash_recipe(&t);
   if (!o->rank_map.process && tsr_epochs_warn(o->config, t.curve.total_steps, diags))
     tsr_diags_print(diags, stderr); /* before the steps, not after them */
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
+  if (ok) hash_recipe(&t);
   if (ok && o->determinism) ok = begin_determinism(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);

@@ -100,4 +100,35 @@ done
 ends 0 --config whole.yaml --out whole --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
 ends 0 evaluate --checkpoint whole --data text.txt
 
+# A run that has changed its instruction-set level stays another one than a run at one level, and the checkpoint says so.
+cp kept.yaml graph.yaml
+mapfile -t levels < <("$program" kernels | sed -n '/^levels:/,/^[^ l]/{/not on this machine/d; s/^  \([^ ]*\).*/\1/p}')
+at() { # LEVEL STEPS WORDS...
+  run --set numerics.isa="$1" --set training_config.max_steps="$2" "${@:3}"
+}
+if [ ${#levels[@]} -ge 2 ]; then
+  low=${levels[0]} high=${levels[1]}
+  at "$low" 4 --out low
+  pure_low=$recipe
+  at "$high" 2 --out turned
+  pure_high=$recipe
+  ! grep -q "warning" "$said" || complain "a warning without a reason"
+  at "$low" 3 --out turned --resume
+  says "warning: from step 2 on the bits are those of $low, not of $high"
+  turned=$recipe
+  [ "$turned" != "$pure_low" ] && [ "$turned" != "$pure_high" ] || complain "a mixed run has the recipe of a pure one"
+  at "$low" 4 --out turned --resume
+  says "warning: 'turned/checkpoints/step-00000003' has the bits of $high to step 2: no run at $low has them"
+  [ "$recipe" = "$turned" ] || complain "another recipe without another level"
+  ends 2 --config run.yaml --strict --set numerics.isa="$low" --set training_config.max_steps=5 --out turned --resume
+  says "error: 'turned/checkpoints/step-00000004' has the bits of $high to step 2: no run at $low has them"
+  at "$high" 5 --out turned --resume
+  says "warning: from step 4 on the bits are those of $high, not of $low"
+  [ "$recipe" != "$turned" ] && [ "$recipe" != "$pure_high" ] || complain "two changes are the recipe of one or of none"
+  run --out turned --resume --set training_config.max_steps=6
+  says "warning: 'turned/checkpoints/step-00000005' has the bits of $high to step 2, $low to step 4: no run at $high has them"
+  ends 0 checkpoint show turned
+  says "$high to step 2, $low to step 4"
+fi
+
 end_of train.recipe 29
