@@ -2,6 +2,7 @@
 /* Commands that train: train and profile. */
 #include "cli/job_consistency.h"
 #include "cli/console.h"
+#include "base/file_read.h"
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
 #include "train/determinism.h"
@@ -33,24 +34,53 @@ out_purpose_of(const app *a, const setup *s, const tsr_checkpoint_manager_option
   return keep->resumes ? TSR_OUT_ANOTHER : TSR_OUT_NEW;
 }
 
+/* What a run leaves, on the process that writes it. */
+typedef struct {
+  tsr_out_folder out, gradients;
+  tsr_metrics *metrics;
+} results;
+
+static void close_results(results *r) {
+  if (r->metrics) tsr_metrics_close(r->metrics);
+  tsr_out_folder_close(&r->gradients); /* which may be in the other one */
+  tsr_out_folder_close(&r->out);
+}
+
+static bool take_gradients(
+    app *a, const setup *s, const tsr_checkpoint_manager_options *keep, const char *metrics,
+    results *r) {
+  tsr_gradient_run run = {
+      .config = s->config,
+      .metrics = metrics,
+      .out = &r->out,
+      .resumes = keep->resumes,
+      .overwrites = a->options.overwrite};
+  return !a->options.dump_grads ||
+         tsr_gradient_folder_take(a->arena, a->options.dump_grads, &run, &r->gradients, a->diags);
+}
+
+static bool open_metrics(app *a, const char *metrics, results *r) {
+  const char *gradients = a->options.dump_grads, *own = a->options.out;
+  if (!tsr_metrics_open(a->arena, metrics, a->stop, &r->metrics, a->diags)) return false;
+  if (!metrics) return true;
+  if (gradients && tsr_file_is_same(tsr_path_folder(a->arena, metrics), gradients)) own = gradients;
+  return tsr_out_folder_check_metrics(a->arena, metrics, own, a->diags);
+}
+
 /* Where results go, which the first process takes for all. */
-static bool open_results(
-    app *a, const setup *s, const tsr_checkpoint_manager_options *keep, tsr_out_folder *ret_out,
-    tsr_metrics **ret_metrics) {
+static bool
+open_results(app *a, const setup *s, const tsr_checkpoint_manager_options *keep, results *r) {
   bool first = a->job.transport.process == 0;
   const char *metrics = first ? a->options.metrics : NULL;
-  *ret_out = (tsr_out_folder){.lock = TSR_FOLDER_LOCK_NONE};
-  *ret_metrics = NULL;
+  *r = (results){.out.lock = TSR_FOLDER_LOCK_NONE, .gradients.lock = TSR_FOLDER_LOCK_NONE};
   bool ok = !first || !a->options.out ||
             tsr_out_folder_take(
-                a->arena, a->options.out, out_purpose_of(a, s, keep), s->config, ret_out, a->diags);
-  if (ret_out->path && !metrics)
+                a->arena, a->options.out, out_purpose_of(a, s, keep), s->config, &r->out, a->diags);
+  ok = ok && (!first || take_gradients(a, s, keep, metrics, r));
+  if (r->out.path && !metrics)
     metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->options.out);
-  ok = ok && tsr_metrics_open(a->arena, metrics, a->stop, ret_metrics, a->diags) &&
-       (!metrics || tsr_out_folder_check_metrics(a->arena, metrics, a->options.out, a->diags));
-  ok = tsr_job_all_succeeded(&a->job, ok);
-  if (!ok && *ret_metrics) tsr_metrics_close(*ret_metrics);
-  if (!ok) tsr_out_folder_close(ret_out);
+  ok = tsr_job_all_succeeded(&a->job, ok && open_metrics(a, metrics, r));
+  if (!ok) close_results(r);
   return ok;
 }
 
@@ -61,20 +91,6 @@ static bool share_owner(app *a, tsr_checkpoint_manager_options *keep) {
   tsr_folder_lock_owner(mine);
   return tsr_job_share_text(
       &a->job, tsr_arena_strdup(a->arena, mine), "processes cannot share a folder", &keep->owner);
-}
-
-/* --dump-grads: the folder, which the first process makes for all. */
-static bool prepare_gradients(app *a, const char *folder) {
-  bool first = a->job.transport.process == 0, ok = true;
-  if (!folder) return true;
-  if (first)
-    ok = tsr_gradient_dump_take(
-        folder,
-        a->options.overwrite ? TSR_OUT_OVERWRITES
-        : a->options.resume  ? TSR_OUT_RESUMES
-                             : TSR_OUT_NEW,
-        a->diags);
-  return tsr_job_all_succeeded(&a->job, ok);
 }
 
 static bool check_determinism(
@@ -88,7 +104,7 @@ static bool check_determinism(
 
 static bool
 train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep, int *ret_signal) {
-  tsr_out_folder out;
+  results r;
   tsr_trainer_options o = {
       .arena = a->arena, .config = s->config, .parallel = s->parallel, .data = &p->data};
   o.kernels = s->compute.kernels;
@@ -107,12 +123,13 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   o.lost_context = &a->job;
   o.keep = *keep;
   o.keep.mesh_text = o.mesh_text;
-  if (!prepare_gradients(a, o.gradients) || !share_owner(a, &o.keep) ||
-      !open_results(a, s, keep, &out, &o.metrics)) {
+  if (!share_owner(a, &o.keep) || !open_results(a, s, keep, &r)) {
     *ret_signal = (int)*a->stop;
     return false;
   }
-  if (out.path) o.out = &out;
+  o.metrics = r.metrics;
+  if (r.out.path) o.out = &r.out;
+  if (r.gradients.path) o.gradient_folder = &r.gradients;
   const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
   bool ok =
@@ -122,8 +139,7 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
       : a->options.determinism
           ? check_determinism(a, &o, &p->training, ret_signal)
           : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
-  tsr_metrics_close(o.metrics);
-  tsr_out_folder_close(&out);
+  close_results(&r);
   return ok;
 }
 
@@ -207,6 +223,7 @@ warn_of_no_folder(app *a, const tsr_config *config, const tsr_checkpoint_manager
 static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_options *keep) {
   keep->folder = checkpoint_folder(a, config);
   keep->out = a->options.out;
+  keep->gradients = a->options.dump_grads;
   keep->version = TSR_VERSION;
   keep->limit_s =
       a->options.time_limit_s ? a->options.time_limit_s : config->checkpoint.time_limit_s;

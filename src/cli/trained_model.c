@@ -82,7 +82,7 @@ static void use_tokenizer(tsr_arena *arena, tsr_config *config, const tsr_manife
 static bool load_config(trained_model *m) {
   app *a = m->a;
   const tsr_manifest *weights = &m->weights;
-  bool own = a->options.config != NULL;
+  bool own = m->has_own_config = a->options.config != NULL;
   if (!own && !weights->config)
     return tsr_diag_error(
         a->diags, TSR_NOWHERE, "'%s' has no configuration: --config FILE is needed",
@@ -174,12 +174,34 @@ static void trace_communication(trained_model *m, const tsr_programs *programs, 
   }
 }
 
+/* The checkpoint has the name of a graph file, which may be another file by now. One that comes
+ * with the program, or that the user names with the weights, is used with a word. */
+static bool check_graph(trained_model *m, const tsr_compiled *compiled) {
+  app *a = m->a;
+  const tsr_config_model *model = &m->setup.config->model;
+  const char *there = tsr_recipe_value(&m->weights, TSR_RECIPE_GRAPH), *file = model->graph_file;
+  if (!there || !strcmp(there, compiled->model->source)) return true;
+  bool shipped = model->map && !file;
+  tsr_severity severity = m->has_own_config ? TSR_NOTE : shipped ? TSR_WARNING : TSR_ERROR;
+  const char *name = file ? file : shipped ? model->model_type : m->setup.config->file;
+  tsr_diag(
+      a->diags, severity, file ? model->graph_place : model->location,
+      "'%s' is not the graph that '%s' was trained with", name, m->weights.folder);
+  if (severity != TSR_ERROR) return true;
+  tsr_diag_hint(
+      a->diags,
+      "restore the file, or use the weights with the graph of a configuration that --config names");
+  return false;
+}
+
 bool trained_model_load(
     trained_model *m, const tsr_compiled *compiled, const tsr_programs *programs, int count) {
   app *a = m->a;
   setup *s = &m->setup;
   consistency_inputs inputs = {&m->weights, &m->data, *m->prompts_hash ? m->prompts_hash : NULL};
-  if (!consistency_check(a, s, compiled, &inputs)) return false;
+  if (!tsr_job_all_succeeded(&a->job, check_graph(m, compiled)) ||
+      !consistency_check(a, s, compiled, &inputs))
+    return false;
   tsr_process_options o = {
       s->parallel, s->compute.kernels, s->compute.cpu.threads, s->config->training.seed,
       s->config->device.memory_limit};

@@ -14,6 +14,7 @@ typedef struct {
   tsr_manifest weights;
   tsr_run_data data;                /* data, or the tokenizer alone */
   char prompts_hash[TSR_HASH_TEXT]; /* of prompts and of what ends a text; "": there are none */
+  bool has_own_config;              /* --config, not the checkpoint's */
   bool keeps_units;                 /* the user has given numerics.units */
   tsr_process *process;
   tsr_executable *executable[2];

@@ -130,7 +130,8 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
     add(r, "device_config.cp_layout",
         c->device.cp_layout == TSR_CP_ZIGZAG ? "zigzag" : "contiguous");
   if (tsr_config_numerics_are_flat(&c->numerics)) add(r, "numerics.reduce_tree", "flat");
-  add(r, "numerics.isa", f->isa);
+  add(r, TSR_RECIPE_ISA, f->isa);
+  if (f->isa_before) add(r, TSR_RECIPE_ISA_BEFORE, f->isa_before);
   if (f->initial_weights) add(r, TSR_RECIPE_WEIGHTS, f->initial_weights);
   add(r, TSR_RECIPE_GRAPH, f->graph);
   add(r, "data", f->data);

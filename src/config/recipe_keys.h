@@ -13,15 +13,18 @@ typedef struct {
 /* Recipes of older checkpoints do not have these. */
 #define TSR_RECIPE_GRAPH "graph_source"
 #define TSR_RECIPE_WEIGHTS "initial_weights"
+#define TSR_RECIPE_ISA "numerics.isa"
+/* Of a run that was resumed at another level: "x86-64-v4 to step 6", the levels before the last. */
+#define TSR_RECIPE_ISA_BEFORE "numerics.isa.before"
 
 /* Facts that the configuration alone does not contain. */
 typedef struct {
   int64_t samples_per_step, sequence, total_steps;
   int64_t units_batch, units_sequence, units_tp;
-  int64_t units_expert;    /* 0: the model has no experts */
-  const char *units_order; /* of the batch units where it is the mesh's own, else "" */
-  const char *isa;
-  const char *initial_weights; /* hash of those of a checkpoint; NULL: they are the seed's */
+  int64_t units_expert;         /* 0: the model has no experts */
+  const char *units_order;      /* of the batch units where it is the mesh's own, else "" */
+  const char *isa, *isa_before; /* isa_before: NULL: there was no other */
+  const char *initial_weights;  /* hash of those of a checkpoint; NULL: they are the seed's */
   const char *graph; /* hash of the file or sections that the model's graph was read from */
   const char *data;  /* fingerprint of what samples are drawn from */
 } tsr_recipe_facts;

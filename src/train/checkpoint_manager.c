@@ -163,6 +163,9 @@ static bool check_place(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_d
   tsr_location location = tsr_config_location(k->run.config, "training_config.checkpoint_dir");
   if (tsr_file_exists(tsr_path_join(arena, folder, TSR_MANIFEST_NAME)))
     return tsr_diag_error(diags, location, "'%s' is a checkpoint, not a folder of them", folder);
+  const char *gradients = k->options.gradients;
+  if (gradients && tsr_file_is_same(folder, gradients))
+    return tsr_diag_error(diags, location, "'%s' is the --dump-grads folder of this run", folder);
   bool own = out && tsr_file_is_same(folder, out);
   if (!own && !tsr_out_folder_has_run(arena, folder)) return true;
   tsr_diag_error(
@@ -338,20 +341,25 @@ bool tsr_checkpoint_manager_open(
   k->lock = TSR_FOLDER_LOCK_NONE;
   tsr_recipe_entry *recipe;
   int count;
-  tsr_resume_recipe(arena, run, &recipe, &count);
   const tsr_manifest *resume = options->resume;
+  tsr_resume_recipe(arena, run, resume, &recipe, &count);
   bool ok = (!resume || check_same(k, resume, recipe, count, diags)) &&
             (!options->folder ||
              (take_folder(arena, k, diags) && find_newest(arena, k, recipe, count, diags))) &&
             make_room(k, k->options.resume ? k->options.resume->state.step + 1 : 1, diags) &&
-            begin(arena, k, recipe, count, state, diags) &&
-            (!options->folder || open_saver(arena, k, recipe, count, diags));
+            begin(arena, k, recipe, count, state, diags);
   resume = k->options.resume;
+  tsr_resume_recipe(arena, run, resume, &recipe, &count);
+  ok = ok && (!options->folder || open_saver(arena, k, recipe, count, diags));
   bool there = ok && resume && options->folder &&
                !strcmp(tsr_checkpoint_path(arena, options->folder, state->step), resume->folder);
   if (there) k->taken = state->step;
   if (!ok) tsr_checkpoint_manager_close(k);
   return ok;
+}
+
+const tsr_manifest *tsr_checkpoint_manager_resumed(const tsr_checkpoint_manager *k) {
+  return k->options.resume;
 }
 
 /* ---- during the run ---- */

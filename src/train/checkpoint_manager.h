@@ -12,6 +12,7 @@
 typedef struct {
   const char *folder;          /* of the checkpoints; NULL: none are written */
   const char *out;             /* the folder of --out; NULL: none */
+  const char *gradients;       /* that of --dump-grads; NULL: none */
   bool resumes;                /* a resume was requested, with or without a checkpoint */
   tsr_out_purpose purpose;     /* of the folder: to resume from what is in it, for one */
   const tsr_manifest *resume;  /* to resume from; NULL: the run begins anew */
@@ -51,6 +52,9 @@ bool tsr_checkpoint_manager_open(
     tsr_arena *arena, const tsr_checkpoint_manager_options *options,
     const tsr_checkpoint_manager_run *run, tsr_run_state *state,
     tsr_checkpoint_manager **ret_checkpoint_manager, tsr_diags *diags);
+
+/* The checkpoint that the run goes on from; NULL: none. */
+const tsr_manifest *tsr_checkpoint_manager_resumed(const tsr_checkpoint_manager *manager);
 
 /* After every step: remembers its numbers, and takes a checkpoint if one is due or `wanted`.
  * Messages of the writer come as warnings. Processes call it alike. */

@@ -29,6 +29,7 @@ static bool run(comparison *c, int index, int *ret_signal) {
   o.out = NULL;
   o.out_folder = NULL;
   o.gradients = NULL;
+  o.gradient_folder = NULL;
   o.keep = (tsr_checkpoint_manager_options){
       .resume = c->o->keep.resume, .named = true, .weights = c->o->keep.weights};
   o.determinism = r;
@@ -91,6 +92,16 @@ static bool compare(comparison *c) {
              (long long)(a->first_step + a->steps), first.text, second.text);
 }
 
+/* The run ends before as many steps as were asked for. */
+static void note_fewer(const comparison *c, int64_t wanted) {
+  const tsr_determinism_run *r = &c->runs[0];
+  tsr_diag_note(
+      c->diags, tsr_config_location(c->o->config, "training_config.max_steps"),
+      "%lld step%s left of the run's %lld: %lld of %lld were compared", (long long)r->steps,
+      r->steps == 1 ? " is" : "s are", (long long)(r->first_step + r->steps), (long long)r->steps,
+      (long long)wanted);
+}
+
 bool tsr_determinism_check(
     const tsr_trainer_options *o, const tsr_compiled *training, int64_t steps, int *ret_signal,
     const char **ret_text, tsr_diags *diags) {
@@ -101,6 +112,7 @@ bool tsr_determinism_check(
   for (int i = 0; i < RUNS && !*ret_signal; i++)
     if (!run(&c, i, ret_signal)) return false;
   if (*ret_signal) return true;
+  if (c.runs[0].steps < steps && !o->rank_map.process) note_fewer(&c, steps);
   steps = c.runs[0].steps;
   *ret_text = tsr_arena_printf(
       o->arena,

@@ -149,8 +149,8 @@ static const char *find_setting(const setting *list, int count, const char *key)
   return "not given";
 }
 
-static bool
-explain(tsr_arena *arena, const char *folder, const tsr_config *config, tsr_diags *diags) {
+bool tsr_out_folder_explain(
+    tsr_arena *arena, const char *folder, const tsr_config *config, tsr_diags *diags) {
   enum { SHOWN_MAX = 5 };
   const char *values;
   int here_count, there_count, shown = 0;
@@ -216,7 +216,7 @@ static bool check_content(
         diags, TSR_NOWHERE, "'%s' has the results of a run, with checkpoints up to step %lld",
         folder, (long long)entries[count - 1].step);
   else tsr_diag_error(diags, TSR_NOWHERE, "'%s' has the results of a run", folder);
-  if (purpose == TSR_OUT_ANOTHER) return explain(arena, folder, run, diags);
+  if (purpose == TSR_OUT_ANOTHER) return tsr_out_folder_explain(arena, folder, run, diags);
   tsr_diag_hint(diags, "--resume continues it, --overwrite discards it, another folder keeps it");
   return false;
 }
@@ -233,15 +233,39 @@ bool tsr_out_folder_check_metrics(
   return false;
 }
 
+bool tsr_out_folder_has_results(
+    tsr_arena *arena, const char *path, const char *own_metrics, bool *ret, tsr_diags *diags) {
+  const char *metrics = tsr_path_join(arena, path, "metrics.jsonl");
+  const char *below = tsr_path_join(arena, path, "checkpoints");
+  tsr_checkpoint_entry *entries;
+  int here, there;
+  bool own = own_metrics && tsr_file_is_same(metrics, own_metrics);
+  if (!tsr_checkpoints_list(arena, path, &entries, &here, diags) ||
+      !tsr_checkpoints_list(arena, below, &entries, &there, diags))
+    return false;
+  *ret = here || there || tsr_file_exists(tsr_path_join(arena, path, TSR_MANIFEST_NAME)) ||
+         (!own && has_bytes(metrics));
+  return true;
+}
+
+bool tsr_out_folder_lock(
+    tsr_arena *arena, const char *path, tsr_out_folder *ret, tsr_diags *diags) {
+  *ret = (tsr_out_folder){.path = path, .lock = TSR_FOLDER_LOCK_NONE};
+  ret->is_made = !tsr_file_exists(path);
+  if (!tsr_new_folder(path)) {
+    ret->path = NULL;
+    return tsr_file_cannot("make the folder", path, errno, TSR_NOWHERE, diags);
+  }
+  if (tsr_folder_lock_take(arena, path, &ret->lock, diags)) return true;
+  tsr_out_folder_close(ret);
+  return false;
+}
+
 bool tsr_out_folder_take(
     tsr_arena *arena, const char *path, tsr_out_purpose purpose, const tsr_config *config,
     tsr_out_folder *ret, tsr_diags *diags) {
-  *ret = (tsr_out_folder){.path = path, .lock = TSR_FOLDER_LOCK_NONE};
-  ret->is_made = !tsr_file_exists(path);
-  if (!tsr_new_folder(path))
-    return tsr_file_cannot("make the folder", path, errno, TSR_NOWHERE, diags);
-  if (tsr_folder_lock_take(arena, path, &ret->lock, diags) &&
-      check_content(arena, path, purpose, config, diags)) {
+  if (!tsr_out_folder_lock(arena, path, ret, diags)) return false;
+  if (check_content(arena, path, purpose, config, diags)) {
     ret->is_used = tsr_out_folder_has_run(arena, path);
     return true;
   }

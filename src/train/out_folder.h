@@ -22,7 +22,12 @@ typedef enum {
   TSR_OUT_OVERWRITES /* its results are given up */
 } tsr_out_purpose;
 
-/* Makes the folder where it is missing, and takes it. Errors: another process has it; it has a
+/* Makes the folder where it is missing, and takes it, whatever it has. Error: another process has
+ * it. */
+bool tsr_out_folder_lock(
+    tsr_arena *arena, const char *path, tsr_out_folder *ret_folder, tsr_diags *diags);
+
+/* The same of the folder of --out. Errors: another process has it; it has a
  * run's results, of which the purpose says that there are none; it has a config.yaml that no run
  * has written. */
 bool tsr_out_folder_take(
@@ -32,6 +37,16 @@ bool tsr_out_folder_take(
 /* Whether config.yaml there is of this run, up to what may change when a run resumes: the mesh and
  * orders, the number of steps, intervals of reports. */
 bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *config);
+
+/* After an error that it is not: hints of the keys that differ, and of what can be done. Always
+ * false. */
+bool tsr_out_folder_explain(
+    tsr_arena *arena, const char *path, const tsr_config *config, tsr_diags *diags);
+
+/* Whether it has a run's checkpoints, or metrics other than the file `own_metrics` (NULL: none).
+ * False with an error where that cannot be read. */
+bool tsr_out_folder_has_results(
+    tsr_arena *arena, const char *path, const char *own_metrics, bool *ret_has, tsr_diags *diags);
 
 /* Whether a run has its config.yaml there. */
 bool tsr_out_folder_has_run(tsr_arena *arena, const char *path);

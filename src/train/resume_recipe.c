@@ -5,8 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *
+isa_before(tsr_arena *arena, const tsr_checkpoint_manager_run *r, const tsr_manifest *resume) {
+  const char *before = resume ? tsr_recipe_value(resume, TSR_RECIPE_ISA_BEFORE) : NULL;
+  const char *last = resume ? tsr_recipe_value(resume, TSR_RECIPE_ISA) : NULL;
+  if (!last || !strcmp(last, r->isa)) return before;
+  return tsr_arena_printf(
+      arena, "%s%s%s to step %lld", before ? before : "", before ? ", " : "", last,
+      (long long)resume->state.step);
+}
+
 void tsr_resume_recipe(
-    tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_recipe_entry **ret, int *ret_count) {
+    tsr_arena *arena, const tsr_checkpoint_manager_run *r, const tsr_manifest *resume,
+    tsr_recipe_entry **ret, int *ret_count) {
   const tsr_units *units = &r->training->graph->units;
   char data[TSR_HASH_TEXT];
   tsr_dataset_fingerprint(&r->data->dataset, data);
@@ -20,6 +31,7 @@ void tsr_resume_recipe(
       .units_expert = units->expert,
       .units_order = r->units_order,
       .isa = r->isa,
+      .isa_before = isa_before(arena, r, resume),
       .initial_weights = r->initial_weights,
       .graph = r->training->model->source,
       .data = data};
@@ -75,20 +87,35 @@ static bool is_default(const tsr_checkpoint_manager_run *r, const char *key, con
   return false;
 }
 
-/* The level that bits depend on may be given up; nothing else may. */
+/* The level that bits depend on may be given up, with a warning at every resume from then on. */
+static bool warn_of_level(
+    const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *there,
+    tsr_diags *diags) {
+  tsr_severity severity = tsr_diag_normative(diags, TSR_WARNING);
+  tsr_location location = tsr_config_location(r->config, TSR_RECIPE_ISA);
+  const char *before = tsr_recipe_value(m, TSR_RECIPE_ISA_BEFORE);
+  if (there && strcmp(there, r->isa))
+    tsr_diag(
+        diags, severity, location, "from step %lld on the bits are those of %s, not of %s",
+        (long long)m->state.step, r->isa, there);
+  else if (before)
+    tsr_diag(
+        diags, severity, location, "'%s' has the bits of %s: no run at %s has them", m->folder,
+        before, r->isa);
+  else return true;
+  return severity < TSR_ERROR;
+}
+
+/* Nothing else may. */
 static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
     const char *here, tsr_diags *diags) {
+  if (!strcmp(key, TSR_RECIPE_ISA_BEFORE)) return true;
+  if (!strcmp(key, TSR_RECIPE_ISA)) return warn_of_level(r, m, there, diags);
   if (there && here && is_same(there, here)) return true;
   if (!there && !strcmp(key, TSR_RECIPE_GRAPH)) return true;
   if ((!there || !here) && is_default(r, key, there ? there : here)) return true;
   tsr_location location = tsr_config_location(r->config, place_of(r, key));
-  if (!strcmp(key, "numerics.isa"))
-    return tsr_diag(
-               diags, tsr_diag_normative(diags, TSR_WARNING), location,
-               "from step %lld on the bits are those of %s, not of %s", (long long)m->state.step,
-               here, there),
-           tsr_diag_normative(diags, TSR_WARNING) < TSR_ERROR;
   const char *absent = strcmp(key, "numerics.reduce_tree") ? "not there" : "binary";
   return tsr_diag_error(
       diags, location, "'%s' is %s in this run, and %s in '%s'", key, here ? here : absent,
@@ -142,7 +169,7 @@ void tsr_resume_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest 
   const char *tree = tsr_recipe_value(m, "numerics.reduce_tree");
   if (tree && !tsr_config_location(c, "numerics.reduce_tree").file)
     c->numerics.reduce_tree = TSR_REDUCE_TREE_FLAT;
-  const char *isa = tsr_recipe_value(m, "numerics.isa");
+  const char *isa = tsr_recipe_value(m, TSR_RECIPE_ISA);
   bool level = isa && strncmp(isa, "cuda", 4); /* of a CPU */
   if (level && !*c->numerics.isa) c->numerics.isa = tsr_arena_strdup(arena, isa);
   fill_precision(c, m);

@@ -4,9 +4,11 @@
 #define TSR_TRAIN_RESUME_RECIPE_H
 #include "train/checkpoint_manager.h"
 
+/* `resume`: the checkpoint that the run goes on from, whose levels of instruction sets it keeps;
+ * NULL: none. */
 void tsr_resume_recipe(
-    tsr_arena *arena, const tsr_checkpoint_manager_run *run, tsr_recipe_entry **ret_recipe,
-    int *ret_count);
+    tsr_arena *arena, const tsr_checkpoint_manager_run *run, const tsr_manifest *resume,
+    tsr_recipe_entry **ret_recipe, int *ret_count);
 
 /* What a run began with, and the one that goes on where it ended with it: a hash of the parameters
  * in options->weights, as they are stored, or what options->resume's recipe has; NULL: the seed's
@@ -15,7 +17,7 @@ const char *tsr_resume_recipe_weights(
     tsr_arena *arena, const tsr_checkpoint_manager_options *options, const tsr_graph *graph);
 
 /* Errors: every key whose value differs, at its location in the configuration. The instruction-set
- * level may differ, with a warning. */
+ * level may differ, with a warning, as may one that it has had before. */
 bool tsr_resume_recipe_check(
     const tsr_checkpoint_manager_run *run, const tsr_manifest *checkpoint,
     const tsr_recipe_entry *recipe, int count, tsr_diags *diags);

@@ -113,7 +113,8 @@ static void hash_recipe(tsr_trainer *t) {
   tsr_checkpoint_manager_run run = run_of(t);
   tsr_recipe_entry *recipe;
   int count;
-  tsr_resume_recipe(t->o->arena, &run, &recipe, &count);
+  const tsr_manifest *resume = t->manager ? tsr_checkpoint_manager_resumed(t->manager) : NULL;
+  tsr_resume_recipe(t->o->arena, &run, resume, &recipe, &count);
   tsr_recipe_hash(recipe, count, t->recipe);
 }
 
@@ -135,9 +136,16 @@ static bool start_checkpoint_manager(tsr_trainer *t) {
 /* The run is known to be what the folder of results is for. */
 static bool begin_results(tsr_trainer *t) {
   const tsr_trainer_options *o = t->o;
-  int64_t from = o->keep.purpose == TSR_OUT_OVERWRITES ? 0 : t->step;
-  bool ok = (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
-            tsr_metrics_begin(o->metrics, from, t->diags);
+  bool overwrites = o->keep.purpose == TSR_OUT_OVERWRITES;
+  int64_t from = overwrites ? 0 : t->step;
+  if (o->gradients)
+    t->gradient_path =
+        tsr_arena_array(o->arena, char, strlen(o->gradients) + TSR_GRADIENT_PATH_BYTES);
+  bool ok =
+      (!o->gradient_folder ||
+       tsr_gradient_folder_begin(o->arena, o->gradient_folder, overwrites, o->config, t->diags)) &&
+      (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
+      tsr_metrics_begin(o->metrics, from, t->diags);
   return !tsr_executable_agree(t->train, !ok);
 }
 
@@ -180,7 +188,8 @@ static bool is_stopped_early(tsr_trainer *t, int *ret_signal) {
 }
 
 static bool write_gradients(tsr_trainer *t) {
-  tsr_gradient_dump dump = {.folder = t->o->gradients, .step = t->step};
+  tsr_gradient_dump dump = {
+      .folder = t->o->gradients, .recipe = t->recipe, .path = t->gradient_path, .step = t->step};
   if (!dump.folder) return true;
   dump.factor = tsr_trainer_scales_loss(t) ? 1 / t->used_scale : 1;
   dump.writes = t->o->rank_map.process == 0;
@@ -259,13 +268,18 @@ static const char *state_folder(const tsr_trainer_options *o) {
 }
 
 /* A run of fewer steps whose collectives are hashed. */
-static void begin_determinism(tsr_trainer *t) {
+static bool begin_determinism(tsr_trainer *t) {
   tsr_determinism_run *r = t->o->determinism;
   r->first_step = t->step;
+  if (t->step >= t->steps)
+    return tsr_diag_error(
+        t->diags, tsr_config_location(t->o->config, "training_config.max_steps"),
+        "no step is left of the run's %lld: there is nothing to compare", (long long)t->steps);
   if (r->steps > t->steps - t->step) r->steps = t->steps - t->step;
   t->steps = t->step + r->steps;
   r->losses = tsr_arena_array(t->o->arena, float, r->steps);
   tsr_executable_digest(t->train, &r->digests);
+  return true;
 }
 
 bool tsr_train(
@@ -307,12 +321,12 @@ bool tsr_train(
   t.curve = tsr_lr_curve_of(o->config, tsr_epochs_steps(o->config, o->data, t.samples));
   t.steps = t.curve.total_steps;
   if (tsr_trainer_scales_loss(&t)) start_scale(&t);
-  hash_recipe(&t);
   if (!o->rank_map.process && tsr_epochs_warn(o->config, t.curve.total_steps, diags))
     tsr_diags_print(diags, stderr); /* before the steps, not after them */
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
-  if (ok && o->determinism) begin_determinism(&t);
+  if (ok) hash_recipe(&t);
+  if (ok && o->determinism) ok = begin_determinism(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);
     t.first_step = t.step;

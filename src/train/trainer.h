@@ -41,6 +41,7 @@ typedef struct {
   tsr_out_folder *out;    /* the same, of the process that writes; else NULL */
   tsr_metrics *metrics;
   const char *gradients;               /* the folder of each step's gradients; NULL: none */
+  tsr_out_folder *gradient_folder;     /* the same, of the process that writes; else NULL */
   const char *mesh_text;               /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop;         /* a signal's number ends the run after the step */
   volatile sig_atomic_t *save;         /* set: a checkpoint is wanted after the step; NULL: never */

@@ -75,4 +75,60 @@ says "error: 'graph_source' is "
 edit '' same --out again
 ends 0 --config run.yaml --out run --resume --set training_config.max_steps=3
 
-end_of train.recipe 19
+# Nor is its checkpoint evaluated or continued with another graph, unless the user's configuration asks for it.
+uses() {
+  case $1 in
+  evaluate) ends "$2" evaluate --checkpoint run --data text.txt "${@:3}" ;;
+  generate) ends "$2" generate --checkpoint run --prompt a --max-new-tokens 2 --temperature 0 "${@:3}" ;;
+  esac
+}
+for command in evaluate generate; do
+  edit '' uses $command 0
+  edit 's/^graph:/# a comment\n\ngraph:/' uses $command 0
+  edit 's/relu(/gelu(/' uses $command 2
+  grep -q "^run/checkpoints/step-00000003/config.yaml:[0-9]*:[0-9]*: error: 'graph.yaml' is not the graph that 'run/checkpoints/step-00000003' was trained with" "$said" ||
+    complain "$command does not say where"
+  says "= restore the file, or use the weights with the graph of a configuration that --config names"
+  uses $command 0 --config run.yaml
+  says "note: 'graph.yaml' is not the graph that 'run/checkpoints/step-00000003' was trained with"
+  rm graph.yaml
+  uses $command 2
+  says "error: cannot find 'graph.yaml'"
+done
+# A graph in the configuration itself is in the checkpoint.
+{ sed '/^transformer_config/d' run.yaml; sed '/^name:/d; s/width/16/g; /^sizes:/d; s/factor=scale/factor=0.5/' kept.yaml; } > whole.yaml
+ends 0 --config whole.yaml --out whole --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
+ends 0 evaluate --checkpoint whole --data text.txt
+
+# A run that has changed its instruction-set level stays another one than a run at one level, and the checkpoint says so.
+cp kept.yaml graph.yaml
+mapfile -t levels < <("$program" kernels | sed -n '/^levels:/,/^[^ l]/{/not on this machine/d; s/^  \([^ ]*\).*/\1/p}')
+at() { # LEVEL STEPS WORDS...
+  run --set numerics.isa="$1" --set training_config.max_steps="$2" "${@:3}"
+}
+if [ ${#levels[@]} -ge 2 ]; then
+  low=${levels[0]} high=${levels[1]}
+  at "$low" 4 --out low
+  pure_low=$recipe
+  at "$high" 2 --out turned
+  pure_high=$recipe
+  ! grep -q "warning" "$said" || complain "a warning without a reason"
+  at "$low" 3 --out turned --resume
+  says "warning: from step 2 on the bits are those of $low, not of $high"
+  turned=$recipe
+  [ "$turned" != "$pure_low" ] && [ "$turned" != "$pure_high" ] || complain "a mixed run has the recipe of a pure one"
+  at "$low" 4 --out turned --resume
+  says "warning: 'turned/checkpoints/step-00000003' has the bits of $high to step 2: no run at $low has them"
+  [ "$recipe" = "$turned" ] || complain "another recipe without another level"
+  ends 2 --config run.yaml --strict --set numerics.isa="$low" --set training_config.max_steps=5 --out turned --resume
+  says "error: 'turned/checkpoints/step-00000004' has the bits of $high to step 2: no run at $low has them"
+  at "$high" 5 --out turned --resume
+  says "warning: from step 4 on the bits are those of $high, not of $low"
+  [ "$recipe" != "$turned" ] && [ "$recipe" != "$pure_high" ] || complain "two changes are the recipe of one or of none"
+  run --out turned --resume --set training_config.max_steps=6
+  says "warning: 'turned/checkpoints/step-00000005' has the bits of $high to step 2, $low to step 4: no run at $high has them"
+  ends 0 checkpoint show turned
+  says "$high to step 2, $low to step 4"
+fi
+
+end_of train.recipe 29
