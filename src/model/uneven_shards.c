@@ -22,7 +22,7 @@ typedef struct {
   const tsr_graph *old;
   tsr_graph *g;
   tsr_diags *diags;
-  int *map;    /* per old value: the new one */
+  int *map;    /* per old value: the new one; -1: refused, or of a refused one */
   padded *pad; /* per new value */
   int pad_room;
 } expander;
@@ -107,7 +107,10 @@ static bool refuse(const expander *e, const tsr_node *n, int value) {
       "%s of '%s': its %lld features do not divide over the %lld parts of tp, and this op needs "
       "equal ones",
       tsr_op_title(n->op), e->g->values[value].name, (long long)p->real, (long long)p->blocks);
-  tsr_diag_hint(e->diags, "a multiple of %lld divides", (long long)p->blocks);
+  tsr_diag_hint(
+      e->diags,
+      "a multiple of %lld divides; the parts are numerics.units.tp, else the tp of the mesh",
+      (long long)p->blocks);
   return false;
 }
 
@@ -234,12 +237,15 @@ static bool infer_shapes(expander *e, const tsr_node *n) {
   return true;
 }
 
+/* What follows a refused node is left out: its operand has no shape. */
 static bool copy_node(expander *e, int index) {
   const tsr_node *n = &e->old->nodes[index];
   int *inputs = tsr_arena_array(e->g->arena, int, n->inputs_count);
   tsr_attrs attr = n->attr;
   padded p;
-  for (int i = 0; i < n->inputs_count; i++) inputs[i] = e->map[n->inputs[i]];
+  for (int o = 0; o < n->outputs_count; o++) e->map[n->outputs[o]] = -1;
+  for (int i = 0; i < n->inputs_count; i++)
+    if ((inputs[i] = e->map[n->inputs[i]]) < 0) return false;
   e->g->block = n->block;
   for (int s = 0; s < e->old->stage_marks_count; s++)
     if (e->old->stage_marks[s].node == index) e->g->stage_marks[s].node = e->g->nodes_count;
@@ -297,11 +303,12 @@ bool tsr_uneven_expand(const tsr_graph *old, tsr_graph **ret, tsr_diags *diags) 
     if (old->values[v].kind != TSR_VALUE_NODE) copy_source(&e, v);
   bool ok = true;
   for (int i = 0; i < old->nodes_count; i++) ok &= copy_node(&e, i);
-  for (int i = 0; i < old->outputs_count && ok; i++)
+  *ret = e.g;
+  if (!ok) return false;
+  for (int i = 0; i < old->outputs_count; i++)
     e.map[old->outputs[i].value] = without_padding(&e, e.map[old->outputs[i].value]);
   e.g->minimized = old->minimized < 0 ? -1 : e.map[old->minimized];
   tsr_graph_map_ends(e.g, old, e.map);
   for (int i = 0; i < old->outputs_count; i++) e.g->outputs[i].location = old->outputs[i].location;
-  *ret = e.g;
-  return ok;
+  return true;
 }

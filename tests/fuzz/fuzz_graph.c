@@ -13,6 +13,7 @@ static void build(const char *graph, size_t graph_length, const char *model, siz
   tsr_yaml *root, *map = NULL;
   tsr_model *built;
   int bits = graph_length ? graph[0] : 0;
+  bool uneven = bits & 64;
   tsr_model_options options = {
       .batch = 4,
       .sequence = bits & 1 ? 8 : 0,
@@ -23,7 +24,8 @@ static void build(const char *graph, size_t graph_length, const char *model, siz
   bool ok = tsr_yaml_parse(arena, "g.yaml", graph, graph_length, &root, diags) &&
             (!model || tsr_yaml_parse(arena, "m.yaml", model, model_length, &map, diags));
   if (ok && (!map || map->kind == TSR_YAML_MAP)) {
-    tsr_model_source source = {.map = map, .map_name = "model_config", .root = root};
+    tsr_model_source source = {
+        .map = map, .map_name = "model_config", .root = root, .uneven = uneven};
     if (map) source.location = map->location;
     ok = tsr_model_build(arena, &source, &options, &built, diags);
     if (ok == (tsr_diags_errors(diags) != 0)) abort(); /* refused without a word, or the reverse */
