@@ -4,10 +4,13 @@
  * invalidates: nothing */
 #include "passes/passes.h"
 
+static bool balances_forward(const tsr_node *n) {
+  return n->op == TSR_OP_BALANCE_LOSS && n->attr.balance_loss.per == TSR_BALANCE_FORWARD;
+}
+
 /* A forward pass is a microbatch, whose counts would depend on how many there are. */
 static bool check_forward(const tsr_node *n, int64_t microbatches, tsr_diags *diags) {
-  if (n->op != TSR_OP_BALANCE_LOSS || n->attr.balance_loss.per != TSR_BALANCE_FORWARD) return true;
-  if (microbatches <= 1) return true;
+  if (!balances_forward(n) || microbatches <= 1) return true;
   tsr_diag_error(
       diags, n->location,
       "balance_loss per forward pass needs one microbatch, not %lld: the loss, and with it the "
@@ -28,8 +31,29 @@ check_kept(const tsr_graph *g, const tsr_node *n, int input, const char *what, t
       tsr_op_title(n->op), what, v->name);
 }
 
+/* The counts of all layers are added: those of as many experts, over as many tokens. */
+static bool check_layers(const tsr_graph *g, tsr_diags *diags) {
+  const tsr_value *first = NULL;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (!balances_forward(n)) continue;
+    const tsr_value *scores = &g->values[n->inputs[0]];
+    if (!first) first = scores;
+    bool same = scores->ndim == first->ndim;
+    for (int d = 0; same && d < first->ndim; d++) same = scores->shape[d] == first->shape[d];
+    if (same) continue;
+    return tsr_diag_error(
+        diags, n->location,
+        "balance_loss per forward pass: '%s' is %s but '%s' is %s, and their choices are counted "
+        "together",
+        scores->name, tsr_shape_text(scores->ndim, scores->shape).text, first->name,
+        tsr_shape_text(first->ndim, first->shape).text);
+  }
+  return true;
+}
+
 bool tsr_pass_check_balance(const tsr_graph *g, int64_t microbatches, tsr_diags *diags) {
-  bool ok = true;
+  bool ok = check_layers(g, diags);
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     ok &= check_forward(n, microbatches, diags);

@@ -122,6 +122,29 @@ static const op_case cases[] = {
     {"expert_plan", "b 9", "x 3,5,6; r 9,6; e 9,7,6", /* all tokens have the same experts */
      "s: router(x, r); p: softmax(s); big: scale(b, factor: 1000)\n"
      "c: choose_experts(p, big, k: 2); v: expert_weights(p, c)\n" EXPERTS COMBINED},
+    {"balance_loss", "", "x 3,5,6; r 5,6; e 5,7,6",
+     "s: router(x, r); p: softmax(s); c: choose_experts(p, k: 2)\n"
+     "q: balance_loss(p, c, coefficient: 0.3); v: expert_weights(q, c)\n" EXPERTS COMBINED},
+    {"balance_loss", "", "x 3,5,6; r 5,6; e 5,7,6", /* DeepSeek-V3's, of scores without a sum */
+     "s: router(x, r); p: sigmoid(s); c: choose_experts(p, k: 2)\n"
+     "q: balance_loss(p, c, coefficient: 0.3, per: sequence, normalize: 1)\n"
+     "v: expert_weights(q, c)\n" EXPERTS COMBINED},
+    {"balance_loss", "", "x 3,5,6; r 5,6; e 5,6,6; r2 5,6; f 5,4,6", /* of two layers together */
+     "s: router(x, r); p: softmax(s); c: choose_experts(p, k: 2)\n"
+     "q: balance_loss(p, c, coefficient: 0.3, per: forward); v: expert_weights(q, c)\n"
+     "plan: expert_plan(c, e); a: permute_experts(x, plan); h: expert_linear(a, e, plan)\n"
+     "x2: combine_experts(h, v, plan); s2: router(x2, r2); p2: softmax(s2)\n"
+     "c2: choose_experts(p2, k: 1); q2: balance_loss(p2, c2, coefficient: 0.3, per: forward)\n"
+     "v2: expert_weights(q2, c2); plan2: expert_plan(c2, f); a2: permute_experts(x2, plan2)\n"
+     "h2: expert_linear(a2, f, plan2); y: combine_experts(h2, v2, plan2)"},
+    {"balance_loss", "", "x 3,5,6; r 5,6; e 5,7,6; l 5",
+     "s: router(x, r); p: softmax(s); c: choose_experts(p, k: 2)\n"
+     "q: balance_loss(p, c, l, coefficient: 0.3, per: step); v: expert_weights(q, c)\n" EXPERTS
+         COMBINED,
+     "l"},
+    {"router_z_loss", "", "x 3,5,6; r 5,6; e 5,7,6",
+     "s: router(x, r); z: router_z_loss(s, coefficient: 0.2); p: softmax(z)\n"
+     "c: choose_experts(p, k: 2); v: expert_weights(p, c)\n" EXPERTS COMBINED},
     {"permute_experts", "", "x 3,5,6; r 5,6; e 5,6,6",
      ROUTED(2, 0) "plan: expert_plan(c, e); a: permute_experts(x, plan); h: mul(a, a)\n"
                   "y: combine_experts(h, v, plan)",
@@ -189,7 +212,7 @@ typedef struct {
 
 static double loss_of(const comparison *a) {
   tsr_interpreter_forward(a->t, &a->step);
-  return tsr_interpreter_loss(a->t);
+  return tsr_interpreter_loss(a->t) + tsr_interpreter_added_loss(a->t);
 }
 
 static double slope(const comparison *a, double *x, double h) {

@@ -62,6 +62,24 @@ static void run_weights_backward(const tsr_bench_call *c) {
 
 static const tsr_capacity all_rows = {0};
 
+/* DSCORES: counts of all tokens, then gradients. */
+static void run_counts(const tsr_bench_call *c) {
+  c->k->expert_counts(
+      c->x[DSCORES], integers(c, CHOSEN), tokens_of(c->what), c->what->shape[2], c->what->shape[1],
+      0, 1);
+}
+
+static void run_balance(const tsr_bench_call *c) {
+  c->k->balance_backward(
+      c->x[DSCORES], c->x[DWEIGHTS], c->x[SCORES], tokens_of(c->what), c->what->shape[1], 1, true,
+      0, tokens_of(c->what));
+}
+
+static void run_z(const tsr_bench_call *c) {
+  c->k->router_z_backward(
+      c->x[DSCORES], c->x[SCORES], c->what->shape[1], 1, 0, tokens_of(c->what));
+}
+
 static void run_plan(const tsr_bench_call *c) {
   tsr_experts e = experts_of(c->what);
   c->k->expert_plan(
@@ -114,6 +132,9 @@ static const tsr_bench_case cases[] = {
     CASE("choose_experts", run_choice, 1, 0),
     CASE("expert_weights", run_weights, 1, 0),
     CASE("expert_weights_backward", run_weights_backward, 2, 0),
+    CASE("expert_counts", run_counts, 1, 0),
+    CASE("balance_backward", run_balance, 2, 0),
+    CASE("router_z_backward", run_z, 2, 0),
     CASE("expert_plan", run_plan, 1, 0),
     CASE("expert_row_of", run_row_of, 1, 0),
     CASE("permute_rows", run_permute, 2, 512),
