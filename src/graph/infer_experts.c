@@ -107,7 +107,7 @@ const char *tsr_infer_expert_plan(const inference *i) {
     const tsr_value *scores = &i->graph->values[choice->inputs[0]];
     if (last_dim(scores) != w->shape[0])
       return wrong(
-          i, "'%s' chooses of %lld experts, but the weight '%s' %s has %lld", chosen->name,
+          i, "'%s' chooses of %lld experts, but '%s' %s has %lld", chosen->name,
           (long long)last_dim(scores), w->name, shape_of(i, w), (long long)w->shape[0]);
   }
   tsr_routed r = {.experts = w->shape[0], .choices = k, .tokens = tokens};
