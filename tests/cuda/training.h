@@ -28,7 +28,8 @@ static harness training_open(tsr_arena *arena, const training *t, harness_option
   o.precision = t->precision;
   o.optimizer = &adamw;
   o.vocabulary = 21;
-  tsr_units units = {t->batch_units, t->sequence_units, t->tp_units, t->tree};
+  tsr_units units = {
+      .batch = t->batch_units, .sequence = t->sequence_units, .tp = t->tp_units, .tree = t->tree};
   tsr_graph *g = tsr_graph_new(arena, t->name, units);
   int64_t batch = t->batch_units / o.microbatches;
   harness_inputs(g, harness_sized(arena, t->inputs, batch, t->length));
