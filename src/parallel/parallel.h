@@ -53,6 +53,8 @@ bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr
 bool tsr_parallel_units(
     const tsr_parallel *p, const tsr_config *config, int64_t *ret_batch, int64_t *ret_tp,
     tsr_diags *diags);
+/* Whether so many units of tp can be split over this mesh's ranks. */
+bool tsr_parallel_tp_units_fit(const tsr_parallel *parallel, int64_t units);
 
 /* Whether so many batch units are not added in the order of base/reduction_tree.h's tree, so that
  * other meshes have other bits. Default units may have such an order, given ones never do. */
