@@ -6,6 +6,7 @@
 #include "cli/job_consistency.h"
 #include "cli/console.h"
 #include "train/resume_recipe.h"
+#include "train/sequence_reduction_units.h"
 #include <string.h>
 
 /* Whether a --set is of that section, or of what begins so. */
@@ -108,18 +109,22 @@ static bool load_config(trained_model *m) {
 /* Units of the checkpoint's recipe that this mesh cannot divide are replaced by the mesh's default:
  * results are right, but not to the last bit those of training. */
 static void fit_units(trained_model *m) {
-  const int *size = m->setup.parallel->size;
-  tsr_config_numerics *n = &m->setup.config->numerics;
-  int splits = size[TSR_CP] * (m->setup.config->device.enable_sp ? size[TSR_TP] : 1);
-  bool tp = n->units_tp % size[TSR_TP], sequence = n->units_sequence % splits;
+  const tsr_parallel *p = m->setup.parallel;
+  tsr_config *c = m->setup.config;
+  tsr_config_numerics *n = &c->numerics;
   if (m->keeps_units) return;
+  bool tp = n->units_tp && !tsr_parallel_tp_units_fit(p, n->units_tp);
+  bool sequence = !tsr_sequence_units_fit(c, p);
   if (tp) n->units_tp = 0;
   if (sequence) n->units_sequence = 0;
+  if (sequence && p->tree == TSR_TREE_FLAT) c->device.cp_layout = TSR_CP_CONTIGUOUS;
   if (tp || sequence)
     tsr_diag_note(
         m->a->diags, TSR_NOWHERE,
         "the checkpoint's units of %s do not fit this mesh: results differ in their last bits",
-        tp ? "tp" : "the sequence");
+        tp && sequence ? "tp and the sequence"
+        : tp           ? "tp"
+                       : "the sequence");
 }
 
 /* --checkpoint, or of a configuration where its run keeps them. */

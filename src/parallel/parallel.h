@@ -53,6 +53,8 @@ void tsr_parallel_warn(const tsr_parallel *p, const tsr_config *config, tsr_diag
 bool tsr_parallel_units(
     const tsr_parallel *p, const tsr_config *config, int64_t *ret_batch, int64_t *ret_tp,
     tsr_diags *diags);
+/* Whether so many units of tp can be split over this mesh's ranks. */
+bool tsr_parallel_tp_units_fit(const tsr_parallel *parallel, int64_t units);
 
 /* Of a model with experts: numerics.units.expert, the leaves of which the gradients of experts are
  * made (schedule/expert_rows.h); by default one for each rank of dp, and where gradients are summed

@@ -31,6 +31,10 @@ static bool tp_units_fit(tsr_tree_shape tree, int64_t units, int64_t ranks) {
   return units > 0 && units % ranks == 0 && tsr_tree_of_is_subtree(tree, units, units / ranks);
 }
 
+bool tsr_parallel_tp_units_fit(const tsr_parallel *p, int64_t units) {
+  return tp_units_fit(p->tree, units, p->size[TSR_TP]);
+}
+
 /* The counts that fit nearest to `wanted`, below and above it; 0: none. */
 typedef struct {
   int64_t below, above;

@@ -39,12 +39,26 @@ check_layout(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diag
   return false;
 }
 
+static bool is_zigzag(const tsr_config *c, const tsr_parallel *p) {
+  return c->device.cp_layout == TSR_CP_ZIGZAG && p->size[TSR_CP] > 1;
+}
+
 /* In a flat tree a rank's positions are one unit, or all of them are. */
+static bool fits_flat(const tsr_config *c, const tsr_parallel *p, int64_t units) {
+  int64_t needed = runs(c, p);
+  return p->tree == TSR_TREE_BINARY || needed == 1 || (units == needed && !is_zigzag(c, p));
+}
+
+bool tsr_sequence_units_fit(const tsr_config *c, const tsr_parallel *p) {
+  int64_t units = c->numerics.units_sequence;
+  return !units || (units % runs(c, p) == 0 && fits_flat(c, p, units));
+}
+
 static bool
 check_flat(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diags *diags) {
   int64_t needed = runs(c, p);
-  bool zigzag = c->device.cp_layout == TSR_CP_ZIGZAG && p->size[TSR_CP] > 1;
-  if (p->tree == TSR_TREE_BINARY || needed == 1 || (units == needed && !zigzag)) return true;
+  bool zigzag = is_zigzag(c, p);
+  if (fits_flat(c, p, units)) return true;
   tsr_diag_error(
       diags, place_of(c, p),
       "reduce_tree 'flat' adds %lld sequence units one after the other, and a rank of cp = %d, "

@@ -9,6 +9,9 @@
 /* numerics.units.sequence; by default one a rank, zigzag two. */
 int64_t tsr_sequence_units_count(const tsr_config *config, const tsr_parallel *parallel);
 
+/* Whether numerics.units.sequence, if it is given, can be split over this mesh's ranks. */
+bool tsr_sequence_units_fit(const tsr_config *config, const tsr_parallel *parallel);
+
 /* Whether positions can be split so on this mesh; `units` become 1 where there is no sequence.
  * Errors: units that do not divide the sequence, that no power of two are, or that ranks would
  * split; zigzag beside sequence parallelism. */
