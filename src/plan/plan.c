@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/plan.h"
+#include "plan/expert_room.h"
 #include <string.h>
 
 static tsr_traffic *find_traffic(tsr_plan *plan, const char *op, int axis) {
@@ -208,11 +209,13 @@ void tsr_plan_print(
   if (stages == 1) {
     tsr_memory_of(programs, count, 0, &memory);
     print_rank_memory(&memory, text);
+    tsr_expert_room_print(programs, text);
     tsr_text_add(text, "work of each rank and step: %.4g FLOP\n", plan.flops);
     print_traffic(&plan, "", text);
     return;
   }
   tsr_memory_print(programs, count, text);
+  tsr_expert_room_print(programs, text);
   tsr_text_add(
       text,
       "work of each rank and step: %.4g FLOP, at most %.4g in stage %d, %.2f times the mean\n",
