@@ -56,8 +56,8 @@ void tsr_parallel_startup(
     tsr_text_add(text, "batches: %lld microbatches of ", (long long)p->microbatches);
   else tsr_text_add(text, "batches: ");
   tsr_text_add(
-      text, "%lld samples over dp = %d, %lld a rank\n", (long long)p->batch_size, p->size[TSR_DP],
-      (long long)p->batch_size_local);
+      text, "%lld samples over %s = %d, %lld a rank\n", (long long)p->batch_size,
+      tsr_parallel_batch_axes(p), tsr_parallel_batch_ranks(p), (long long)p->batch_size_local);
 }
 
 void tsr_numerics_describe(const tsr_config *config, tsr_text *text) {
