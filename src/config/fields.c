@@ -64,10 +64,10 @@ static const tsr_field_choice transports[] = {
     {"nccl", TSR_TRANSPORT_NCCL},
     {"nvshmem", 0,
      "one-sided messages between GPUs (nvshmem), which only the all-to-all of experts uses\n"
-     "nccl and mpi connect dense models, and auto chooses between them"},
+     "experts gather their tokens instead, over nccl or mpi, and auto chooses between them"},
     {"deepep", 0,
-     "the all-to-all of experts over NVSHMEM (deepep), which needs a mixture-of-experts model\n"
-     "nccl and mpi connect dense models, and auto chooses between them"},
+     "the all-to-all of experts over NVSHMEM (deepep)\n"
+     "experts gather their tokens instead, over nccl or mpi, and auto chooses between them"},
     {0}};
 static const tsr_field_choice all_reduce_algorithms[] = {
     {"auto", TSR_ALL_REDUCE_AUTO},
@@ -77,6 +77,12 @@ static const tsr_field_choice all_reduce_algorithms[] = {
     {0}};
 static const tsr_field_choice validations[] = {
     {"none", TSR_VALIDATE_NONE}, {"replicas", TSR_VALIDATE_REPLICAS}, {0}};
+static const tsr_field_choice expert_placements[] = {
+    {"blocks", 0},
+    {"table", 1,
+     "a table of experts and ranks, of which few experts move (expert_placement: table)\n"
+     "blocks of consecutive experts train on any number of ranks after a resume, too"},
+    {0}};
 static const tsr_field_choice epochs[] = {{"soft", 0}, {"hard", 1}, {0}};
 static const tsr_field_choice pack_dtypes[] = {{"fp8_e4m3", 0}, {"bf16", 1}, {"f32", 2}, {0}};
 static const tsr_field_choice cp_transports[] = {{"direct", 0}, {0}};
@@ -175,11 +181,10 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define LEGACY(now) .legacy = true, .why = (now), .doc = "An old key of tt-train: " now "."
 #define MODEL_DOC                                                                                  \
   .doc = "The model: a file with transformer_config or mlp_config, or such sections."
-#define NO_EXPERTS "there are no mixture-of-experts models"
+#define OF_GRAPH_FILE "the model's graph file chooses the axes that distribute experts"
 #define EXPERTS_ONLY(key)                                                                          \
   UNSUPPORTED("the all-to-all of experts (" key                                                    \
-              ")\nit needs a mixture-of-experts model; leave it out for "                          \
-              "a dense one")
+              ")\nexperts gather the tokens of their group instead, without it")
 #define NO_FSDP "it tunes tt-train's own collectives"
 #define NO_DIFFUSION "it belongs to diffusion training"
 
