@@ -78,12 +78,15 @@ class Builder:
     names: list[str] = field(default_factory=list)
     count: list[int] = field(default_factory=lambda: [0])
     mixes_batch: list[str] = field(default_factory=list)
+    mixtures: list[tuple[int, bool]] = field(default_factory=list)  # experts; whether tp shares out
+    balanced: list[Shape] = field(default_factory=list)  # scores that are counted together
     made: int = 0  # of the piece that is written
 
     def scope(self, seen: bool) -> "Builder":
         """A scope inside this one, which sees this one's parameters or not."""
         return Builder(self.sequence, self.units_tp, outer=self if seen else None, blocks=self.blocks, ops=self.ops,
-                       count=self.count, mixes_batch=self.mixes_batch)
+                       count=self.count, mixes_batch=self.mixes_batch, mixtures=self.mixtures,
+                       balanced=self.balanced)
 
     def fresh(self, stem: str) -> str:
         self.count[0] += 1

@@ -2,12 +2,14 @@
 """A realisation: how a recipe is run. A layout is what one run of the program gets; a realisation is one layout, or
 two with a checkpoint between them."""
 
+import math
 import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import orders
+import units
 from recipe import Recipe
 
 MOST_RANKS = 16
@@ -18,7 +20,7 @@ MISFITS = 0.02  # how often a recipe, a mesh, a number of microbatches or an ord
 class Layout:
     """The keys that must change no bit."""
 
-    sizes: dict[str, int] = field(default_factory=dict)  # ranks of dp, fsdp, cp, tp, pp; those that the mesh has
+    sizes: dict[str, int] = field(default_factory=dict)  # ranks of dp, fsdp, cp, tp, pp, ep; those that it has
     style: str = "mesh"  # mesh: named axes; device: tt-train's switches; processes: pp around the mesh
     sp: bool = False
     zero: int = -1  # -1: not said
@@ -34,6 +36,7 @@ class Layout:
     overlap: bool = False
     bucket: str = ""
     offload: bool = False
+    ring: bool = False  # numerics.reduce_tree is ring where the recipe's is flat
     threads: int = 1
     launcher: str = ""  # openmpi, mpich, or none
     processes: int = 1
@@ -46,23 +49,32 @@ class Layout:
         return count
 
     @property
+    def owners(self) -> int:
+        """Ranks of dp, over which ZeRO splits what it splits."""
+        return self.sizes.get("dp", 1) * self.sizes.get("fsdp", 1)
+
+    @property
     def shards(self) -> int:
         """Ranks that share out the samples."""
-        return self.sizes.get("dp", 1) * self.sizes.get("fsdp", 1)
+        return self.owners * self.sizes.get("ep", 1)
+
+    @property
+    def stage(self) -> int:
+        """ZeRO's."""
+        return self.zero if self.zero >= 0 else 3 if "fsdp" in self.sizes else 0
 
     def features(self) -> set[str]:
         """What the summary counts it under."""
         names = {f"axis {axis}" for axis, size in self.sizes.items() if size > 1}
         names |= {"axis of 3" for size in self.sizes.values() if size == 3}
-        stage = self.zero if self.zero >= 0 else 3 if "fsdp" in self.sizes else 0
-        if self.shards > 1 or stage:
-            names.add(f"zero.stage {stage}" + ("" if self.shards > 1 else " without dp"))
+        if self.owners > 1 or self.stage:
+            names.add(f"zero.stage {self.stage}" + ("" if self.owners > 1 else " without dp"))
         if self.sizes.get("pp", 1) > 1:
             names.add(f"schedule {self.order.kind if self.order else self.schedule or '1f1b'}")
         names |= {name for name, on in (
             (f"partition {self.partition}", self.partition), ("hybrid sharding", {"dp", "fsdp"} <= set(self.sizes)), ("enable_sp", self.sp),
             ("accumulation", self.accumulation > 1), ("pipeline.microbatches", self.pipelined > 1),
-            ("batch_size_per_rank", self.per_rank),
+            ("batch_size_per_rank", self.per_rank), ("reduce_tree ring", self.ring),
             ("overlap", self.overlap), ("offload", self.offload), ("threads above 1", self.threads > 1),
             (f"launcher {self.launcher}", self.launcher),
             (f"cut by {'/'.join(self.cut)}", self.cut),
@@ -77,7 +89,8 @@ class Layout:
             if self.sp:
                 config["device_config"] = {"enable_sp": True}
             return config
-        words = {"dp": "enable_ddp", "fsdp": "enable_fsdp", "cp": "enable_cp", "tp": "enable_tp", "pp": "enable_pp"}
+        words = {"dp": "enable_ddp", "fsdp": "enable_fsdp", "cp": "enable_cp", "tp": "enable_tp", "pp": "enable_pp",
+                 "ep": "enable_ep"}
         device: dict[str, Any] = {}
         shape = []
         for axis, word in words.items():
@@ -103,6 +116,8 @@ class Layout:
         if self.accumulation > 1:
             config["training_config"]["gradient_accumulation_steps"] = self.accumulation
         config["numerics"] = {"threads": self.threads}
+        if self.ring and recipe.flat:
+            config["numerics"]["reduce_tree"] = "ring"
         pipeline = dict(config.get("pipeline", {})) | self.cut
         if self.pipelined:
             pipeline["microbatches"] = self.pipelined
@@ -172,8 +187,9 @@ def _batch_parts(recipe: Recipe) -> list[int]:
 
 
 def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
-    """Sizes of the axes, 16 ranks at most; now and then some that the units do not allow."""
-    odd_dp, odd_cp, odd_tp = (rng.random() < MISFITS for _ in range(3))
+    """Sizes of the axes, 16 ranks at most; now and then some that the units or the experts do not
+    allow."""
+    odd_dp, odd_cp, odd_tp, odd_ep = (rng.random() < MISFITS for _ in range(4))
     while True:
         units_tp = recipe.units_tp
         sequence_parts = _parts(recipe.units_sequence // (2 if recipe.zigzag else 1) or 1, recipe.flat)
@@ -181,21 +197,28 @@ def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
             "dp": rng.choice([1, 2, 3, 4, 5, 6] if odd_dp else _batch_parts(recipe) + [1]),
             "cp": rng.choice([1, 2, 3, 4, 8] if odd_cp else sequence_parts) if recipe.has_sequence else 1,
             "tp": rng.choice([1, 2, 3, 4, 6] if odd_tp else _parts(units_tp, recipe.flat) + [1]),
-            "pp": rng.choice([1, 1, 2, 2, 3, 4])}
+            "pp": rng.choice([1, 1, 2, 2, 3, 4]),
+            "ep": rng.choice([1, 2, 3, 4, 6, 8] if odd_ep else
+                             [1] if recipe.flat else [1, 1] + _batch_parts(recipe))}
         if sizes["pp"] > max(1, recipe.blocks) and (rng.random() < 0.7 or len(recipe.node_names()) < sizes["pp"]):
             sizes["pp"] = 1  # else the stages begin at nodes
-        if sizes["dp"] * sizes["cp"] * sizes["tp"] * sizes["pp"] <= MOST_RANKS:
+        allowed = odd_dp or odd_ep or units.batch_fits(recipe, sizes["dp"], sizes["ep"], 1, 0) or \
+            recipe.samples % recipe.units_batch
+        allowed = allowed and (odd_dp or units.expert_fits(recipe, sizes["dp"], 1, 0))
+        allowed = allowed and (odd_cp or odd_tp or odd_ep or units.experts_fit(recipe, sizes))
+        if allowed and math.prod(sizes.values()) <= MOST_RANKS:
             return sizes
 
 
-def _draw_microbatches(rng: random.Random, recipe: Recipe, sizes: dict[str, int]) -> int:
+def _draw_microbatches(rng: random.Random, recipe: Recipe, sizes: dict[str, int], stage: int) -> int:
     """How many microbatches a step has."""
     if recipe.whole_batch and rng.random() >= MISFITS:
         return 1
-    samples, parts = recipe.samples, _batch_parts(recipe)
-    fits = [m for m in parts if m * sizes["dp"] in parts]
+    samples, dp, ep = recipe.samples, sizes["dp"], sizes["ep"]
+    fits = [m for m in range(1, recipe.units_batch + 1)
+            if units.batch_fits(recipe, dp, ep, m, stage) and units.expert_fits(recipe, dp, m, stage)]
     if rng.random() < MISFITS:
-        fits = [m for m in range(1, samples + 1) if samples % (m * sizes["dp"]) == 0]
+        fits = [m for m in range(1, samples + 1) if samples % (m * dp * ep) == 0]
     return rng.choice(fits or [1])
 
 
@@ -247,17 +270,31 @@ def _name_axes(rng: random.Random, sizes: dict[str, int]) -> tuple[dict[str, int
         kept = ({"dp": rest} if rest > 1 or rng.random() < 0.1 else {}) | {"fsdp": shards} | kept
     if style == "workers" and kept.get("pp", 1) == 1:
         style = "device"
-    if len(kept) > 4 and style == "device":
-        style = "workers"
+    if len(kept) > 4:  # which a shape cannot have; without axes of one rank there are fewer
+        kept = {axis: size for axis, size in kept.items() if size > 1}
     return kept, style
+
+
+def _draw_zero(rng: random.Random, sizes: dict[str, int]) -> dict[str, Any]:
+    """ZeRO's stage and how it cuts."""
+    keys: dict[str, Any] = {}
+    if "fsdp" in sizes and rng.random() < 0.97:
+        keys |= rng.choice([{}, {"zero": 3}])
+    elif sizes.get("dp", 1) * sizes.get("fsdp", 1) > 1 and rng.random() < 0.8:
+        keys["zero"] = rng.randrange(4)
+    elif rng.random() < 0.05:
+        keys["zero"] = rng.randrange(4)
+    if keys.get("zero", 3 if "fsdp" in sizes else 0) > 0 and rng.random() < 0.4:
+        keys["partition"] = rng.choice(["owner_hash", "owner_hash", "owner_hash", "flat"])
+    return keys
 
 
 def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
     """A random layout; with a launcher one of several processes, unless it has one rank."""
     drawn = _draw_mesh(rng, recipe)
-    microbatches = _draw_microbatches(rng, recipe, drawn)
     sizes, style = _name_axes(rng, drawn)
-    keys: dict[str, Any] = {}
+    keys = _draw_zero(rng, sizes)
+    microbatches = _draw_microbatches(rng, recipe, drawn, Layout(sizes=sizes, **keys).stage)
     if drawn["pp"] > 1:
         keys |= _draw_pipeline(rng, recipe, drawn["pp"], microbatches)
     divisors = [n for n in range(1, microbatches + 1) if microbatches % n == 0]
@@ -271,15 +308,6 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
         divides = recipe.units_sequence % (drawn["cp"] * drawn["tp"]) == 0
         fits = divides and (not recipe.zigzag or rng.random() < 2 * MISFITS)
         keys["sp"] = (fits and rng.random() < 0.7) or rng.random() < MISFITS
-    shards = sizes.get("dp", 1) * sizes.get("fsdp", 1)
-    if "fsdp" in sizes and rng.random() < 0.97:
-        keys |= rng.choice([{}, {"zero": 3}])
-    elif shards > 1 and rng.random() < 0.8:
-        keys["zero"] = rng.randrange(4)
-    elif rng.random() < 0.05:
-        keys["zero"] = rng.randrange(4)
-    if keys.get("zero", 3 if "fsdp" in sizes else 0) > 0 and rng.random() < 0.4:
-        keys["partition"] = rng.choice(["owner_hash", "owner_hash", "owner_hash", "flat"])
     if rng.random() < 0.5:
         how = rng.choice(["none", "cheap", "full", "full", "selective"])
         keys["recompute"] = {"recompute": how}
@@ -287,7 +315,8 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
             keys["recompute"]["recompute_every"] = 2
     if rng.random() < 0.4:
         keys |= {"overlap": True, "bucket": rng.choice(["", "1", "1KiB", "16KiB"])}
-    keys |= {"per_rank": rng.random() < 0.1, "offload": rng.random() < 0.05, "threads": rng.choice([1, 1, 1, 2, 3])}
+    keys |= {"per_rank": rng.random() < 0.1, "offload": rng.random() < 0.05, "threads": rng.choice([1, 1, 1, 2, 3]),
+             "ring": recipe.flat and rng.random() < 0.3}
     layout = Layout(sizes=sizes, style=style, accumulation=accumulation, pipelined=pipelined, **keys)
     if launcher and layout.ranks > 1:
         return replace(layout, launcher=launcher, threads=1, processes=rng.randint(2, min(4, layout.ranks)))

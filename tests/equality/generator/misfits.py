@@ -254,7 +254,7 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     rng = random.Random(f"misfit {seed}")
     if rng.random() >= layout.MISFITS:
         return recipe.draw(seed, model, isa)
-    changes = [one for one in CHANGES if one in OF_ANY or model in ("", "own")]
+    changes = [one for one in CHANGES if one in OF_ANY or model in ("", "own", "experts")]
     drawn_change = rng.choices(changes, [CHANGES[one] for one in changes])[0]
     if drawn_change in OF_ANY:
         return drawn_change(rng, recipe.draw(seed, model, isa))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import collectives  # noqa: F401  (adds its kinds of pieces)
+import experts
 import mixers  # noqa: F401
 import pieces
 from building import BATCH, SEQUENCE, Builder, Dim, Options, Value
@@ -39,12 +40,21 @@ class OwnGraph:
     @property
     def mixes_batch(self) -> bool:
         def inside(piece: Piece) -> bool:
-            return piece.kind == "across_samples" or any(inside(child) for child in piece.children)
+            counts = isinstance(piece.options, experts.Mixture) and \
+                piece.options.balance == "forward"
+            return counts or piece.kind == "across_samples" or \
+                any(inside(child) for child in piece.children)
         return any(inside(piece) for piece in self.all_pieces)
 
     def kinds(self) -> set[str]:
         def inside(piece: Piece) -> set[str]:
             return {piece.kind}.union(*(inside(child) for child in piece.children))
+        return set().union(*(inside(piece) for piece in self.all_pieces))
+
+    def mixture_features(self) -> set[str]:
+        def inside(piece: Piece) -> set[str]:
+            own = piece.options.features() if isinstance(piece.options, experts.Mixture) else set()
+            return own.union(*(inside(child) for child in piece.children))
         return set().union(*(inside(piece) for piece in self.all_pieces))
 
     def sizes(self, data: Data) -> dict[str, Any]:
@@ -155,18 +165,25 @@ class OwnGraph:
     def ops(self, data: Data, sequence: int, units_tp: int) -> set[str]:
         return self._build(data, sequence, units_tp)[0].ops
 
+    def mixtures(self, data: Data, sequence: int, units_tp: int) -> list[tuple[int, bool]]:
+        """The experts of each mixture, and whether tp shares them out."""
+        return self._build(data, sequence, units_tp)[0].mixtures
+
     def node_names(self, data: Data, sequence: int, units_tp: int) -> list[str]:
         return self._build(data, sequence, units_tp)[1]
 
 
-def draw(rng: random.Random, data: Data, units_tp: int, sequence: int) -> OwnGraph:
-    """A random architecture for such data."""
+def draw(rng: random.Random, data: Data, units_tp: int, sequence: int, mixture: bool) -> OwnGraph:
+    """A random architecture for such data, with a mixture of experts or only maybe."""
     width = units_tp * rng.choice([3, 4, 5, 6, 9, 12] if units_tp < 4 else [1, 2, 3, 4])
     if rng.random() < 0.1:
         width = rng.choice([7, 10, 12, 36])
     times = rng.choice([0, 1, 2, 2, 3, 4])
     tied = not data.is_table and rng.random() < 0.3
+    body = pieces.draw(rng, rng.randint(1, 3))
+    if mixture:
+        body = body[1:] + (pieces.draw_one(rng, "mixture"),)
     return OwnGraph(
-        width=max(2, width), before=pieces.draw(rng, rng.randrange(3)), body=pieces.draw(rng, rng.randint(1, 3)),
+        width=max(2, width), before=pieces.draw(rng, rng.randrange(3)), body=body,
         after=pieces.draw(rng, rng.randrange(3)), times=times, entry=pieces.draw_options(rng),
         head=pieces.draw_options(rng), tied=tied, flat_loss=not data.is_table and rng.random() < 0.08)

@@ -10,6 +10,7 @@ from building import BATCH, Builder, Dim, Options, Value, product
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "relu2", "silu", "tanh", "sigmoid")
 GATED = ("swiglu", "geglu")
+DrawOptions = Callable[[random.Random], Options]
 Emit = Callable[[Builder, "Piece", Value], Value]
 
 
@@ -29,15 +30,17 @@ class Kind:
     emit: Emit
     often: int
     wraps: bool = False
+    draw: DrawOptions | None = None  # its options, where they are of its own
 
 
 KINDS: dict[str, Kind] = {}
 
 
-def kind(name: str, often: int, wraps: bool = False) -> Callable[[Emit], Emit]:
+def kind(name: str, often: int, wraps: bool = False,
+         draw: DrawOptions | None = None) -> Callable[[Emit], Emit]:
     """Makes a function the writer of a kind of pieces."""
     def register(emit: Emit) -> Emit:
-        KINDS[name] = Kind(emit, often, wraps)
+        KINDS[name] = Kind(emit, often, wraps, draw)
         return emit
     return register
 
@@ -68,8 +71,12 @@ def draw(rng: random.Random, count: int, depth: int = 0) -> tuple[Piece, ...]:
     for _ in range(count):
         name = rng.choices(names, [KINDS[n].often for n in names])[0]
         children = draw(rng, rng.choice([1, 1, 2]), depth + 1) if KINDS[name].wraps else ()
-        result.append(Piece(name, draw_options(rng), children))
+        result.append(draw_one(rng, name, children))
     return tuple(result)
+
+
+def draw_one(rng: random.Random, name: str, children: tuple[Piece, ...] = ()) -> Piece:
+    return Piece(name, (KINDS[name].draw or draw_options)(rng), children)
 
 
 @kind("pair", 6)

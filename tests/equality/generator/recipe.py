@@ -13,7 +13,7 @@ from data import Data
 
 
 # How often each is drawn.
-MODELS = {"gpt2": 4, "llama": 4, "qwen3": 4, "mlp": 1, "linear_regression": 1, "own": 14}
+MODELS = {"gpt2": 4, "llama": 4, "qwen3": 4, "mlp": 1, "linear_regression": 1, "own": 12, "experts": 5}
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Recipe:
     units_batch: int = 4
     units_sequence: int = 1
     units_tp: int = 1
+    leaf: int = 1  # batch units of each leaf of the gradients of experts
     zigzag: bool = False
     flat: bool = False  # numerics.reduce_tree
     precision: str = "f32"
@@ -63,6 +64,16 @@ class Recipe:
         return not self.data.is_table
 
     @property
+    def mixtures(self) -> list[tuple[int, bool]]:
+        """The experts of each mixture, and whether tp shares them out."""
+        return self.own.mixtures(self.data, self.sequence, self.units_tp) if self.own else []
+
+    @property
+    def units_expert(self) -> int:
+        """Leaves of the gradients of experts; from left to right each batch unit is one."""
+        return self.units_batch // (self.leaf if self.units_batch % self.leaf == 0 and not self.flat else 1)
+
+    @property
     def whole_batch(self) -> bool:
         """Whether the samples of a microbatch see each other, so that its size is part of the recipe."""
         return bool(self.own and self.own.mixes_batch)
@@ -90,7 +101,7 @@ class Recipe:
             ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler)) if on}
         if self.own:
             names |= {f"op {op}" for op in self.own.ops(self.data, self.sequence, self.units_tp)}
-            names |= {f"piece {kind}" for kind in self.own.kinds()}
+            names |= {f"piece {kind}" for kind in self.own.kinds()} | self.own.mixture_features()
         return names
 
     def config(self) -> dict[str, Any]:
@@ -111,6 +122,8 @@ class Recipe:
         units = {"batch": self.units_batch, "tp": self.units_tp}
         if self.has_sequence:
             units["sequence"] = self.units_sequence
+        if self.mixtures:
+            units["expert"] = self.units_expert
         numerics: dict[str, Any] = {"units": units}
         if self.isa:
             numerics["isa"] = self.isa
@@ -229,6 +242,8 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     rng = random.Random(f"recipe {seed}")
     drawn = rng.choices(list(MODELS), list(MODELS.values()))[0]
     model = model or drawn
+    mixture = model == "experts"
+    model = "own" if mixture else model
     table = model in ("mlp", "linear_regression") or (model == "own" and rng.random() < 0.2)
     units_batch = rng.choices([1, 2, 3, 4, 6, 8, 12, 16], [1, 3, 1, 8, 1, 6, 1, 1])[0]
     units_tp = rng.choices([1, 2, 3, 4, 6, 8], [4, 5, 1, 4, 1, 1])[0]
@@ -243,11 +258,12 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     data = _draw_data(rng, model, table, units_tp)
     loss_scale = rng.choice([{}, {"mode": "interval", "init": 1024, "interval": 1}, {"mode": "static", "init": 256},
                              {"mode": "interval", "init": 1073741824.0}])
-    own = owngraph.draw(rng, data, units_tp, sequence) if model == "own" else None
+    own = owngraph.draw(rng, data, units_tp, sequence, mixture) if model == "own" else None
     return Recipe(
         seed=seed, model=model, data=data, own=own, samples=samples, sequence=sequence, steps=rng.choice([2, 3, 4]),
         sizes={} if own else _draw_sizes(rng, model, units_tp, data, sequence),
         units_batch=units_batch, units_sequence=units_sequence, units_tp=units_tp,
+        leaf=rng.choice([n for n in (1, 1, 2, 4, units_batch) if units_batch % n == 0]),
         zigzag=units_sequence > 1 and rng.random() < 0.4, precision=precision, loss_scale=loss_scale,
         optimizer=_draw_optimizer(rng, precision), scheduler=_draw_curve(rng),
         clip=rng.choice([0.0, 0.1, 0.1, 0.01, 1.0, 1000.0]), isa=isa,

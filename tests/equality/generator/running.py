@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import refusals
 import yamltext
 from layout import Layout, Realisation
 from recipe import Recipe
 
 # Messages that no user can be blamed for: the program's own checks of what it has made.
-INTERNAL = [re.compile(text) for text in (
+INTERNAL = [re.compile(text, re.MULTILINE) for text in (
     r"whose bytes hold", r"reads '", r"replicas .*differ", r"\binternal\b", r"task \d+ \(", r"assertion", r"\bbug\b",
-    r"stage \d+ sends '", r"outside the plan")]
+    r"stage \d+ sends '", r"outside the plan", r"^mesh: error")]
 _SANITIZER = re.compile(r"AddressSanitizer|UndefinedBehavior|ThreadSanitizer|runtime error:|LeakSanitizer")
 _LAUNCHERS = {
     "openmpi": ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n"],
@@ -162,6 +163,9 @@ def run(runner: Runner, recipe: Recipe, realisation: Realisation, number: str, f
         if bad:
             if "a stage begins at" in bad.message and not any("stages" in cut for cut in realisation.cuts()):
                 bad.status = "internal"  # nobody named that node
+            layout = realisation.after if index and realisation.after else realisation.first
+            if bad.status == "refused" and refusals.is_wrong(bad.said, recipe, layout):
+                bad.status = "internal"
             return bad
         steps, evals, found = _read(metrics)
         if not found:

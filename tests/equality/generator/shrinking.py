@@ -48,7 +48,7 @@ def _simpler_pieces(pieces: tuple[Piece, ...]) -> Iterator[tuple[Piece, ...]]:
 
 
 def _simpler_options(options: Options) -> Iterator[Options]:
-    plain = Options()
+    plain = type(options)()
     if options != plain:
         yield plain
     for item in dataclasses.fields(Options):
