@@ -14,6 +14,7 @@
 #define TSR_KERNELS_H
 #include "base/reduction_tree.h"
 #include "base/tensor_slice.h"
+#include "kernels/experts.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -172,41 +173,6 @@ typedef struct {
   const tsr_tensor_slice *slice; /* stochastic: where w lies */
   uint16_t *compensation;        /* kahan: c, one for each weight */
 } tsr_rounding;
-
-/* The choice of a mixture of experts: each of S tokens chooses the k of E experts whose key = score +
- * bias is largest; of equal keys the lower expert. A score of -inf has the key -inf, and so has a
- * NaN. With groups > 1 (DeepSeek-V3's node-limited routing, arXiv 2412.19437) only experts of the
- * kept_groups groups with the largest group keys can be chosen; a group is a run of E / groups
- * experts, its key the sum of the group_top largest keys in it (added from the largest down); of
- * equal group keys the lower group. */
-typedef struct {
-  int64_t E, k;                           /* 1 <= k <= E */
-  int64_t groups, kept_groups, group_top; /* groups 1: any expert; k <= kept_groups * E / groups */
-} tsr_choice;
-
-/* The weight of a chosen expert: its score, or its part of the softmax over the k chosen scores
- * (Mixtral, arXiv 2401.04088); where `normalizes` divided by the sum of the k + 1e-20; then times
- * `scale`. A bias of the choice never enters it. */
-typedef struct {
-  int64_t E, k;
-  bool softmax, normalizes;
-  float scale;
-} tsr_choice_weights;
-
-/* Rows of experts: a token's copy for one expert that it chose. Here are the rows of the experts
- * [first, first + count) of E, which are one subtree of base/reduction_tree.h's tree over all
- * experts; they lie by (expert, token). A plan (R, 2) has of each row its slot, token * k + choice,
- * and its expert (of E); behind the last row -1 and -1. */
-typedef struct {
-  int64_t E, k, first, count;
-} tsr_experts;
-
-typedef struct {
-  int64_t slots, unit_tokens; /* 0: no choice is dropped */
-} tsr_capacity;
-
-/* What the summands of a token are rounded to: the type of its activations. */
-typedef enum { TSR_LEAF_F32, TSR_LEAF_BF16, TSR_LEAF_F16 } tsr_leaf_type;
 
 typedef struct {
   const char *isa; /* "x86-64", "x86-64-v3", "x86-64-v4", "generic" */
@@ -379,18 +345,18 @@ typedef struct {
   void (*expert_counts)(
       float *counts, const int32_t *experts, int64_t each, int64_t k, int64_t E, int64_t begin,
       int64_t end);
-  /* The gradient by scores s (S,E) of factor * sum of count * s, whose counts (S/each, E) are those of
-   * a token's run: dscores = factor * count; normalizes: of s / sum(s), (factor * count - sum of that
-   * over s / sum) / sum. Items are tokens. */
+  /* The gradient by scores s (S,E) of factor * sum of count * s, whose counts (S/each, E) are those
+   * of a token's run: dscores = factor * count; normalizes: of s / sum(s), (factor * count - sum of
+   * that over s / sum) / sum. Items are tokens. */
   void (*balance_backward)(
       float *dscores, const float *counts, const float *scores, int64_t each, int64_t E,
       float factor, bool normalizes, int64_t begin, int64_t end);
   /* dlogits (S,E) = factor * logsumexp(logits) * softmax(logits). Items are tokens. */
   void (*router_z_backward)(
       float *dlogits, const float *logits, int64_t E, float factor, int64_t begin, int64_t end);
-  /* plan (R,2) from experts (S,k); R has room. Returns the rows in use. With a capacity an expert has
-   * at most `slots` rows of each run of unit_tokens tokens: of the first, or with priority (S,k) of
-   * those where that is largest (equal ones, and NaN as the smallest: the first). */
+  /* plan (R,2) from experts (S,k); R has room. Returns the rows in use. With a capacity an expert
+   * has at most `slots` rows of each run of unit_tokens tokens: of the first, or with priority
+   * (S,k) of those where that is largest (equal ones, and NaN as the smallest: the first). */
   int64_t (*expert_plan_scratch)(
       int64_t count, int64_t slots, int64_t k, const tsr_capacity *capacity); /* bytes */
   int64_t (*expert_plan)(

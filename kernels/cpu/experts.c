@@ -14,8 +14,8 @@ static bool is_here(const tsr_experts *e, int32_t expert) {
   return expert >= e->first && expert < e->first + e->count;
 }
 
-/* Slots by (expert, token): a counting sort that reads slots in ascending order. ends (count): where
- * the slots of each expert end. Returns how many there are. */
+/* Slots by (expert, token): a counting sort that reads slots in ascending order. ends (count):
+ * where the slots of each expert end. Returns how many there are. */
 static int64_t sort_slots(
     const tsr_experts *e, int32_t *sorted, int64_t *ends, const int32_t *experts, int64_t slots) {
   int64_t rows = 0;

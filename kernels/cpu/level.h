@@ -23,7 +23,7 @@
   X(attention_ring_dkv_finish) X(attention_cached_scratch) X(attention_cached) X(skinny_gemm)      \
   X(gemm_bytes) X(gemm_pack) X(gemm) X(choose_experts) X(expert_weights)                           \
   X(expert_weights_backward) X(expert_counts) X(balance_backward) X(router_z_backward)             \
-  X(expert_plan) X(expert_plan_scratch) X(expert_row_of) X(permute_rows) X(combine_rows)                                  \
+  X(expert_plan) X(expert_plan_scratch) X(expert_row_of) X(permute_rows) X(combine_rows)           \
   X(combine_rows_backward)                                                                         \
   X(softmax_loss_backward) X(squared_error) X(squared_error_backward) X(sum) X(sum_squares)        \
   X(random_normal) X(random_uniform) X(dropout) X(adamw) X(sgd) X(adamw_bf16) X(sgd_bf16)          \

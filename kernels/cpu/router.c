@@ -181,8 +181,8 @@ void LEVEL(expert_weights)(
   }
 }
 
-/* weight_j = scale p_j / sum: with g = scale dweight, dp_j = (g_j - sum of g_i p_i / sum) / sum; and
- * where p is a softmax, ds_j = p_j (dp_j - sum of dp_i p_i). p_j lies in ds[e_j] meanwhile. */
+/* weight_j = scale p_j / sum: with g = scale dweight, dp_j = (g_j - sum of g_i p_i / sum) / sum;
+ * and where p is a softmax, ds_j = p_j (dp_j - sum of dp_i p_i). p_j lies in ds[e_j] meanwhile. */
 static void weights_backward(
     const tsr_choice_weights *w, float *ds, const float *dweights, const float *scores,
     const int32_t *experts) {

@@ -53,9 +53,9 @@ typedef struct {
 /* What dimension 0 has to do with a mixture of experts. experts 0: nothing. choices 0: it is the
  * experts, of their weights and of what is made of those. Else it is rows of experts: each token
  * chooses so many of them, and there is a row for each choice. Where ranks share the experts out
- * (TSR_ROUTED), a rank has the rows of its own experts, in room for the most that there can be, with
- * zeros behind the last. With a capacity an expert has at most `slots` rows of each batch unit, and
- * the other choices of it are dropped. */
+ * (TSR_ROUTED), a rank has the rows of its own experts, in room for the most that there can be,
+ * with zeros behind the last. With a capacity an expert has at most `slots` rows of each batch
+ * unit, and the other choices of it are dropped. */
 typedef struct {
   int64_t experts, choices;
   int64_t tokens;             /* of a microbatch, of which the rows are */
@@ -133,10 +133,10 @@ typedef struct {
   tsr_attrs attr;     /* the member of the op's set */
   const char *result; /* what the graph file calls its result, if not by its name; or NULL */
   const char *stream; /* of its random numbers: the forward node's name */
-  int block; /* which repetition of the graph file's outermost repeats it stands in; -1: none */
-  int of;    /* of a backward node: the forward node that it is for; else -1 */
+  int block;  /* which repetition of the graph file's outermost repeats it stands in; -1: none */
+  int of;     /* of a backward node: the forward node that it is for; else -1 */
   bool again; /* it computes what `of` has computed, in the backward pass */
-  int stage; /* virtual stage of the pipeline; TSR_EVERY_STAGE */
+  int stage;  /* virtual stage of the pipeline; TSR_EVERY_STAGE */
   tsr_location location;
 } tsr_node;
 

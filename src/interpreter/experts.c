@@ -57,8 +57,8 @@ static void forward_choice_of_token(const tsr_interpreted *n, int64_t token) {
     if (chosen[e]) n->out[token * a->k + count++] = (double)e;
 }
 
-/* Whether a slot is one of the first `slots` of its batch unit's for that expert: by position, or by
- * the largest priority. */
+/* Whether a slot is one of the first `slots` of its batch unit's for that expert: by position, or
+ * by the largest priority. */
 static bool has_row(const tsr_interpreted *n, int64_t slot, int64_t expert) {
   tsr_routed r = n->out_type->routed;
   const double *priority = n->node->inputs_count > 2 ? n->in[1] : NULL;

@@ -55,7 +55,8 @@ void tsr_interpreter_forward(tsr_interpreter *t, const tsr_interpreter_step *ste
 /* This microbatch's part of the step's loss. */
 double tsr_interpreter_loss(const tsr_interpreter *t);
 
-/* What nodes add to it besides (balance_loss, router_z_loss): the gradients are those of the sum. */
+/* What nodes add to it besides (balance_loss, router_z_loss): the gradients are those of the sum.
+ * */
 double tsr_interpreter_added_loss(const tsr_interpreter *t);
 
 /* ADDS the gradient of the loss that forward computed last to the gradient of every parameter.

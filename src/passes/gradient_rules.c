@@ -285,8 +285,8 @@ static int forward_counts(const call *c, int *ret_layers) {
 }
 
 /* With f = E / (k T) * counts and P = sum of the scores / T over the T tokens that are counted, the
- * loss is coefficient * sum of f P, of sequences the mean over these. Hugging Face's has no 1 / k and
- * T tokens of all layers. Counts have no gradient. */
+ * loss is coefficient * sum of f P, of sequences the mean over these. Hugging Face's has no 1 / k
+ * and T tokens of all layers. Counts have no gradient. */
 static void grad_balance_loss(const call *c) {
   const tsr_balance_loss_attrs a = attr(c)->balance_loss;
   const tsr_value scores = c->g->values[input(c, 0)], chosen = c->g->values[input(c, 1)];

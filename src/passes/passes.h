@@ -28,9 +28,9 @@ typedef struct {
  * what gradients are multiplied by, and 1 (0: nothing is updated, see tsr_pass_precision). Updates
  * read it where the norm changes or stops them; otherwise each needs its own gradient alone. */
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer);
-/* Also, for each choice of experts, the update of its bias and of the counts that a loss of the next
- * step reads, and an output of this name and the choice's: the choices of the step's tokens by expert
- * (2, E), a count's remainder modulo TSR_COUNT_DIGIT and what that leaves. */
+/* Also, for each choice of experts, the update of its bias and of the counts that a loss of the
+ * next step reads, and an output of this name and the choice's: the choices of the step's tokens by
+ * expert (2, E), a count's remainder modulo TSR_COUNT_DIGIT and what that leaves. */
 #define TSR_EXPERT_COUNTS "experts."
 #define TSR_EXPERT_ROWS "expert_rows." /* the same of those that a capacity has not dropped */
 /* An error where the loss that balances experts over a forward pass would be of a microbatch, or

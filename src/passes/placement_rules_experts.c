@@ -9,8 +9,8 @@
 
 static const tsr_placement partial = {TSR_PARTIAL, 0}, routed = {TSR_ROUTED, 0};
 
-/* What the plan, the input `plan`, makes of an axis: the tokens' and the rows' placement and that of
- * the weights. False: over this axis nothing of the batch or of the experts is split. */
+/* What the plan, the input `plan`, makes of an axis: the tokens' and the rows' placement and that
+ * of the weights. False: over this axis nothing of the batch or of the experts is split. */
 typedef struct {
   tsr_placement tokens, rows, weights;
 } split;

@@ -45,8 +45,7 @@ static layer layer_of(const tsr_program *p, const tsr_task *t) {
   const tsr_lowering *l = &p->lowering;
   int64_t units = l->batch_units > 1 ? l->batch_units : 1;
   if (t->experts->shared[TSR_EP]) units *= l->size[TSR_EP];
-  return (layer){
-      t->experts, units, t->outputs[0].shape[0], bytes_of_row(p, t->outputs[0].value)};
+  return (layer){t->experts, units, t->outputs[0].shape[0], bytes_of_row(p, t->outputs[0].value)};
 }
 
 static bool are_alike(const layer *a, const layer *b) {
@@ -64,8 +63,8 @@ static void add_row(const layer *y, const char *name, int64_t rows, tsr_text *te
 static int64_t rows_with(const layer *y, double capacity) {
   const tsr_expert_rows *r = y->rows;
   double of_unit = (double)(r->tokens / y->units * r->choices) / (double)r->experts;
-  tsr_routed routed = {r->experts, r->choices, r->tokens, (int64_t)ceil(capacity * of_unit),
-                       r->tokens / y->units};
+  tsr_routed routed = {
+      r->experts, r->choices, r->tokens, (int64_t)ceil(capacity * of_unit), r->tokens / y->units};
   return tsr_routed_rows(routed, r->tokens, r->here);
 }
 

@@ -2,9 +2,10 @@
 /* Of what the norm of a gradient is made, so that its bits do not depend on who holds which part.
  *
  * The sum of squares of a gradient is taken of rectangles: `pieces` runs of one dimension, of which
- * dp (ZeRO), cp and those that share experts out hold whole ones, in each of `parts` runs of the dimension that tp splits. Each
- * rectangle's sum is an element of norm_stats' output (units, pieces, 1); the sums of the pieces
- * are added by the tree of base/reduction_tree.h when all ranks' have arrived.
+ * dp (ZeRO), cp and those that share experts out hold whole ones, in each of `parts` runs of the
+ * dimension that tp splits. Each rectangle's sum is an element of norm_stats' output (units,
+ * pieces, 1); the sums of the pieces are added by the tree of base/reduction_tree.h when all ranks'
+ * have arrived.
  *
  * Lowering makes the record, kernels read nothing else, and the verifier checks that on every rank
  * the rectangles are the rank's part of the gradient, each element once (verify_norms.c). */

@@ -4,10 +4,10 @@
  * A task sums over some dimensions of an operand: rows of a weight's gradient, K of a matmul. Where
  * the recipe's reduction units split such a dimension, the sum is made of one partial result a unit
  * (a leaf), added in the tree of base/reduction_tree.h that the recipe has. Units of dp split the
- * batch (those of ep's ranks are among them), those of cp the positions, those of tp heads, hidden features and the vocabulary. The
- * leaves of one rank's task are numbered with the batch outermost, then the sequence, then tp, and
- * the tree over them is nested alike: the units of a sequence are added before the batch units that
- * they make up.
+ * batch (those of ep's ranks are among them), those of cp the positions, those of tp heads, hidden
+ * features and the vocabulary. The leaves of one rank's task are numbered with the batch outermost,
+ * then the sequence, then tp, and the tree over them is nested alike: the units of a sequence are
+ * added before the batch units that they make up.
  *
  * An output may keep units apart, each in a block of its own in front of the output's shape, since
  * other ranks add to them before they can be added to one another: the batch units where cp splits

@@ -76,8 +76,7 @@ static void run_balance(const tsr_bench_call *c) {
 }
 
 static void run_z(const tsr_bench_call *c) {
-  c->k->router_z_backward(
-      c->x[DSCORES], c->x[SCORES], c->what->shape[1], 1, 0, tokens_of(c->what));
+  c->k->router_z_backward(c->x[DSCORES], c->x[SCORES], c->what->shape[1], 1, 0, tokens_of(c->what));
 }
 
 static void run_plan(const tsr_bench_call *c) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What balances the experts of a mixture: counts of choices, gradients of losses, and the updates of
- * what is kept from step to step. */
+/* What balances the experts of a mixture: counts of choices, gradients of losses, and the updates
+ * of what is kept from step to step. */
 #include "device/cpu/ops.h"
 
 /* A count of all tokens, from its digits (2, E). */
