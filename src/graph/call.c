@@ -22,7 +22,7 @@ static const tsr_call_form *find_form(const char *name) {
 }
 
 const char *tsr_graph_refused_op(const char *name) {
-  return strcmp(name, "moe") ? NULL : "mixture-of-experts models (op moe)";
+  return strcmp(name, "moe") ? NULL : "a mixture of experts as one op (moe)";
 }
 
 const char *const *tsr_graph_call_names(int *ret_count) {

@@ -21,7 +21,8 @@ static bool check_callee(const tsr_file_reader *r, const tsr_expr *e) {
   const char *refused = tsr_graph_refused_op(e->name);
   if (refused) {
     tsr_diag_error(r->diags, e->name_place, "unsupported feature: %s", refused);
-    tsr_diag_hint(r->diags, "a dense layer is linear, an activation or swiglu, and linear");
+    tsr_diag_hint(
+        r->diags, "it is router, choose_experts, expert_plan, expert_linear and combine_experts");
     return false;
   }
   tsr_diag_error(r->diags, e->name_place, "there is no op '%s'", e->name);

@@ -9,7 +9,7 @@ import struct
 
 from collectives import comm_trace, example_with, mesh, small, weights
 from feature import Missing, feature
-from small_models import moe, same_bits
+from small_models import MOE_GRAPH, moe, same_bits
 
 LINEAR = """\
 training_config:
@@ -301,15 +301,23 @@ def stage_balance(c):
         raise Missing(f"skews {skews}")
 
 
-@feature("Mixture of experts: moe(x, router=topk, k=2) routes each token to two experts", state="refused")
+@feature("Mixture of experts: choose_experts(scores, k=2) routes each token to two experts, of equal ones to the lower")
 def moe_op(c):
-    c.write("moe.yaml", "mesh: {axes: [dp], shape: [2]}\n"
-                        "tensors:\n  x: {shape: [8, 16], dtype: f32, init: normal(1.0)}\n"
+    moe(c, "--metrics", "drawn.jsonl")
+    graph = MOE_GRAPH.replace("router: {shape: [8, 16], init: normal(0.5)}", "router: {shape: [8, 16], init: zeros}")
+    c.write("graph.yaml", graph)
+    equal = c.with_keys("--metrics", "equal.jsonl")
+    loads = [[m["experts"][0]["load"] for m in c.metrics(f"{name}.jsonl") if m["event"] == "step"]
+             for name in ("drawn", "equal")]
+    tokens = 64 * 8
+    if any(sum(load) != 2 * tokens or max(load) > tokens for load in loads[0]) or len(loads[0]) != 3:
+        equal.fail(f"loads {loads[0]}")
+    if loads[1][0] != [tokens, tokens, 0, 0, 0, 0, 0, 0]:
+        equal.fail(f"loads of equal scores {loads[1][0]}")
+    c.write("moe.yaml", "tensors:\n  x: {shape: [8, 16], dtype: f32, init: normal(1.0)}\n"
                         "graph:\n- y: moe(x, experts=8, router=topk, k=2)\noutputs: [y]\n")
-    result = c.run("check", "--config", "moe.yaml", code=2)
-    result.matches(r"^moe\.yaml:5:6: error: .*\bmoe\b")
-    result.matches(r"(?i)expert")
-    result.never_says("did you mean").never_says("there is no op")
+    one_op = c.run("check", "--config", "moe.yaml", code=2)
+    one_op.says("choose_experts", "combine_experts").matches(r"^moe\.yaml:4:6: error: .*\bmoe\b")
     deepseek = small(c).with_keys("check", transformer_config__model_type="deepseek", code=2)
     deepseek.says("--set:1:31: error: unsupported feature: mixture-of-experts models (model_type: deepseek)")
 

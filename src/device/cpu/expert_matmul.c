@@ -211,13 +211,6 @@ const cpu_op cpu_expert_linear = {
     .before = linear_before,
     .run = linear_run,
     .ranges = RANGES};
-const cpu_op cpu_expert_linear_dx = {
-    .items = linear_items,
-    .scratch = linear_scratch,
-    .rounds = linear_rounds,
-    .before = linear_before,
-    .run = linear_run,
-    .ranges = RANGES};
 
 /* ---- dw[e] (N, K) = dy^T (N, rows) x (rows, K), over the rows of each batch unit in turn
  * (schedule/expert_rows.h) ---- */
