@@ -172,6 +172,13 @@ bool tsr_disk_lock(int fd) {
   return end(f, ok);
 }
 
+bool tsr_disk_lock_shared(int fd) {
+  bool ok = false;
+  do ok = flock(fd, LOCK_SH | LOCK_NB) == 0;
+  while (!ok && errno == EINTR);
+  return ok;
+}
+
 bool tsr_disk_has_no_locks(int error) {
   return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
 }

@@ -33,6 +33,8 @@ ptrdiff_t tsr_disk_write_some(int fd, const void *bytes, size_t length);
 int tsr_disk_create_unnamed(const char *folder, size_t length);
 /* Locks the file for this process (flock), without waiting: EWOULDBLOCK where another has it. */
 bool tsr_disk_lock(int fd);
+/* The same beside others that share it: EWOULDBLOCK where one has it alone. */
+bool tsr_disk_lock_shared(int fd);
 /* Whether this errno means that the file system has no locks. */
 bool tsr_disk_has_no_locks(int error);
 bool tsr_disk_truncate(int fd, int64_t length);

@@ -5,10 +5,13 @@
 #include "base/new_file.h"
 #include "checkpoint/owned_files.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { STEP_DIGITS = 8 }; /* at least */
 static const char prefix[] = "step-";
@@ -89,18 +92,32 @@ void tsr_checkpoint_pass_over(const char *path, tsr_diags *errors, tsr_diags *di
   free(text);
 }
 
-bool tsr_checkpoints_newest(
-    tsr_arena *arena, const char *folder, int64_t before, tsr_manifest *ret, tsr_diags *diags) {
+enum { TRIES = 100 }; /* while another process removes what was found */
+
+/* *ret_gone: one of them has lost its name meanwhile. */
+static bool find_newest(
+    tsr_arena *arena, const char *folder, int64_t before, tsr_manifest *ret, bool *ret_gone,
+    tsr_diags *diags) {
   tsr_checkpoint_entry *entries;
   int count;
+  *ret_gone = false;
   if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
   for (int i = count; i-- > 0;) {
     if (entries[i].step >= before) continue;
     tsr_diags *errors = tsr_diags_new(arena);
     if (tsr_manifest_read(arena, entries[i].path, TSR_NOWHERE, ret, errors)) return true;
-    tsr_checkpoint_pass_over(entries[i].path, errors, diags);
+    if (!tsr_file_exists(entries[i].path)) *ret_gone = true;
+    else tsr_checkpoint_pass_over(entries[i].path, errors, diags);
   }
   return false;
+}
+
+bool tsr_checkpoints_newest(
+    tsr_arena *arena, const char *folder, int64_t before, tsr_manifest *ret, tsr_diags *diags) {
+  bool gone = true, found = false;
+  for (int i = 0; i < TRIES && gone && !found; i++)
+    found = find_newest(arena, folder, before, ret, &gone, diags);
+  return found;
 }
 
 /* Whether a folder has checkpoints, none of which can be read; then a failure. */
@@ -131,6 +148,47 @@ bool tsr_checkpoint_find(
       diags, location, "'%s' is no checkpoint and has none: it has no %s and no folder %s…", path,
       TSR_MANIFEST_NAME, prefix);
   return false;
+}
+
+/* ---- readers beside a run ---- */
+
+/* A lock of its manifest: shared by readers, and had alone by the run that removes it. */
+static int open_manifest(tsr_arena *arena, const char *checkpoint) {
+  return tsr_disk_open(tsr_path_join(arena, checkpoint, TSR_MANIFEST_NAME), O_RDONLY | O_NONBLOCK);
+}
+
+static bool has_name(tsr_arena *arena, int fd, const char *checkpoint) {
+  struct stat mine, there;
+  return !fstat(fd, &mine) && !stat(tsr_path_join(arena, checkpoint, TSR_MANIFEST_NAME), &there) &&
+         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+/* False: it is removed, or is being removed. */
+static bool hold(tsr_arena *arena, const char *checkpoint, tsr_checkpoint_hold *ret) {
+  ret->fd = open_manifest(arena, checkpoint);
+  if (ret->fd < 0) return errno != ENOENT;
+  bool removed = !tsr_disk_lock_shared(ret->fd) && errno == EWOULDBLOCK;
+  if (!removed && has_name(arena, ret->fd, checkpoint)) return true;
+  tsr_checkpoint_release(ret);
+  return false;
+}
+
+bool tsr_checkpoint_find_held(
+    tsr_arena *arena, const char *path, tsr_location location, tsr_manifest *ret,
+    tsr_checkpoint_hold *ret_hold, tsr_diags *diags) {
+  *ret_hold = TSR_CHECKPOINT_HOLD_NONE;
+  for (int i = 0; i < TRIES; i++) {
+    if (!tsr_checkpoint_find(arena, path, location, ret, diags)) return false;
+    if (hold(arena, ret->folder, ret_hold)) return true;
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  return tsr_diag_failure(
+      diags, TSR_NOWHERE, "'%s': every checkpoint is removed before it can be read", path);
+}
+
+void tsr_checkpoint_release(tsr_checkpoint_hold *h) {
+  if (h->fd >= 0) close(h->fd);
+  h->fd = -1;
 }
 
 static bool make_folder(
@@ -236,6 +294,15 @@ remove_one(tsr_arena *arena, const char *path, tsr_severity severity, tsr_diags 
   return remove_hidden(arena, hidden, path, severity, diags);
 }
 
+/* One that a reader holds keeps its name. The lock lasts until the name has gone. */
+static bool remove_unheld(tsr_arena *arena, const char *path, tsr_diags *diags) {
+  int fd = open_manifest(arena, path);
+  bool held = fd >= 0 && !tsr_disk_lock(fd) && errno == EWOULDBLOCK;
+  bool ok = held || remove_one(arena, path, TSR_FAILURE, diags);
+  if (fd >= 0) close(fd);
+  return ok;
+}
+
 /* What cannot be removed because something else is in it costs a warning. */
 static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *diags) {
   DIR *d = tsr_disk_open_folder(folder);
@@ -309,7 +376,7 @@ bool tsr_checkpoints_prune(
   for (int i = 0; i < count - keep_last; i++) {
     bool kept =
         (keep_every && entries[i].step % keep_every == 0) || !tsr_own_folder(entries[i].path);
-    if (!kept) ok &= remove_one(arena, entries[i].path, TSR_FAILURE, diags);
+    if (!kept) ok &= remove_unheld(arena, entries[i].path, diags);
   }
   return ok;
 }

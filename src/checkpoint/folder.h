@@ -29,6 +29,17 @@ bool tsr_checkpoint_find(
     tsr_arena *arena, const char *path, tsr_location location, tsr_manifest *ret_manifest,
     tsr_diags *diags);
 
+/* The same for a reader beside the run: what it has found is not pruned before the hold is released,
+ * which the end of the process does, too. Where the file system has no locks nothing is held. */
+typedef struct {
+  int fd; /* -1: nothing is held */
+} tsr_checkpoint_hold;
+#define TSR_CHECKPOINT_HOLD_NONE ((tsr_checkpoint_hold){.fd = -1})
+bool tsr_checkpoint_find_held(
+    tsr_arena *arena, const char *path, tsr_location location, tsr_manifest *ret_manifest,
+    tsr_checkpoint_hold *ret_hold, tsr_diags *diags);
+void tsr_checkpoint_release(tsr_checkpoint_hold *hold);
+
 const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step);
 /* The name that a checkpoint has while another one of the same step replaces it. */
 const char *tsr_checkpoint_aside(tsr_arena *arena, const char *path);
@@ -60,7 +71,7 @@ bool tsr_checkpoint_steps_have(const tsr_checkpoint_steps *steps, int64_t step);
 
 /* Of those that are `known` (NULL: of all) removes those up to step `newest`, the one just written,
  * that are neither among the `keep_last` newest of them (0: all are kept) nor of a step that is a
- * multiple of `keep_every` (0: none is).
+ * multiple of `keep_every` (0: none is), nor held by a reader, which leaves them to the next call.
  * Later ones, which the run resumed from before, may be damaged: they count for nothing and stay,
  * as does what is only named as a checkpoint. A checkpoint loses its name before its files. What
  * this program has not written stays under that other name, which is a failure, as is what cannot

@@ -382,7 +382,8 @@ bool tsr_hf_export(
   exporter x = {
       .arena = arena, .out = tsr_hf_out(arena, out), .options = options, .fd = -1, .diags = diags};
   x.kernels = tsr_kernels_get(NULL);
-  if (!tsr_checkpoint_find(arena, checkpoint, TSR_NOWHERE, &x.manifest, diags) ||
+  tsr_checkpoint_hold hold; /* until the process ends */
+  if (!tsr_checkpoint_find_held(arena, checkpoint, TSR_NOWHERE, &x.manifest, &hold, diags) ||
       !tsr_checkpoint_reader_check_sides(arena, &x.manifest, diags) || !read_model(&x) ||
       !tsr_checkpoint_reader_open(arena, &x.manifest, true, &x.input, diags))
     return false;

@@ -6,8 +6,9 @@
 #include <string.h>
 
 static bool find(app *a, int argument, tsr_manifest *ret) {
-  return tsr_checkpoint_find(
-      a->arena, a->options.arguments.items[argument], TSR_NOWHERE, ret, a->diags);
+  tsr_checkpoint_hold hold; /* until the process ends */
+  return tsr_checkpoint_find_held(
+      a->arena, a->options.arguments.items[argument], TSR_NOWHERE, ret, &hold, a->diags);
 }
 
 static bool list(app *a, tsr_text *text) {

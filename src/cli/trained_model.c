@@ -136,13 +136,14 @@ static bool find_weights(trained_model *m) {
     const tsr_config_training *t = &m->setup.config->training;
     path = *t->model_path ? t->model_path : t->checkpoint_dir;
   }
-  return tsr_checkpoint_find(a->arena, path, TSR_NOWHERE, &m->weights, a->diags) &&
+  return tsr_checkpoint_find_held(a->arena, path, TSR_NOWHERE, &m->weights, &m->hold, a->diags) &&
          tsr_checkpoint_reader_check_sides(a->arena, &m->weights, a->diags);
 }
 
 bool trained_model_open(trained_model *m) {
   app *a = m->a;
   setup *s = &m->setup;
+  m->hold = TSR_CHECKPOINT_HOLD_NONE;
   app_catch_signals();
   bool ok = app_join(a, true) && setup_traces_communication(a->diags, &m->traces) &&
             find_weights(m) && load_config(m);
@@ -221,6 +222,7 @@ bool trained_model_load(
       tsr_process_open(a->arena, &o, programs, count, &m->process, m->executable, a->diags) &&
       tsr_checkpoint_load(
           a->arena, &m->weights, m->executable[0], false, s->config->checkpoint.verify, a->diags);
+  tsr_checkpoint_release(&m->hold);
   if (ok && m->traces) trace_communication(m, programs, count);
   return tsr_job_all_succeeded(&a->job, ok);
 }
@@ -232,6 +234,7 @@ const volatile sig_atomic_t *trained_model_interrupt(const trained_model *m) {
 int trained_model_finish(trained_model *m, bool ok) {
   app *a = m->a;
   if (!a->job.is_silent) tsr_diags_print(a->diags, stderr);
+  tsr_checkpoint_release(&m->hold);
   tsr_process_close(m->process);
   tsr_compute_close(&m->setup.compute);
   int code = console_finish(a, ok);

@@ -3,7 +3,7 @@
 #ifndef TSR_CLI_TRAINED_MODEL_H
 #define TSR_CLI_TRAINED_MODEL_H
 #include "base/hash.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/folder.h"
 #include "cli/console.h"
 #include "report/comm_trace.h"
 #include "runtime/process.h"
@@ -12,6 +12,7 @@ typedef struct {
   app *a;
   setup setup;
   tsr_manifest weights;
+  tsr_checkpoint_hold hold;         /* until the weights are loaded */
   tsr_run_data data;                /* data, or the tokenizer alone */
   char prompts_hash[TSR_HASH_TEXT]; /* of prompts and of what ends a text; "": there are none */
   bool has_own_config;              /* --config, not the checkpoint's */

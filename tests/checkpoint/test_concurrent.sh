@@ -77,4 +77,43 @@ ends 2 checkpoint merge run --out out
 [ "$(cat notes.txt)" = notes ] && [ ! -e out ] || complain "a link with the lock's name was followed"
 ends 2 checkpoint merge run --out none/out
 says "cannot write 'none/out': No such file or directory"
-end_of checkpoint.concurrent 20
+# A reader waits for its prompt, after it has chosen the newest checkpoint, which the run then has no more use for: it stays
+# until the reader has read it.
+sed 's/byte/char/' run.yaml > char.yaml
+keep=(--out race --quiet --set checkpoint.keep_last=1)
+steps() { (cd race/checkpoints && echo step-*); }
+ends 0 --config char.yaml "${keep[@]}"
+mkfifo prompt
+"$program" generate --checkpoint race --prompt-file - --max-new-tokens 2 --temperature 0 < prompt > "$said.reader" 2>&1 &
+reader=$!
+exec 9> prompt
+for _ in $(seq 40); do lslocks -p $reader 2>/dev/null | grep -q READ && break; sleep 0.05; done
+ends 0 --config char.yaml "${keep[@]}" --resume --set training_config.max_steps=4
+[ "$(steps)" = "step-00000002 step-00000004" ] || complain "a checkpoint that is being read was removed: $(steps)"
+(trap '' PIPE; echo word >&9) 2>/dev/null
+exec 9>&-
+wait $reader
+code=$?
+checks=$((checks + 1))
+cp "$said.reader" "$said"
+[ $code = 0 ] && grep -q word "$said" || complain "a reader of a checkpoint that the run removes ends with $code"
+rm "$said.reader"
+ends 0 --config char.yaml "${keep[@]}" --resume --set training_config.max_steps=5
+[ "$(steps)" = step-00000005 ] || complain "checkpoints that nobody reads stay: $(steps)"
+
+# Readers beside a run that removes all checkpoints but the newest.
+"$program" --config char.yaml "${keep[@]}" --resume --set training_config.max_steps=1000000 \
+  --set training_config.num_epochs=1000000 --set training_config.model_save_interval=1 &
+run=$!
+for _ in $(seq 12); do
+  ends 0 generate --checkpoint race --prompt word --max-new-tokens 1 --temperature 0
+  ends 0 evaluate --checkpoint race --data text.txt
+  ends 0 export race --out raced --quiet
+  ends 0 checkpoint verify race
+  ends 0 checkpoint merge race --out merged
+  rm -r raced merged
+done
+kill $run
+wait $run
+
+end_of checkpoint.concurrent 86
