@@ -16,9 +16,11 @@
 
 enum { PORTION = 1 << 18, SIDE_BYTES_MAX = 1 << 28 }; /* elements; bytes of a side file */
 
-/* A tensor of theirs: one parameter of ours, or several that are its parts. */
+/* A tensor of theirs: one parameter of ours, or several that are its parts; of a parameter that has
+ * a tensor there for each expert, one expert. */
 typedef struct {
   const char *name;
+  int64_t expert;
   tsr_hf_place *parts;
   const tsr_stored **stored; /* per part */
   int parts_count, shard;
@@ -64,45 +66,64 @@ static bool read_dtype(const exporter *x, tsr_dtype stored, tsr_dtype *ret_dtype
   return false;
 }
 
-static bool find_stored(
-    const exporter *x, const tsr_param *param, const tsr_hf_place *location,
-    const tsr_stored **ret) {
+static bool find_stored(const exporter *x, const tsr_param *param, const tsr_stored **ret) {
   const tsr_stored *t = *ret = tsr_manifest_find(&x->manifest, param->name);
+  int64_t shape[TSR_DIMS_MAX];
+  tsr_param_real_shape(param, shape);
   if (!t)
     return tsr_diag_error(
         x->diags, TSR_NOWHERE, "'%s' has no parameter '%s'", x->manifest.folder, param->name);
-  bool same = t->ndim == location->ndim;
-  for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == location->shape[d];
+  bool same = t->ndim == param->ndim;
+  for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == shape[d];
   return same || tsr_diag_error(
                      x->diags, TSR_NOWHERE,
                      "'%s': parameter '%s' has the shape %s, not %s as its configuration asks for",
                      x->manifest.folder, t->name, tsr_shape_text(t->ndim, t->shape).text,
-                     tsr_shape_text(location->ndim, location->shape).text);
+                     tsr_shape_text(param->ndim, shape).text);
 }
 
-static target *target_of(exporter *x, const tsr_hf_place *location) {
+static target *target_of(exporter *x, const tsr_hf_place *location, int64_t expert) {
+  const char *name = tsr_hf_place_name(x->arena, location, expert);
   for (int i = x->targets_count - 1; location->parts > 1 && i >= 0; i--)
-    if (!strcmp(x->targets[i].name, location->name)) return &x->targets[i];
+    if (!strcmp(x->targets[i].name, name)) return &x->targets[i];
   target *t = &x->targets[x->targets_count++];
-  *t = (target){.name = location->name, .parts_count = location->parts};
+  *t = (target){.name = name, .expert = expert, .parts_count = location->parts};
   t->parts = tsr_arena_array(x->arena, tsr_hf_place, location->parts);
   t->stored = tsr_arena_array(x->arena, const tsr_stored *, location->parts);
   return t;
 }
 
-static bool add_param(exporter *x, const tsr_param *param) {
-  tsr_hf_place location;
-  const tsr_stored *stored;
-  if (!tsr_hf_place_of(x->arena, param, &location))
-    return tsr_diag_error(
-        x->diags, param->location, "parameter '%s' has no name in Hugging Face's files",
-        param->name);
-  if (!find_stored(x, param, &location, &stored)) return false;
-  target *t = target_of(x, &location);
+static bool
+add_part(exporter *x, const tsr_hf_place *location, int64_t expert, const tsr_stored *stored) {
+  target *t = target_of(x, location, expert);
   if (!t->bytes && !read_dtype(x, stored->dtype, &t->dtype)) return false;
-  t->parts[location.part] = location;
-  t->stored[location.part] = stored;
-  t->bytes += tsr_stored_elements(location.ndim, location.shape) * tsr_dtype_bytes(t->dtype);
+  t->parts[location->part] = *location;
+  t->stored[location->part] = stored;
+  t->bytes += tsr_stored_elements(location->ndim, location->shape) * tsr_dtype_bytes(t->dtype);
+  return true;
+}
+
+static bool add_param(exporter *x, const tsr_param *param, const tsr_hf_place *location) {
+  const tsr_stored *stored;
+  if (!find_stored(x, param, &stored)) return false;
+  for (int64_t e = 0; e < tsr_hf_place_tensors(location); e++)
+    if (!add_part(x, location, e, stored)) return false;
+  return true;
+}
+
+static bool add_params(exporter *x, const tsr_graph *g) {
+  tsr_hf_place *all = tsr_arena_array(x->arena, tsr_hf_place, g->params_count + 1);
+  int64_t count = 0;
+  for (int i = 0; i < g->params_count; i++) {
+    const tsr_param *p = &g->params[i];
+    if (!tsr_hf_place_of(x->arena, p, &all[i]))
+      return tsr_diag_error(
+          x->diags, p->location, "parameter '%s' has no name in Hugging Face's files", p->name);
+    count += tsr_hf_place_tensors(&all[i]);
+  }
+  x->targets = tsr_arena_array(x->arena, target, count + 1);
+  for (int i = 0; i < g->params_count; i++)
+    if (!add_param(x, &g->params[i], &all[i])) return false;
   return true;
 }
 
@@ -145,11 +166,7 @@ static bool read_model(exporter *x) {
       !tsr_hf_config_of(x->arena, config, vocab, options.graphs_folder, &x->config, x->diags) ||
       !tsr_model_read(x->arena, config, &options, &model, x->diags))
     return false;
-  const tsr_graph *g = model->graph;
-  bool ok = true;
-  x->targets = tsr_arena_array(x->arena, target, g->params_count);
-  for (int i = 0; i < g->params_count && ok; i++) ok = add_param(x, &g->params[i]);
-  if (!ok || !check_parts(x)) return false;
+  if (!add_params(x, model->graph) || !check_parts(x)) return false;
   split_shards(x);
   return true;
 }
@@ -192,22 +209,27 @@ convert(const exporter *x, tsr_dtype from, const void *in, tsr_dtype to, int64_t
   return x->converted;
 }
 
-/* Elements [first, first + n) of the whole tensor, as they are stored. */
+static int64_t part_elements(const target *t, int part) {
+  return tsr_stored_elements(t->parts[part].ndim, t->parts[part].shape);
+}
+
+/* Elements [first, first + n) of a part, as they are stored. */
 static bool
-read_part(exporter *x, const tsr_stored *s, int64_t first, int64_t n, void *ret_elements) {
+read_part(exporter *x, const target *t, int part, int64_t first, int64_t n, void *ret_elements) {
   static const int64_t begin[TSR_DIMS_MAX];
+  const tsr_stored *s = t->stored[part];
+  first += t->expert * part_elements(t, part);
   return tsr_checkpoint_reader_read_slice(
       x->input, s, begin, s->shape, first, n, ret_elements, x->diags);
 }
 
 static bool write_straight(exporter *x, const target *t) {
   for (int p = 0; p < t->parts_count; p++) {
-    const tsr_stored *s = t->stored[p];
-    int64_t all = tsr_stored_elements(s->ndim, s->shape);
+    int64_t all = part_elements(t, p);
     for (int64_t at = 0; at < all; at += PORTION) {
       int64_t n = all - at < PORTION ? all - at : PORTION;
-      if (!read_part(x, s, at, n, x->portion)) return false;
-      const void *out = convert(x, s->dtype, x->portion, t->dtype, n);
+      if (!read_part(x, t, p, at, n, x->portion)) return false;
+      const void *out = convert(x, t->stored[p]->dtype, x->portion, t->dtype, n);
       if (!put(x, out, n * tsr_dtype_bytes(t->dtype))) return false;
     }
   }
@@ -229,17 +251,18 @@ static bool write_transposed(exporter *x, const target *t) {
   char *theirs = tsr_arena_alloc(scratch, (size_t)t->bytes);
   bool ok = true;
   for (int p = 0; p < t->parts_count && ok; p++) {
-    const tsr_stored *s = t->stored[p];
-    int64_t all = tsr_stored_elements(s->ndim, s->shape);
+    const int64_t *shape = t->parts[p].shape;
+    int64_t all = part_elements(t, p);
     char *ours = tsr_arena_alloc(scratch, (size_t)(all * each));
     for (int64_t at = 0; at < all && ok; at += PORTION) {
       int64_t n = all - at < PORTION ? all - at : PORTION;
-      ok = read_part(x, s, at, n, x->portion);
-      if (ok)
-        memcpy(ours + at * each, convert(x, s->dtype, x->portion, t->dtype, n), (size_t)(n * each));
+      ok = read_part(x, t, p, at, n, x->portion);
+      if (!ok) continue;
+      const void *out = convert(x, t->stored[p]->dtype, x->portion, t->dtype, n);
+      memcpy(ours + at * each, out, (size_t)(n * each));
     }
-    transpose(ours, s->shape[0], s->shape[1], each, column, width, theirs);
-    column += s->shape[0];
+    transpose(ours, shape[0], shape[1], each, column, width, theirs);
+    column += shape[0];
   }
   for (int64_t at = 0; at < t->bytes && ok; at += PORTION)
     ok = put(x, theirs + at, t->bytes - at < PORTION ? t->bytes - at : PORTION);

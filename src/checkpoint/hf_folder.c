@@ -8,6 +8,7 @@
 
 enum { INDEX_BYTES_MAX = 1 << 28 };
 static const char single[] = "model.safetensors", index_name[] = "model.safetensors.index.json";
+static const char expert_mark[] = "{expert}";
 
 /* ---- opening ---- */
 
@@ -139,6 +140,14 @@ tsr_hf_tensor *tsr_hf_folder_find(const tsr_hf_folder *f, const char *name) {
   return found;
 }
 
+const char *tsr_hf_place_name(tsr_arena *arena, const tsr_hf_place *place, int64_t expert) {
+  const char *mark = strstr(place->name, expert_mark);
+  if (!place->experts || !mark) return place->name;
+  return tsr_arena_printf(
+      arena, "%.*s%lld%s", (int)(mark - place->name), place->name, (long long)expert,
+      mark + strlen(expert_mark));
+}
+
 bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *p, tsr_hf_place *ret) {
   if (!p->hf_name) return false;
   *ret = (tsr_hf_place){
@@ -151,9 +160,13 @@ bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *p, tsr_hf_place *ret) {
     ret->name = tsr_arena_strndup(arena, p->hf_name, (size_t)(mark - p->hf_name));
   }
   tsr_param_real_shape(p, ret->shape);
+  if (strstr(ret->name, expert_mark)) {
+    ret->experts = ret->shape[0];
+    memmove(ret->shape, ret->shape + 1, sizeof *ret->shape * (size_t)--ret->ndim);
+  }
   memcpy(ret->whole, ret->shape, sizeof ret->whole);
   ret->whole[0] *= ret->parts;
-  if (ret->transposed && p->ndim == 2) {
+  if (ret->transposed && ret->ndim == 2) {
     ret->whole[0] = ret->shape[1];
     ret->whole[1] = ret->shape[0] * ret->parts;
   } else ret->transposed = false;

@@ -29,18 +29,28 @@ void tsr_hf_folder_close(tsr_hf_folder *folder);
 tsr_hf_tensor *tsr_hf_folder_find(const tsr_hf_folder *folder, const char *name);
 
 /* A graph parameter's place in a Hugging Face tensor: `part` of `parts` equal parts of its output
- * dimension ("name#1/3"); that is the first one, or the second where it is stored transposed. */
+ * dimension ("name#1/3"); that is the first one, or the second where it is stored transposed. A
+ * parameter of experts may have a tensor there for each of them, "name.{expert}.weight"; without
+ * the braces one tensor holds all experts. */
 typedef struct {
   const char *name;
   int part, parts;
   bool transposed;
+  int64_t
+      experts; /* > 0: so many tensors there, one for each index of the parameter's dimension 0 */
   int ndim;
-  int64_t shape[TSR_DIMS_MAX]; /* of the parameter, without padding */
+  int64_t shape[TSR_DIMS_MAX]; /* of what one tensor there has of it, without padding */
   int64_t whole[TSR_DIMS_MAX]; /* of the tensor there */
 } tsr_hf_place;
 
 /* False for a parameter that has no name there. */
 bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *param, tsr_hf_place *ret_place);
+/* How many tensors there it has a part of. */
+static inline int64_t tsr_hf_place_tensors(const tsr_hf_place *place) {
+  return place->experts ? place->experts : 1;
+}
+/* The name of the tensor there, of an expert if there is one for each. */
+const char *tsr_hf_place_name(tsr_arena *arena, const tsr_hf_place *place, int64_t expert);
 
 /* A folder's path without slashes at its end. */
 const char *tsr_hf_out(tsr_arena *arena, const char *path);

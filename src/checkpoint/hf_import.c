@@ -14,11 +14,11 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 24, BLOCK_BYTES = 1 << 20, SEQUENCE_MAX = 1024 };
 
-/* A parameter of ours and the tensor that it comes out of. */
+/* A parameter of ours and the tensors that it comes out of: one, or one for each expert. */
 typedef struct {
   const tsr_param *param;
   tsr_hf_place location;
-  tsr_hf_tensor *from;
+  tsr_hf_tensor **from;
 } source;
 
 typedef struct {
@@ -28,7 +28,7 @@ typedef struct {
   tsr_hf_config config;
   const cJSON *json; /* config.json */
   tsr_hf_sides sides;
-  bool dtype_refused; /* is said once */
+  bool dtype_refused, experts_refused; /* are said once */
   const tsr_graph *graph;
   tsr_hf_folder weights;
   source *sources; /* per parameter of the graph */
@@ -89,14 +89,14 @@ static bool read_graph(importer *m, const char *text, size_t length) {
 
 /* ---- which tensor is what ---- */
 
-static bool check_tensor(importer *m, const source *s) {
-  const tsr_safetensor *t = s->from->tensor;
+static bool check_tensor(importer *m, const source *s, const tsr_hf_tensor *from) {
+  const tsr_safetensor *t = from->tensor;
   bool same = t->ndim == s->location.ndim;
   for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == s->location.whole[d];
   if (!same)
     return tsr_diag_error(
         m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the shape %s, not %s as config.json asks for",
-        s->from->file->path, t->name, tsr_shape_text(t->ndim, t->shape).text,
+        from->file->path, t->name, tsr_shape_text(t->ndim, t->shape).text,
         tsr_shape_text(s->location.ndim, s->location.whole).text);
   if (!strcmp(t->dtype, "F32") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16"))
     return true;
@@ -104,7 +104,42 @@ static bool check_tensor(importer *m, const source *s) {
   m->dtype_refused = true;
   return tsr_diag_error(
       m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the dtype %s; F32, BF16 and F16 are taken",
-      s->from->file->path, t->name, t->dtype);
+      from->file->path, t->name, t->dtype);
+}
+
+/* A tensor of ours has one dtype. */
+static bool check_dtypes(const importer *m, const source *s) {
+  const tsr_hf_tensor *first = s->from[0];
+  for (int64_t e = 1; e < s->location.experts; e++)
+    if (strcmp(s->from[e]->tensor->dtype, first->tensor->dtype))
+      return tsr_diag_error(
+          m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the dtype %s, but '%s' has %s",
+          s->from[e]->file->path, s->from[e]->tensor->name, s->from[e]->tensor->dtype,
+          first->tensor->name, first->tensor->dtype);
+  return true;
+}
+
+static bool find_tensor(importer *m, source *s, int64_t expert) {
+  const char *name = tsr_hf_place_name(m->arena, &s->location, expert);
+  tsr_hf_tensor *from = s->from[expert] = tsr_hf_folder_find(&m->weights, name);
+  if (!from)
+    return s->location.part > 0 ||
+           tsr_diag_error(
+               m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s is missing", m->folder, name,
+               tsr_shape_text(s->location.ndim, s->location.whole).text);
+  bool again = from->used;
+  from->used = true;
+  return again || check_tensor(m, s, from);
+}
+
+/* Before so many are looked for. */
+static bool refuse_experts(importer *m, int64_t count) {
+  if (m->experts_refused) return false;
+  m->experts_refused = true;
+  return tsr_diag_error(
+      m->diags, TSR_NOWHERE,
+      "'%s': config.json asks for %" PRId64 " experts, but there are %d tensors", m->folder, count,
+      m->weights.tensors_count);
 }
 
 /* Parts of one tensor are reported once. */
@@ -114,15 +149,15 @@ static bool find_source(importer *m, const tsr_param *param, source *s) {
     return tsr_diag_error(
         m->diags, param->location, "parameter '%s' has no name in Hugging Face's files",
         param->name);
-  s->from = tsr_hf_folder_find(&m->weights, s->location.name);
-  if (!s->from)
-    return s->location.part > 0 ||
-           tsr_diag_error(
-               m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s is missing", m->folder,
-               s->location.name, tsr_shape_text(s->location.ndim, s->location.whole).text);
-  bool again = s->from->used;
-  s->from->used = true;
-  return again || check_tensor(m, s);
+  int64_t count = tsr_hf_place_tensors(&s->location);
+  if (count > m->weights.tensors_count) return refuse_experts(m, count);
+  s->from = tsr_arena_array(m->arena, tsr_hf_tensor *, count);
+  bool ok = true, all = true;
+  for (int64_t e = 0; e < count; e++) {
+    ok &= find_tensor(m, s, e);
+    all &= s->from[e] != NULL;
+  }
+  return ok && (!all || check_dtypes(m, s));
 }
 
 /* What is no weight: causal masks of GPT-2 (but not its c_attn.bias), rotary tables. */
@@ -170,15 +205,16 @@ static bool match(importer *m) {
 /* ---- writing ---- */
 
 static tsr_dtype dtype_of(const source *s) {
-  const char *dtype = s->from->tensor->dtype;
+  const char *dtype = s->from[0]->tensor->dtype;
   return !strcmp(dtype, "F32") ? TSR_F32 : !strcmp(dtype, "F16") ? TSR_F16 : TSR_BF16;
 }
 
 /* Rows [begin, end) of ours (out, in) out of columns of theirs (in, parts * out). */
-static void transpose_rows(const source *s, int64_t begin, int64_t end, char *rows) {
+static void transpose_rows(
+    const source *s, const tsr_hf_tensor *tensor, int64_t begin, int64_t end, char *rows) {
   int64_t in = s->location.shape[1], stride = s->location.whole[1],
           each = tsr_dtype_bytes(dtype_of(s));
-  const char *from = s->from->file->map + s->from->tensor->offset;
+  const char *from = tensor->file->map + tensor->tensor->offset;
   from += (s->location.part * s->location.shape[0] + begin) * each;
   for (int64_t i = 0; i < in; i++, from += stride * each)
     for (int64_t o = 0; o < end - begin; o++) {
@@ -187,13 +223,13 @@ static void transpose_rows(const source *s, int64_t begin, int64_t end, char *ro
     }
 }
 
-static bool write_transposed(importer *m, const source *s, char *block) {
+static bool write_transposed(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
   int64_t out = s->location.shape[0], row = s->location.shape[1] * tsr_dtype_bytes(dtype_of(s));
   int64_t rows = row < BLOCK_BYTES ? BLOCK_BYTES / row : 1;
   if (row > BLOCK_BYTES) block = tsr_arena_alloc(m->arena, (size_t)row);
   for (int64_t at = 0; at < out; at += rows) {
     int64_t end = at + rows < out ? at + rows : out;
-    transpose_rows(s, at, end, block);
+    transpose_rows(s, from, at, end, block);
     if (!tsr_checkpoint_writer_data(m->output, block, (size_t)((end - at) * row), m->diags))
       return false;
   }
@@ -202,32 +238,39 @@ static bool write_transposed(importer *m, const source *s, char *block) {
 
 /* Pages that were read and are not needed again: else the whole file would come to stand in memory.
  */
-static void forget(const source *s, int64_t begin, int64_t end) {
-  int64_t page = sysconf(_SC_PAGESIZE), from = s->from->tensor->offset;
-  begin = (from + begin + page - 1) / page * page;
-  end = (from + end) / page * page;
+static void forget(const tsr_hf_tensor *from, int64_t begin, int64_t end) {
+  int64_t page = sysconf(_SC_PAGESIZE), offset = from->tensor->offset;
+  begin = (offset + begin + page - 1) / page * page;
+  end = (offset + end) / page * page;
   if (begin < end)
-    madvise((char *)(uintptr_t)s->from->file->map + begin, (size_t)(end - begin), MADV_DONTNEED);
+    madvise((char *)(uintptr_t)from->file->map + begin, (size_t)(end - begin), MADV_DONTNEED);
 }
 
-static bool write_straight(importer *m, const source *s) {
+static bool write_straight(importer *m, const source *s, const tsr_hf_tensor *from) {
   enum { AT_ONCE = 1 << 24 };
-  int64_t bytes = s->from->tensor->bytes / s->location.parts, begin = bytes * s->location.part;
-  const char *data = s->from->file->map + s->from->tensor->offset;
+  int64_t bytes = from->tensor->bytes / s->location.parts, begin = bytes * s->location.part;
+  const char *data = from->file->map + from->tensor->offset;
   for (int64_t at = begin, end; at < begin + bytes; at = end) {
     end = begin + bytes - at < AT_ONCE ? begin + bytes : at + AT_ONCE;
     if (!tsr_checkpoint_writer_data(m->output, data + at, (size_t)(end - at), m->diags))
       return false;
-    forget(s, at, end);
+    forget(from, at, end);
   }
   return true;
 }
 
-static bool write_tensor(importer *m, const source *s, char *block) {
-  if (!s->location.transposed) return write_straight(m, s);
-  bool ok = write_transposed(m, s, block);
-  forget(s, 0, s->from->tensor->bytes);
+static bool write_tensor(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
+  if (!s->location.transposed) return write_straight(m, s, from);
+  bool ok = write_transposed(m, s, from, block);
+  forget(from, 0, from->tensor->bytes);
   return ok;
+}
+
+/* The experts follow each other along dimension 0. */
+static bool write_param(importer *m, const source *s, char *block) {
+  for (int64_t e = 0; e < tsr_hf_place_tensors(&s->location); e++)
+    if (!write_tensor(m, s, s->from[e], block)) return false;
+  return true;
 }
 
 static bool write_tensors(importer *m) {
@@ -236,15 +279,15 @@ static bool write_tensors(importer *m) {
       tsr_arena_array(m->arena, tsr_checkpoint_writer_piece, count + 1);
   for (int i = 0; i < count; i++) {
     const source *s = &m->sources[i];
-    pieces[i] = (tsr_checkpoint_writer_piece){s->param->name, dtype_of(s), s->location.ndim};
-    memcpy(pieces[i].shape, s->location.shape, sizeof pieces[i].shape);
-    memcpy(pieces[i].piece, s->location.shape, sizeof pieces[i].piece);
+    pieces[i] = (tsr_checkpoint_writer_piece){s->param->name, dtype_of(s), s->param->ndim};
+    tsr_param_real_shape(s->param, pieces[i].shape);
+    memcpy(pieces[i].piece, pieces[i].shape, sizeof pieces[i].piece);
   }
   if (!tsr_checkpoint_writer_tensors(m->output, "rank-00000.safetensors", pieces, count, m->diags))
     return false;
   char *block = tsr_arena_alloc(m->arena, BLOCK_BYTES);
   for (int i = 0; i < count; i++)
-    if (!write_tensor(m, &m->sources[i], block)) return false;
+    if (!write_param(m, &m->sources[i], block)) return false;
   return tsr_checkpoint_writer_end_tensors(m->output, m->diags);
 }
 

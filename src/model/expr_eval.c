@@ -75,14 +75,17 @@ static bool eval_list(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_di
   return true;
 }
 
+static bool need_list(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  if (!tsr_expr_eval(e, scope, ret, diags)) return false;
+  if (ret->kind == TSR_EVAL_LIST) return true;
+  return tsr_diag_error(
+      diags, e->location, "'%s' is %s, not a list", e->text, describe(scope->arena, ret));
+}
+
 static bool eval_index(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
   tsr_eval list;
   double index;
-  if (!tsr_expr_eval(e->args[0], scope, &list, diags)) return false;
-  if (list.kind != TSR_EVAL_LIST)
-    return tsr_diag_error(
-        diags, e->args[0]->location, "'%s' is %s, not a list", e->args[0]->text,
-        describe(scope->arena, &list));
+  if (!need_list(e->args[0], scope, &list, diags)) return false;
   if (!eval_number(e->args[1], scope, &index, diags)) return false;
   if (!is_whole(index) || index < 0 || index >= list.count)
     return tsr_diag_error(
@@ -92,20 +95,25 @@ static bool eval_index(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_d
   return true;
 }
 
+static bool eval_contains(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  tsr_eval list;
+  double x, found = 0;
+  if (!need_list(e->args[0], scope, &list, diags) || !eval_number(e->args[1], scope, &x, diags))
+    return false;
+  for (int i = 0; i < list.count; i++)
+    if (list.list[i] == x) found = 1;
+  return *ret = number_of(found), true;
+}
+
 static double round_up(double x, double m) { return ceil(x / m) * m; }
 
 static bool
 eval_function(const tsr_expr *e, tsr_scope *scope, int index, tsr_eval *ret, tsr_diags *diags) {
   double x[2] = {0, 0};
   tsr_eval list;
-  if (index == 6) { /* len */
-    if (!tsr_expr_eval(e->args[0], scope, &list, diags)) return false;
-    if (list.kind != TSR_EVAL_LIST)
-      return tsr_diag_error(
-          diags, e->args[0]->location, "'%s' is %s, not a list", e->args[0]->text,
-          describe(scope->arena, &list));
-    return *ret = number_of(list.count), true;
-  }
+  if (index == 8) return eval_contains(e, scope, ret, diags);
+  if (index == 6) /* len */
+    return need_list(e->args[0], scope, &list, diags) && (*ret = number_of(list.count), true);
   for (int i = 0; i < e->count; i++)
     if (!eval_number(e->args[i], scope, &x[i], diags)) return false;
   if (index == 5 && x[1] <= 0)
@@ -170,14 +178,14 @@ static bool check_arguments(const tsr_expr *e, int min, int max, tsr_diags *diag
 static bool eval_call(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
   static const tsr_term functions[] = {{"min", 2, 2},   {"max", 2, 2},  {"ceil", 1, 1},
                                        {"floor", 1, 1}, {"sqrt", 1, 1}, {"round_up", 2, 2},
-                                       {"len", 1, 1},   {"log", 1, 1}};
+                                       {"len", 1, 1},   {"log", 1, 1},  {"contains", 2, 2}};
   const tsr_term *term = find_term(scope, e->name);
   if (term)
     return check_arguments(e, term->args_min, term->args_max, diags) &&
            eval_term(e, scope, ret, diags);
   const char *names[32];
   int count = 0;
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < 9; i++) {
     names[count++] = functions[i].name;
     if (strcmp(e->name, functions[i].name)) continue;
     return check_arguments(e, functions[i].args_min, functions[i].args_max, diags) &&

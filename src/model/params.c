@@ -90,6 +90,29 @@ static bool check_placement(const maker *m, int axis) {
   return false;
 }
 
+/* `{expert}` stays as it is, because the parameter has a tensor there for each expert. A name of the
+ * graph file's own comes first. */
+static bool make_hf_name(const maker *m) {
+  static const char mark[] = "{expert}";
+  const tsr_param_decl *d = m->decl;
+  if (!d->hf) return true;
+  const char **name = &m->param->hf_name;
+  if (!strstr(d->hf, mark) || tsr_scope_find(m->scope, "expert"))
+    return tsr_scope_fill(m->scope, d->hf, d->hf_place, name, m->diags);
+  if (!tsr_param_is_of_experts(m->param) || m->param->ndim < 2) {
+    tsr_diag_error(
+        m->diags, d->hf_place, "parameter '%s' %s has no dimension of experts for '%s' in its name",
+        m->param->name, tsr_shape_text(m->param->ndim, m->param->shape).text, mark);
+    tsr_diag_hint(m->diags, "dimension 0 of 'ep: shard(0)' is experts");
+    return false;
+  }
+  tsr_name expert = {.name = "expert", .value = {.kind = TSR_EVAL_WORD, .word = mark}};
+  tsr_scope_push(m->scope, &expert);
+  bool ok = tsr_scope_fill(m->scope, d->hf, d->hf_place, name, m->diags);
+  m->scope->count--;
+  return ok;
+}
+
 bool tsr_param_make(
     tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units, bool uneven,
     tsr_param *ret_param, tsr_diags *diags) {
@@ -106,7 +129,7 @@ bool tsr_param_make(
   bool ok = make_init(&m);
   for (int axis = 0; axis < TSR_AXES; axis++)
     ok &= make_placement(&m, axis) && check_placement(&m, axis);
-  if (decl->hf) ok &= tsr_scope_fill(scope, decl->hf, decl->hf_place, &ret_param->hf_name, diags);
+  ok = ok && make_hf_name(&m);
   if (!decl->valid0) return ok;
   int64_t valid;
   if (!tsr_expr_whole(decl->valid0, scope, "valid0", 0, &valid, diags)) return false;

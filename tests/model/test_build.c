@@ -132,6 +132,36 @@ static void check_waste(void) {
   case_end(&c);
 }
 
+/* Experts keep their braces in the name, and a loop of that name fills them. */
+static void check_expert_names(void) {
+  tsr_model_options options = case_options();
+  model_case c = case_text(
+      "inputs: {features: [batch, 8]}\n"
+      "graph:\n"
+      "- x: features\n"
+      "- repeat: {times: 2, as: block}\n"
+      "  parameters:\n"
+      "    g: {shape: [4, 8], init: zeros}\n"
+      "    w: {shape: [4, 8, 8], init: zeros, ep: shard(0), hf: \"l.{block}.{expert}.w\"}\n"
+      "  graph:\n"
+      "  - s: router(x, g)\n"
+      "  - chosen: choose_experts(s, k=2)\n"
+      "  - plan: expert_plan(chosen, w)\n"
+      "  - r: expert_linear(permute_experts(x, plan), w, plan)\n"
+      "  - x: combine_experts(r, expert_weights(s, chosen), plan)\n"
+      "- repeat: {times: 2, as: expert}\n"
+      "  parameters: {v: {shape: [8, 8], init: zeros, hf: \"v.{expert}\"}}\n"
+      "  graph: [x: \"linear(x, v)\"]\n"
+      "outputs: [x]\n",
+      NULL, &options);
+  CHECK_AT(c.model != NULL, "%s", c.report);
+  if (c.model) {
+    CHECK(has_param(c.model->graph, "block.1.w", "l.1.{expert}.w"));
+    CHECK(has_param(c.model->graph, "expert.1.v", "v.1"));
+  }
+  case_end(&c);
+}
+
 static void check_layout(void) {
   tsr_model_options options = case_options();
   model_case c = case_text(
@@ -186,6 +216,7 @@ int main(void) {
   check_repeat();
   check_results();
   check_waste();
+  check_expert_names();
   check_layout();
   check_vocabulary();
   return check_done("model.build");

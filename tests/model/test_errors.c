@@ -120,7 +120,18 @@ static void check_params(void) {
   BODY(
       PARAM("shape: [2], init: zeros, tp: split(0)"),
       "g.yaml:5:36: error: unknown function 'split'\n"
-      "      = valid: min, max, ceil, floor, sqrt, round_up, len, log, replicate, shard\n");
+      "      = valid: min, max, ceil, floor, sqrt, round_up, len, log, contains, "
+      "replicate, shard\n");
+  BODY(
+      PARAM("shape: [2, 2], init: zeros, hf: \"a.{expert}.w\""),
+      "g.yaml:5:39: error: parameter 'v' (2, 2) has no dimension of experts for '{expert}' in its "
+      "name\n"
+      "      = dimension 0 of 'ep: shard(0)' is experts\n");
+  BODY(
+      PARAM("shape: [2], init: zeros, ep: shard(0), hf: \"a.{expert}\""),
+      "g.yaml:5:50: error: parameter 'v' (2) has no dimension of experts for '{expert}' in its "
+      "name\n"
+      "      = dimension 0 of 'ep: shard(0)' is experts\n");
   BODY(PARAM("shape: [dim / 3], init: zeros"), "g.yaml:5:15: error: 3 does not divide dim 8\n");
   BODY(
       PARAM("shape: [0], init: zeros"),

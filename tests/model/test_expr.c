@@ -105,6 +105,7 @@ static void check_values(void) {
   check_value("ceil(1.2) + floor(1.8)", "3");
   check_value("sqrt(16)", "4");
   check_value("len(hidden)", "3");
+  check_value("\"contains(hidden, 64) + contains(hidden, num_heads)\"", "1");
   check_value("hidden[num_heads - 4]", "32");
   check_value("hidden", "[128, 64, 32]");
   check_value("[1, num_heads]", "[1, 6]");
@@ -148,6 +149,7 @@ static void check_evaluation(void) {
   check_error("sqroot(4)", false, "4: unknown function 'sqroot'");
   check_error("max(1)", false, "4: max takes 2 arguments, not 1");
   check_error("len(1)", false, "8: '1' is the number 1, not a list");
+  check_error("\"contains(1, 2)\"", false, "14: '1' is the number 1, not a list");
   check_error("sqrt(0 - 1)", false, "4: the square root of -1 is not a number");
   check_error("round_up(3, 0)", false, "4: round_up needs a multiple above 0, not 0");
   check_error("1e300 * 1e300", false, "4: '1e300 * 1e300' is too large");
