@@ -5,7 +5,8 @@
 #include "config/config_internal.h"
 #include <string.h>
 
-static const char *const shipped_types[] = {"gpt2", "llama", "qwen3", "deepseek_v3"};
+static const char *const shipped_types[] = {"gpt2",      "llama",     "qwen3", "mixtral",
+                                            "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v3"};
 
 static const struct {
   const char *name, *feature;
