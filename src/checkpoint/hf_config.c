@@ -269,6 +269,96 @@ static void read_qwen3(reader *r) {
   read_rope(r, ROPE_PLAIN);
 }
 
+/* ---- mixtures of experts ---- */
+
+/* transformers 5 writes num_local_experts where older files have num_experts. */
+static void read_experts(reader *r, double coefficient) {
+  tsr_hf_experts *e = &r->c->experts;
+  const cJSON *local = get(r->root, "num_local_experts"), *all = get(r->root, "num_experts");
+  if (local && all && !cJSON_Compare(local, all, true))
+    r->ok = tsr_diag_error(
+        r->diags, TSR_NOWHERE, "'%s': num_local_experts and num_experts differ", r->path);
+  e->num_experts = count(r, local ? "num_local_experts" : "num_experts", -1);
+  e->num_experts_per_token = count(r, "num_experts_per_tok", -1);
+  e->norm_topk_prob = flag(r, "norm_topk_prob", false);
+  e->router_aux_loss_coef = number(r, "router_aux_loss_coef", coefficient);
+  if (flag(r, "output_router_logits", false))
+    tsr_diag_warning(
+        r->diags, TSR_NOWHERE,
+        "'%s': output_router_logits is true, but the loss that balances the experts is not added",
+        r->path);
+}
+
+/* Which blocks of Qwen's have experts. */
+static void read_sparse_blocks(reader *r) {
+  tsr_hf_experts *e = &r->c->experts;
+  const cJSON *list = get(r->root, "mlp_only_layers"), *item;
+  e->dense_intermediate_dim = r->c->intermediate_dim;
+  r->c->intermediate_dim = count(r, "moe_intermediate_size", -1);
+  e->decoder_sparse_step = count(r, "decoder_sparse_step", 1);
+  if (list && !cJSON_IsArray(list))
+    return unsupported(r, "mlp_only_layers", describe(r, list), "a list");
+  int64_t *layers = tsr_arena_array(r->arena, int64_t, cJSON_GetArraySize(list) + 1);
+  cJSON_ArrayForEach(item, list) {
+    bool whole = cJSON_IsNumber(item) && item->valuedouble == floor(item->valuedouble);
+    if (!whole || item->valuedouble < 0 || item->valuedouble > 1e9)
+      return unsupported(r, "mlp_only_layers", describe(r, item), "numbers of blocks");
+    layers[e->mlp_only_layers_count++] = (int64_t)item->valuedouble;
+  }
+  e->mlp_only_layers = layers;
+}
+
+static void read_mixtral(reader *r) {
+  tsr_hf_config *c = r->c;
+  check_architecture(r, "MixtralForCausalLM", "MixtralModel");
+  read_common(r);
+  c->norm_eps = number(r, "rms_norm_eps", 1e-5);
+  c->head_dim = count(r, "head_dim", c->embedding_dim / c->num_heads);
+  if (get(r->root, "sliding_window")) c->sliding_window = count(r, "sliding_window", -1);
+  read_rope(r, ROPE_PLAIN);
+  if (!get(r->root, "rope_theta") && !get(get(r->root, "rope_parameters"), "rope_theta"))
+    c->theta = 1e6;
+  read_experts(r, 0.001);
+  double noise = number(r, "router_jitter_noise", 0);
+  if (noise > 0)
+    unsupported(r, "router_jitter_noise", tsr_arena_printf(r->arena, "%g", noise), "0");
+}
+
+static void read_qwen3_moe(reader *r) {
+  check_architecture(r, "Qwen3MoeForCausalLM", "Qwen3MoeModel");
+  read_common(r);
+  r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
+  r->c->attention_bias = flag(r, "attention_bias", false);
+  fixed(r, "use_sliding_window", false);
+  read_rope(r, ROPE_PLAIN);
+  read_experts(r, 0.001);
+  read_sparse_blocks(r);
+}
+
+static void read_qwen2_moe(reader *r) {
+  check_architecture(r, "Qwen2MoeForCausalLM", "Qwen2MoeModel");
+  read_common(r);
+  r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
+  r->c->attention_bias = flag(r, "qkv_bias", true);
+  fixed(r, "use_sliding_window", false);
+  read_rope(r, ROPE_PLAIN);
+  read_experts(r, 0.001);
+  read_sparse_blocks(r);
+  r->c->experts.shared_intermediate_dim = count(r, "shared_expert_intermediate_size", 5632);
+}
+
+static void read_olmoe(reader *r) {
+  check_architecture(r, "OlmoeForCausalLM", "OlmoeModel");
+  read_common(r);
+  r->c->norm_eps = number(r, "rms_norm_eps", 1e-5);
+  r->c->head_dim = r->c->embedding_dim / r->c->num_heads;
+  r->c->attention_bias = flag(r, "attention_bias", false);
+  const cJSON *clip = get(r->root, "clip_qkv");
+  if (clip) unsupported(r, "clip_qkv", describe(r, clip), "null");
+  read_rope(r, ROPE_PLAIN);
+  read_experts(r, 0.01);
+}
+
 /* ---- DeepSeek ---- */
 
 /* Blocks behind the dense ones are mixtures of experts. */
@@ -323,6 +413,10 @@ static const struct {
     {"llama", "llama", read_llama},
     {"mistral", "llama", read_mistral},
     {"qwen3", "qwen3", read_qwen3},
+    {"mixtral", "mixtral", read_mixtral},
+    {"qwen2_moe", "qwen2_moe", read_qwen2_moe},
+    {"qwen3_moe", "qwen3_moe", read_qwen3_moe},
+    {"olmoe", "olmoe", read_olmoe},
     {"deepseek_v3", "deepseek_v3", read_deepseek_v3},
     {"deepseek_v2", "deepseek_v3", read_deepseek_v2},
 };
@@ -348,6 +442,7 @@ bool tsr_hf_config_read(
   if (!ret_config->model_type)
     unsupported(
         &r, "model_type", describe(&r, tsr_json_get(root, "model_type")),
-        "'gpt2', 'llama', 'mistral', 'qwen3', 'deepseek_v3', 'deepseek_v2'");
+        "'gpt2', 'llama', 'mistral', 'qwen3', 'mixtral', 'qwen2_moe', 'qwen3_moe', 'olmoe', "
+        "'deepseek_v3', 'deepseek_v2'");
   return r.ok;
 }

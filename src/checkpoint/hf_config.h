@@ -8,6 +8,10 @@
  *   llama           activations but silu, rope types but default and llama3
  *   mistral         (a llama of ours) the same
  *   qwen3           activations but silu, rope types but default, sliding windows
+ *   mixtral         activations but silu, rope types but default, noise in the router
+ *   qwen2_moe, qwen3_moe
+ *                   as qwen3
+ *   olmoe           activations but silu, rope types but default, clip_qkv
  *   deepseek_v3, deepseek_v2
  *                   activations but silu, rope types but default and yarn, mixtures of experts:
  *                   first_k_dense_replace below num_hidden_layers
@@ -29,8 +33,20 @@ typedef struct {
   bool truncate;
 } tsr_hf_latent;
 
+/* Mixtures of experts: mixtral, qwen2_moe, qwen3_moe, olmoe. */
 typedef struct {
-  const char *model_type; /* of ours: gpt2, llama, qwen3, deepseek_v3 */
+  int64_t num_experts, num_experts_per_token; /* num_experts 0: the model has none */
+  int64_t dense_intermediate_dim;             /* of blocks without experts, of Qwen's; else 0 */
+  int64_t shared_intermediate_dim;            /* of qwen2_moe; else 0 */
+  int64_t decoder_sparse_step;                /* of Qwen's */
+  const int64_t *mlp_only_layers;
+  int mlp_only_layers_count;
+  bool norm_topk_prob; /* not of mixtral */
+  double router_aux_loss_coef;
+} tsr_hf_experts;
+
+typedef struct {
+  const char *model_type; /* of ours: the name of a graph file */
   int64_t vocab_size, embedding_dim, intermediate_dim, num_blocks, num_heads;
   int64_t num_groups, head_dim; /* num_groups: not of gpt2 */
   int64_t max_sequence_length;
@@ -41,8 +57,10 @@ typedef struct {
   double scaling_factor, low_freq_factor, high_freq_factor; /* of llama; scaling_factor 0: none */
   int64_t original_context_length;                          /* of deepseek_v3, too */
   bool mlp_bias;                                            /* of llama */
-  int64_t sliding_window; /* of llama; 0: none. One that has a window is transformers' mistral */
+  int64_t sliding_window; /* of llama and mixtral; 0: none. A llama that has one is transformers'
+                             mistral */
   tsr_hf_latent latent;
+  tsr_hf_experts experts;
 } tsr_hf_config;
 
 /* From config.json's text, which errors call `path`. All errors in one call. */

@@ -20,13 +20,56 @@ static const char *real(char buffer[40], double value) {
   return buffer;
 }
 
-static bool is_gpt2(const tsr_hf_config *c) { return !strcmp(c->model_type, "gpt2"); }
+/* Our graph files that transformers has classes for. A llama with a window is another one. */
+static const struct {
+  const char *name, *class;
+} families[] = {{"gpt2", "GPT2LMHeadModel"},          {"llama", "LlamaForCausalLM"},
+                {"qwen3", "Qwen3ForCausalLM"},        {"mixtral", "MixtralForCausalLM"},
+                {"olmoe", "OlmoeForCausalLM"},        {"qwen2_moe", "Qwen2MoeForCausalLM"},
+                {"qwen3_moe", "Qwen3MoeForCausalLM"}, {"deepseek_v3", "DeepseekV3ForCausalLM"}};
+enum { FAMILIES = sizeof families / sizeof *families };
 
-static bool is_latent(const tsr_hf_config *c) { return !strcmp(c->model_type, "deepseek_v3"); }
+static bool is(const tsr_hf_config *c, const char *type) { return !strcmp(c->model_type, type); }
+
+static bool is_gpt2(const tsr_hf_config *c) { return is(c, "gpt2"); }
+
+static bool is_latent(const tsr_hf_config *c) { return is(c, "deepseek_v3"); }
+
+static bool is_mistral(const tsr_hf_config *c) { return is(c, "llama") && c->sliding_window; }
 
 /* The name that transformers has for it. */
 static const char *type_of(const tsr_hf_config *c) {
-  return c->sliding_window ? "mistral" : c->model_type;
+  return is_mistral(c) ? "mistral" : c->model_type;
+}
+
+static const char *class_of(const tsr_hf_config *c) {
+  for (int i = 0; i < FAMILIES; i++)
+    if (is(c, families[i].name) && !is_mistral(c)) return families[i].class;
+  return "MistralForCausalLM";
+}
+
+static void add_layers(const tsr_hf_experts *e, tsr_text *text) {
+  for (int i = 0; i < e->mlp_only_layers_count; i++)
+    tsr_text_add(text, "%s%" PRId64, i ? ", " : "", e->mlp_only_layers[i]);
+}
+
+static void add_expert_sizes(const tsr_hf_config *c, tsr_text *text) {
+  const tsr_hf_experts *e = &c->experts;
+  char buffer[40];
+  tsr_text_add(text, "  num_experts: %" PRId64 "\n", e->num_experts);
+  tsr_text_add(text, "  num_experts_per_token: %" PRId64 "\n", e->num_experts_per_token);
+  if (e->dense_intermediate_dim) {
+    tsr_text_add(text, "  dense_intermediate_dim: %" PRId64 "\n", e->dense_intermediate_dim);
+    tsr_text_add(text, "  decoder_sparse_step: %" PRId64 "\n", e->decoder_sparse_step);
+    tsr_text_add(text, "  mlp_only_layers: [");
+    add_layers(e, text);
+    tsr_text_add(text, "]\n");
+  }
+  if (e->shared_intermediate_dim)
+    tsr_text_add(text, "  shared_intermediate_dim: %" PRId64 "\n", e->shared_intermediate_dim);
+  if (!is(c, "mixtral"))
+    tsr_text_add(text, "  norm_topk_prob: %s\n", e->norm_topk_prob ? "true" : "false");
+  tsr_text_add(text, "  router_aux_loss_coef: %s\n", real(buffer, e->router_aux_loss_coef));
 }
 
 static void add_latent_sizes(const tsr_hf_latent *l, tsr_text *text) {
@@ -62,6 +105,7 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, "  num_heads: %" PRId64 "\n", c->num_heads);
   if (!is_gpt2(c) && !is_latent(c))
     tsr_text_add(text, "  num_groups: %" PRId64 "\n", c->num_groups);
+  if (c->experts.num_experts) add_expert_sizes(c, text);
   if (is_latent(c)) add_latent_sizes(&c->latent, text);
   else tsr_text_add(text, "  head_dim: %" PRId64 "\n", c->head_dim);
   tsr_text_add(text, "  max_sequence_length: %" PRId64 "\n", c->max_sequence_length);
@@ -78,6 +122,7 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
   if (c->latent.yarn_factor > 0) add_yarn_sizes(c, text);
   if (c->sliding_window) tsr_text_add(text, "  sliding_window: %" PRId64 "\n", c->sliding_window);
   if (c->attention_bias) tsr_text_add(text, "  attention_bias: true\n");
+  else if (is(c, "qwen2_moe")) tsr_text_add(text, "  attention_bias: false\n");
   if (c->mlp_bias) tsr_text_add(text, "  mlp_bias: true\n");
   tsr_text_add(text, "  weight_tying: %s\n", c->tied ? "enabled" : "disabled");
 }
@@ -129,18 +174,35 @@ static void take_latent(const tsr_scope *scope, tsr_hf_latent *l) {
   l->truncate = size_number(scope, "rope_scaling.truncate") != 0;
 }
 
+static void take_experts(const tsr_scope *scope, tsr_hf_experts *e) {
+  const tsr_name *layers = tsr_scope_find(scope, "mlp_only_layers");
+  e->num_experts = tsr_sizes_get(scope, "num_experts");
+  e->num_experts_per_token = tsr_sizes_get(scope, "num_experts_per_token");
+  e->dense_intermediate_dim = tsr_sizes_get(scope, "dense_intermediate_dim");
+  e->shared_intermediate_dim = tsr_sizes_get(scope, "shared_intermediate_dim");
+  e->decoder_sparse_step = tsr_sizes_get(scope, "decoder_sparse_step");
+  e->norm_topk_prob = size_number(scope, "norm_topk_prob") != 0;
+  e->router_aux_loss_coef = size_number(scope, "router_aux_loss_coef");
+  if (!layers || layers->value.kind != TSR_EVAL_LIST) return;
+  int64_t *list = tsr_arena_array(scope->arena, int64_t, layers->value.count + 1);
+  for (int i = 0; i < layers->value.count; i++) list[i] = (int64_t)layers->value.list[i];
+  e->mlp_only_layers = list;
+  e->mlp_only_layers_count = layers->value.count;
+}
+
 static bool check_class(const tsr_config_model *m, tsr_hf_config *c, tsr_diags *diags) {
-  static const char *const names[] = {"gpt2", "llama", "qwen3", "deepseek_v3"};
-  for (int i = 0; i < 4; i++)
-    if (m->map && !m->graph_file && m->model_type && !strcmp(m->model_type, names[i]))
-      c->model_type = names[i];
+  for (int i = 0; i < FAMILIES; i++)
+    if (m->map && !m->graph_file && m->model_type && !strcmp(m->model_type, families[i].name))
+      c->model_type = families[i].name;
   if (c->model_type) return true;
   tsr_diag_error(
       diags, m->location, "transformers has no class for %s",
       m->graph_file   ? "a graph file of one's own"
       : m->model_type ? m->model_type
                       : "this model");
-  tsr_diag_hint(diags, "gpt2, llama, qwen3 and deepseek_v3 can be exported");
+  tsr_diag_hint(
+      diags, "gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe and deepseek_v3 can be "
+             "exported");
   return false;
 }
 
@@ -165,9 +227,15 @@ bool tsr_hf_config_of(
   take_sizes(&scope, ret);
   take_latent(&scope, &ret->latent);
   if (is_latent(ret)) ret->num_groups = ret->num_heads;
+  take_experts(&scope, &ret->experts);
   if (ret->sliding_window && (ret->attention_bias || ret->mlp_bias))
     return tsr_diag_error(
         diags, m->location, "transformers has no class for a sliding_window with biases");
+  if (is(ret, "olmoe") && ret->head_dim * ret->num_heads != ret->embedding_dim)
+    return tsr_diag_error(
+        diags, m->location,
+        "transformers has no olmoe whose head_dim is not embedding_dim / "
+        "num_heads");
   if (!is_gpt2(ret) || tsr_sizes_get(&scope, "bias")) return true;
   return tsr_diag_error(
       diags, m->location, "transformers has no gpt2 without biases, as 'bias: false' asks for");
@@ -222,6 +290,35 @@ static void add_yarn(const tsr_hf_config *c, tsr_text *text) {
       c->original_context_length);
 }
 
+static void add_experts(const tsr_hf_config *c, tsr_text *text) {
+  const tsr_hf_experts *e = &c->experts;
+  char buffer[40];
+  const char *key = is(c, "mixtral") ? "num_local_experts" : "num_experts";
+  tsr_text_add(text, ",\n  \"%s\": %" PRId64, key, e->num_experts);
+  tsr_text_add(text, ",\n  \"num_experts_per_tok\": %" PRId64, e->num_experts_per_token);
+  if (e->dense_intermediate_dim) {
+    tsr_text_add(text, ",\n  \"moe_intermediate_size\": %" PRId64, c->intermediate_dim);
+    tsr_text_add(text, ",\n  \"decoder_sparse_step\": %" PRId64, e->decoder_sparse_step);
+    tsr_text_add(text, ",\n  \"mlp_only_layers\": [");
+    add_layers(e, text);
+    tsr_text_add(text, "],\n  \"use_sliding_window\": false");
+  }
+  if (e->shared_intermediate_dim)
+    tsr_text_add(
+        text, ",\n  \"shared_expert_intermediate_size\": %" PRId64, e->shared_intermediate_dim);
+  if (!is(c, "mixtral"))
+    tsr_text_add(text, ",\n  \"norm_topk_prob\": %s", e->norm_topk_prob ? "true" : "false");
+  tsr_text_add(text, ",\n  \"router_aux_loss_coef\": %s", real(buffer, e->router_aux_loss_coef));
+}
+
+/* The class's name for biases, and a window where it may have one. */
+static void add_attention(const tsr_hf_config *c, tsr_text *text) {
+  const char *key = is(c, "qwen2_moe") ? "qkv_bias" : "attention_bias";
+  if (c->sliding_window) tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64, c->sliding_window);
+  else if (is(c, "mixtral")) tsr_text_add(text, ",\n  \"sliding_window\": null");
+  else tsr_text_add(text, ",\n  \"%s\": %s", key, c->attention_bias ? "true" : "false");
+}
+
 /* All blocks are dense. */
 static void add_latent(const tsr_hf_config *c, tsr_text *text) {
   const tsr_hf_latent *l = &c->latent;
@@ -258,18 +355,19 @@ static void add_scaling(const tsr_hf_config *c, tsr_text *text) {
 static void add_llama(const tsr_hf_config *c, tsr_text *text) {
   char buffer[40];
   tsr_text_add(text, ",\n  \"hidden_size\": %" PRId64, c->embedding_dim);
-  tsr_text_add(text, ",\n  \"intermediate_size\": %" PRId64, c->intermediate_dim);
+  int64_t dense = c->experts.dense_intermediate_dim;
+  tsr_text_add(text, ",\n  \"intermediate_size\": %" PRId64, dense ? dense : c->intermediate_dim);
   tsr_text_add(text, ",\n  \"num_hidden_layers\": %" PRId64, c->num_blocks);
   tsr_text_add(text, ",\n  \"num_attention_heads\": %" PRId64, c->num_heads);
   tsr_text_add(text, ",\n  \"num_key_value_heads\": %" PRId64, c->num_groups);
+  if (c->experts.num_experts) add_experts(c, text);
   if (is_latent(c)) add_latent(c, text);
-  else tsr_text_add(text, ",\n  \"head_dim\": %" PRId64, c->head_dim);
+  else if (!is(c, "olmoe")) tsr_text_add(text, ",\n  \"head_dim\": %" PRId64, c->head_dim);
   tsr_text_add(text, ",\n  \"max_position_embeddings\": %" PRId64, c->max_sequence_length);
   tsr_text_add(text, ",\n  \"rms_norm_eps\": %s", real(buffer, c->norm_eps));
   tsr_text_add(text, ",\n  \"hidden_act\": \"silu\"");
   tsr_text_add(text, ",\n  \"attention_dropout\": %s", real(buffer, c->dropout_prob));
-  if (c->sliding_window) tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64, c->sliding_window);
-  else tsr_text_add(text, ",\n  \"attention_bias\": %s", c->attention_bias ? "true" : "false");
+  add_attention(c, text);
   if (!strcmp(type_of(c), "llama"))
     tsr_text_add(text, ",\n  \"mlp_bias\": %s", c->mlp_bias ? "true" : "false");
   tsr_text_add(text, ",\n  \"rope_theta\": %s", real(buffer, c->theta));
@@ -278,12 +376,7 @@ static void add_llama(const tsr_hf_config *c, tsr_text *text) {
 
 void tsr_hf_config_json(
     const tsr_hf_config *c, const char *dtype, const cJSON *ids, tsr_text *text) {
-  const char *class = is_gpt2(c)                        ? "GPT2LMHeadModel"
-                      : !strcmp(c->model_type, "qwen3") ? "Qwen3ForCausalLM"
-                      : is_latent(c)                    ? "DeepseekV3ForCausalLM"
-                      : c->sliding_window               ? "MistralForCausalLM"
-                                                        : "LlamaForCausalLM";
-  tsr_text_add(text, "{\n  \"architectures\": [\"%s\"]", class);
+  tsr_text_add(text, "{\n  \"architectures\": [\"%s\"]", class_of(c));
   tsr_text_add(text, ",\n  \"model_type\": \"%s\"", type_of(c));
   tsr_text_add(text, ",\n  \"torch_dtype\": \"%s\"", dtype);
   tsr_text_add(text, ",\n  \"vocab_size\": %" PRId64, c->vocab_size);

@@ -198,6 +198,7 @@ static bool match(importer *m) {
   m->sources = tsr_arena_array(m->arena, source, m->graph->params_count);
   for (int i = 0; i < m->graph->params_count; i++)
     ok &= find_source(m, &m->graph->params[i], &m->sources[i]);
+  if (m->experts_refused) return false;
   for (int i = 0; i < m->weights.tensors_count; i++) ok &= check_surplus(m, &m->weights.tensors[i]);
   return ok;
 }

@@ -90,8 +90,8 @@ static bool check_placement(const maker *m, int axis) {
   return false;
 }
 
-/* `{expert}` stays as it is, because the parameter has a tensor there for each expert. A name of the
- * graph file's own comes first. */
+/* `{expert}` stays as it is, because the parameter has a tensor there for each expert. A name of
+ * the graph file's own comes first. */
 static bool make_hf_name(const maker *m) {
   static const char mark[] = "{expert}";
   const tsr_param_decl *d = m->decl;

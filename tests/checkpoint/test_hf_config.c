@@ -219,11 +219,92 @@ static void test_deepseek(void) {
       "      = supported: num_hidden_layers, so that no block is a mixture of experts\n");
 }
 
+/* Our sizes of a mixture of experts, from those behind the heads on. */
+static const char *experts_yaml(const char *type, int width, const char *experts, const char *end) {
+  return tsr_arena_printf(
+      arena,
+      "transformer_config:\n  model_type: %s\n  vocab_size: 128256\n  embedding_dim: 2048\n"
+      "  intermediate_dim: %d\n  num_blocks: 16\n  num_heads: 32\n  num_groups: 8\n%s"
+      "  head_dim: 64\n  max_sequence_length: 131072\n  dropout_prob: 0.0\n  norm_eps: 1e-05\n"
+      "%s  weight_tying: disabled\n",
+      type, width, experts, end);
+}
+
+static void test_mixtral(void) {
+#define MIXTRAL "\"model_type\": \"mixtral\", \"num_experts_per_tok\": 2, " LLAMA_SIZES
+  static const char experts[] =
+      "  num_experts: 8\n  num_experts_per_token: 2\n  router_aux_loss_coef: 0.02\n";
+  CHECK_STR(
+      read("{" MIXTRAL ", \"num_local_experts\": 8, \"router_aux_loss_coef\": 0.02, "
+           "\"sliding_window\": null, \"head_dim\": null}"),
+      experts_yaml("mixtral", 8192, experts, "  theta: 1000000.0\n"));
+  CHECK_STR(
+      read("{" MIXTRAL ", \"num_experts\": 8, \"num_local_experts\": 8, \"rope_theta\": 10000, "
+           "\"router_aux_loss_coef\": 0.02, \"sliding_window\": 7, "
+           "\"output_router_logits\": true}"),
+      tsr_arena_printf(
+          arena,
+          "warning: 'config.json': output_router_logits is true, but the loss that balances the "
+          "experts is not added\n%s",
+          experts_yaml("mixtral", 8192, experts, "  theta: 10000.0\n  sliding_window: 7\n")));
+  CHECK_STR(
+      read("{" MIXTRAL ", \"num_local_experts\": 8, \"num_experts\": 4, "
+           "\"router_jitter_noise\": 0.1, \"rope_parameters\": {\"rope_type\": \"yarn\"}}"),
+      "error: 'config.json': rope_parameters.rope_type 'yarn' is not supported\n"
+      "      = supported: 'default'\n"
+      "error: 'config.json': num_local_experts and num_experts differ\n"
+      "error: 'config.json': router_jitter_noise 0.1 is not supported\n"
+      "      = supported: 0\n");
+}
+
+/* num_experts in older files, num_local_experts in those of transformers 5. */
+static void test_qwen_moe(void) {
+#define QWEN_MOE "\"moe_intermediate_size\": 768, \"num_experts_per_tok\": 4, " LLAMA_SIZES
+#define SPARSE(step, layers)                                                                       \
+  "  num_experts: 60\n  num_experts_per_token: 4\n  dense_intermediate_dim: 8192\n"                \
+  "  decoder_sparse_step: " step "\n  mlp_only_layers: [" layers "]\n"
+  static const char *const keys[] = {"num_experts", "num_local_experts"};
+  for (int i = 0; i < 2; i++)
+    CHECK_STR(
+        read(tsr_arena_printf(
+            arena,
+            "{\"model_type\": \"qwen3_moe\", \"%s\": 60, \"mlp_only_layers\": [0, 3], "
+            "\"norm_topk_prob\": true, " QWEN_MOE "}",
+            keys[i])),
+        experts_yaml(
+            "qwen3_moe", 768,
+            SPARSE("1", "0, 3") "  norm_topk_prob: true\n  router_aux_loss_coef: 0.001\n",
+            "  theta: 10000.0\n"));
+  CHECK_STR(
+      read("{\"model_type\": \"qwen2_moe\", \"num_experts\": 60, \"decoder_sparse_step\": 2, "
+           "\"shared_expert_intermediate_size\": 96, \"qkv_bias\": false, " QWEN_MOE "}"),
+      experts_yaml(
+          "qwen2_moe", 768,
+          SPARSE("2", "") "  shared_intermediate_dim: 96\n  norm_topk_prob: false\n"
+                          "  router_aux_loss_coef: 0.001\n",
+          "  theta: 10000.0\n  attention_bias: false\n"));
+  CHECK_STR(
+      read("{\"model_type\": \"qwen3_moe\", \"num_experts\": 60, \"use_sliding_window\": true, "
+           "\"mlp_only_layers\": [1.5], " QWEN_MOE "}"),
+      "error: 'config.json': use_sliding_window true is not supported\n"
+      "      = supported: false\n"
+      "error: 'config.json': mlp_only_layers 1.5 is not supported\n"
+      "      = supported: numbers of blocks\n");
+  CHECK_STR(
+      read("{\"model_type\": \"olmoe\", \"clip_qkv\": 8.0, " LLAMA_SIZES "}"),
+      "error: 'config.json': clip_qkv 8 is not supported\n"
+      "      = supported: null\n"
+      "error: 'config.json': key 'num_experts' is missing\n"
+      "error: 'config.json': key 'num_experts_per_tok' is missing\n");
+}
+
 static void test_refused(void) {
   CHECK_STR(
-      read("{\"model_type\": \"qwen2_moe\"}"),
-      "error: 'config.json': model_type 'qwen2_moe' is not supported\n"
-      "      = supported: 'gpt2', 'llama', 'mistral', 'qwen3', 'deepseek_v3', 'deepseek_v2'\n");
+      read("{\"model_type\": \"gpt_neo\"}"),
+      "error: 'config.json': model_type 'gpt_neo' is not supported\n"
+      "      = supported: 'gpt2', 'llama', 'mistral', 'qwen3', 'mixtral', 'qwen2_moe', "
+      "'qwen3_moe', "
+      "'olmoe', 'deepseek_v3', 'deepseek_v2'\n");
   CHECK_STR(read("[]"), "error: 'config.json' should be an object\n");
   CHECK_STR(read("{}"), "error: 'config.json': key 'model_type' is missing\n");
   CHECK_STR(
@@ -297,9 +378,10 @@ static void test_json(void) {
 }
 
 int main(void) {
-  static const char *const models[] = {"gpt2-124m",     "llama-3.2-1b", "llama-3.1-405b",
-                                       "smollm2-135m",  "qwen3-0.6b",   "qwen3-32b",
-                                       "tinyllama-1.1b"};
+  static const char *const models[] = {"gpt2-124m",         "llama-3.2-1b",  "llama-3.1-405b",
+                                       "smollm2-135m",      "qwen3-0.6b",    "qwen3-32b",
+                                       "mixtral-8x7b",      "qwen3-30b-a3b", "olmoe-1b-7b",
+                                       "qwen1.5-moe-a2.7b", "tinyllama-1.1b"};
   arena = tsr_arena_new();
   diags = tsr_diags_new(arena);
   test_gpt2();
@@ -307,6 +389,8 @@ int main(void) {
   test_mistral();
   test_qwen3();
   test_deepseek();
+  test_mixtral();
+  test_qwen_moe();
   test_refused();
   test_json();
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) test_round_trip(models[i]);

@@ -11,6 +11,7 @@
 
 static const char graphs[] = TSR_SOURCE_ROOT "/configs/graphs";
 static const char llama[] = TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_llama";
+static const char mixtral[] = TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_mixtral";
 static tsr_arena *arena;
 static tsr_diags *diags;
 
@@ -42,11 +43,11 @@ apply(const tsr_hf_folder *from, const change *c, tsr_safetensor *t, const char 
   *data = copy ? copy->file->map + copy->tensor->offset : tsr_arena_alloc(arena, (size_t)t->bytes);
 }
 
-/* The folder "in": hf_llama in one file, with these changes; every name without its first `strip`
- * bytes. */
-static void make_folder(const change *changes, int count, const char *strip) {
+/* The folder "in": that of a model in one file, with these changes; every name without its first
+ * `strip` bytes. */
+static void make_folder_of(const char *model, const change *changes, int count, const char *strip) {
   tsr_hf_folder from;
-  CHECK(tsr_hf_folder_open(arena, llama, &from, diags));
+  CHECK(tsr_hf_folder_open(arena, model, &from, diags));
   tsr_safetensor *list = tsr_arena_array(arena, tsr_safetensor, from.tensors_count + count);
   const char **data = tsr_arena_array(arena, const char *, from.tensors_count + count);
   int n = 0;
@@ -69,10 +70,14 @@ static void make_folder(const change *changes, int count, const char *strip) {
   tsr_safetensors_header(list, n, NULL, 0, &text);
   for (int i = 0; i < n; i++) tsr_text_add_bytes(&text, data[i], (size_t)list[i].bytes);
   shell("rm -rf in && mkdir in");
-  shell(tsr_arena_printf(arena, "cp %s/config.json in/", llama));
+  shell(tsr_arena_printf(arena, "cp %s/config.json in/", model));
   scratch_write("in/model.safetensors", text.data, text.length);
   tsr_text_free(&text);
   tsr_hf_folder_close(&from);
+}
+
+static void make_folder(const change *changes, int count, const char *strip) {
+  make_folder_of(llama, changes, count, strip);
 }
 
 /* ---- what is said ---- */
@@ -144,6 +149,36 @@ static void test_tensors(void) {
       "no place in the model\n"
       "error: 'in/model.safetensors': tensor 'model.layers.2.input_layernorm.weight' of shape (32) "
       "has no place in the model\n");
+}
+
+/* Experts that are missing, surplus, misshapen or of another dtype. */
+static void test_experts(void) {
+#define EXPERT(block, n, w) "model.layers." #block ".block_sparse_moe.experts." #n "." w ".weight"
+  static const change all[] = {
+      {.name = EXPERT(0, 2, "w1")},
+      {.name = EXPERT(0, 3, "w2"), .as = EXPERT(0, 3, "w2"), .ndim = 2, .shape = {12, 16}},
+      {.name = EXPERT(1, 1, "w3")},
+      {.as = EXPERT(1, 1, "w3"), .dtype = "BF16", .ndim = 2, .shape = {12, 16}},
+      {.as = EXPERT(1, 4, "w1"), .dtype = "F32", .ndim = 2, .shape = {12, 16}}};
+  make_folder_of(mixtral, all, 5, "");
+  const char *said = tsr_arena_printf(
+      arena,
+      "error: 'in': tensor '%s' of shape (12, 16) is missing\n"
+      "error: 'in/model.safetensors': tensor '%s' has the shape (12, 16), not (16, 12) as "
+      "config.json asks for\n"
+      "error: 'in/model.safetensors': tensor '%s' has the dtype BF16, but '%s' has F32\n"
+      "error: 'in/model.safetensors': tensor '%s' of shape (12, 16) has no place in the model\n",
+      EXPERT(0, 2, "w1"), EXPERT(0, 3, "w2"), EXPERT(1, 1, "w3"), EXPERT(1, 0, "w3"),
+      EXPERT(1, 4, "w1"));
+  check_refused(said);
+  make_folder_of(mixtral, NULL, 0, "");
+  shell("sed -i 's/\"num_local_experts\": 4/\"num_local_experts\": 1000000000/' in/config.json");
+  check_refused(
+      "error: 'in/model.safetensors': tensor 'model.layers.0.block_sparse_moe.gate.weight' has the "
+      "shape (4, 16), not (1000000000, 16) as config.json asks for\n"
+      "error: 'in': config.json asks for 1000000000 experts, but there are 41 tensors\n"
+      "error: 'in/model.safetensors': tensor 'model.layers.1.block_sparse_moe.gate.weight' has the "
+      "shape (4, 16), not (1000000000, 16) as config.json asks for\n");
 }
 
 static void test_files(void) {
@@ -246,7 +281,8 @@ static void test_export(void) {
       "mlp/config.yaml:1:1: error: transformers has no class for mlp\n"
       "    1 | mlp_config:\n"
       "      | ^~~~~~~~~~\n"
-      "      = gpt2, llama, qwen3 and deepseek_v3 can be exported\n");
+      "      = gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe and deepseek_v3 can be "
+      "exported\n");
   make_checkpoint(
       "bare", "transformer_config:\n  model_type: gpt2\n  vocab_size: 50\n  bias: false\n");
   check_not_exported(
@@ -271,6 +307,7 @@ int main(void) {
   scratch_enter(folder);
   test_taken();
   test_tensors();
+  test_experts();
   test_files();
   test_blocks();
   test_options();
