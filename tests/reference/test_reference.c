@@ -48,6 +48,7 @@ static const char *const variants[][9] = {
     {"mesh.axes=[pp, tp]", "mesh.shape=[2, 2]", "pipeline.microbatches=4",
      "pipeline.schedule=zb_h1", "schedule.recompute=selective", NULL},
     {"mesh.axes=[dp, cp]", "mesh.shape=[2, 2]", "zero.stage=2", NULL},
+    {"mesh.axes=[ep, tp]", "mesh.shape=[2, 2]", NULL},
     {"mesh.axes=[cp, tp]", "mesh.shape=[2, 2]", "device_config.cp_layout=zigzag", "zero.stage=1",
      NULL},
 };
