@@ -78,6 +78,18 @@ mesh={axes: [cp], shape: [2]}|training_config.gradient_accumulation_steps=2|trai
 RUNS
 done
 
+for model in mixtral qwen2_moe qwen3_moe olmoe; do
+  for split in experts features; do
+    family "a mixture of experts, of which tp splits the $split" "$model" "transformer_config.expert_tp=$split" \
+      "${clip[@]}" training_config.sample_tokens=20 eval_config.temperature=0 training_config.eval_every=8 \
+      'numerics.units={batch: 8, sequence: 4, tp: 2, expert: 2}' <<'RUNS'
+mesh={axes: [ep, tp], shape: [4, 2]}
+mesh={axes: [dp, cp, tp], shape: [2, 2, 2]}|device_config.enable_sp=true|zero.stage=3
+mesh={axes: [pp, ep, cp], shape: [2, 2, 2]}|pipeline={microbatches: 4, schedule: zb_h1}
+RUNS
+  done
+done
+
 cat >"$scratch/two_chunks.order" <<'ORDER'
 stages: 2
 microbatches: 4
