@@ -59,7 +59,7 @@ void tsr_diags_strict(tsr_diags *diags);
 void tsr_diag_hint(tsr_diags *diags, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Hint "did you mean 'x'?" when one of the candidates is near `word`, else "valid: a, b, c" when
- * there are at most 12 of them, else nothing; nothing either for a diagnostic that is only counted.
+ * there are at most 13 of them, else nothing; nothing either for a diagnostic that is only counted.
  */
 void tsr_diag_nearest(tsr_diags *diags, const char *word, const char *const *candidates, int count);
 
