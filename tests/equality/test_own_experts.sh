@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Mixtures of experts whose bits, or whose numbers of parts, are easily those of one mesh.
+# usage: test_own_experts.sh PROGRAM
+set -euo pipefail
+. tests/equality/own_graphs.sh "$1"
+
+# mixture EXPERTS K PLACEMENT [STATEMENTS BEFORE [STATEMENTS BEHIND]], of x in y
+mixture() {
+  graph "  table: {shape: [260, 4], init: normal(0.5)}
+  router: {shape: [$1, 4], init: normal(0.5)}
+  up: {shape: [$1, 12, 4], init: normal(0.5), ep: shard(0)$3}
+  down: {shape: [$1, 4, 12], init: normal(0.5), ep: shard(0)$3}" "- x: embedding(tokens, table)
+${4:-}
+- scores: sigmoid(router(x, router))
+- chosen: choose_experts(scores, k=$2)
+- weights: expert_weights(scores, chosen, normalize=1)
+- plan: expert_plan(chosen, up)
+- h: relu(expert_linear(permute_experts(x, plan), up, plan))
+- y: combine_experts(expert_linear(h, down, plan), weights, plan)
+${5:-}
+- loss: cross_entropy(linear(y, table), targets)"
+}
+
+# more than two rows a token, of experts that two and three axes share out: inner ones are added first
+recipe=(training_config.max_steps=4)
+mixture 8 5 ', tp: shard(0)'
+equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
+equal 'mesh={axes: [ep, cp], shape: [2, 2]}'
+equal 'mesh={axes: [ep, tp], shape: [4, 2]}' device_config.enable_sp=true
+equal 'mesh={axes: [ep, cp, tp], shape: [2, 2, 2]}'
+equal 'mesh={axes: [ep, cp, tp], shape: [2, 2, 2]}' device_config.enable_sp=true
+
+# in a flat tree of units, too
+recipe=(training_config.max_steps=4 numerics.reduce_tree=flat training_config.optimizer.type=AdamW)
+equal 'mesh={axes: [cp], shape: [4]}'
+equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
+
+# one rank of dp scatters no gradients
+recipe=(numerics.units.expert=2)
+for zero in 0 1 2 3; do
+  equal pipeline.microbatches=2 zero.stage=$zero
+  equal 'mesh={axes: [ep], shape: [2]}' pipeline.microbatches=2 zero.stage=$zero
+done
+
+# samples that are not along the first dimension: every rank has all of them
+recipe=(numerics.units.expert=2)
+mixture 4 2 '' '- x: transpose(x, dim0=0, dim1=1)' '- y: transpose(y, dim0=0, dim1=1)'
+equal 'mesh={axes: [dp], shape: [2]}'
+equal 'mesh={axes: [ep], shape: [2]}'
+equal 'mesh={axes: [dp, ep], shape: [2, 2]}' zero.stage=2
+
+end_of own_experts
