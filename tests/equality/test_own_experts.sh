@@ -43,6 +43,14 @@ for zero in 0 1 2 3; do
   equal 'mesh={axes: [ep], shape: [2]}' pipeline.microbatches=2 zero.stage=$zero
 done
 
+# an update writes the router's weight as it is stored; an evaluation reads that
+for store in kahan_summation stochastic_rounding; do
+  recipe=(training_config.precision=bf16 "training_config.optimizer.$store=true" numerics.units.expert=2
+    training_config.eval_every=1)
+  equal 'mesh={axes: [dp], shape: [2]}' zero.stage=1
+  equal 'mesh={axes: [dp, ep], shape: [2, 2]}' zero.stage=3
+done
+
 # samples that are not along the first dimension: every rank has all of them
 recipe=(numerics.units.expert=2)
 mixture 4 2 '' '- x: transpose(x, dim0=0, dim1=1)' '- y: transpose(y, dim0=0, dim1=1)'
