@@ -36,6 +36,12 @@ recipe=(training_config.max_steps=4 numerics.reduce_tree=flat training_config.op
 equal 'mesh={axes: [cp], shape: [4]}'
 equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
 
+# whole experts, which the units of tp do not divide
+recipe=(numerics.units.tp=3)
+mixture 4 2 ', tp: shard(0)'
+equal 'mesh={axes: [cp], shape: [4]}'
+equal 'mesh={axes: [ep], shape: [2]}'
+
 # one rank of dp scatters no gradients
 recipe=(numerics.units.expert=2)
 for zero in 0 1 2 3; do
