@@ -64,4 +64,22 @@ equal 'mesh={axes: [dp], shape: [2]}'
 equal 'mesh={axes: [ep], shape: [2]}'
 equal 'mesh={axes: [dp, ep], shape: [2, 2]}' zero.stage=2
 
+# an evaluation of samples that see each other: every rank of ep has them and gathers the experts
+evaluated() { sed -n 's/.*"event":"eval".*"loss":\([^,]*\),.*/\1/p' metrics.jsonl; }
+mixture 4 2 ', tp: shard(0)' '- rows: reshape(x, shape=[batch * sequence, 4])
+- all: tanh(matmul(rows, rows, transpose_a=1))
+- x: add(x, reshape(matmul(rows, all), shape=[batch, sequence, 4]))'
+sed -i 's/eval_every: 0/eval_every: 1, validation_batch_size: 3/' run.yaml
+want=
+for axes in '[dp], shape: [1]' '[ep, cp], shape: [2, 2]' '[ep, tp], shape: [2, 2]'; do
+  runs=$((runs + 1))
+  rm -f metrics.jsonl
+  "$program" --config run.yaml --set "mesh={axes: $axes}" --metrics metrics.jsonl > out 2>&1 || true
+  got=$(evaluated)
+  want=${want:-$got}
+  [ -n "$got" ] && [ "$got" = "$want" ] && continue
+  echo "evaluation over $axes: $got, on one rank $want"
+  failed=$((failed + 1))
+done
+
 end_of own_experts
