@@ -22,7 +22,7 @@ ${5:-}
 - loss: cross_entropy(linear(y, table), targets)"
 }
 
-# more than two rows a token, of experts that two and three axes share out: inner ones are added first
+# more than two rows a token, of experts that two and three axes share out: inner ones come first
 recipe=(training_config.max_steps=4)
 mixture 8 5 ', tp: shard(0)'
 equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
@@ -51,8 +51,8 @@ done
 
 # an update writes the router's weight as it is stored; an evaluation reads that
 for store in kahan_summation stochastic_rounding; do
-  recipe=(training_config.precision=bf16 "training_config.optimizer.$store=true" numerics.units.expert=2
-    training_config.eval_every=1)
+  recipe=(training_config.precision=bf16 "training_config.optimizer.$store=true"
+    numerics.units.expert=2 training_config.eval_every=1)
   equal 'mesh={axes: [dp], shape: [2]}' zero.stage=1
   equal 'mesh={axes: [dp, ep], shape: [2, 2]}' zero.stage=3
 done
