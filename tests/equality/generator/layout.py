@@ -199,7 +199,7 @@ def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
             "tp": rng.choice([1, 2, 3, 4, 6] if odd_tp else _parts(units_tp, recipe.flat) + [1]),
             "pp": rng.choice([1, 1, 2, 2, 3, 4]),
             "ep": rng.choice([1, 2, 3, 4, 6, 8] if odd_ep else
-                             [1] if recipe.flat else [1, 1] + _batch_parts(recipe))}
+                             [1] if recipe.flat else [1] + 3 * _batch_parts(recipe))}
         if sizes["pp"] > max(1, recipe.blocks) and (rng.random() < 0.7 or len(recipe.node_names()) < sizes["pp"]):
             sizes["pp"] = 1  # else the stages begin at nodes
         allowed = odd_dp or odd_ep or units.batch_fits(recipe, sizes["dp"], sizes["ep"], 1, 0) or \
