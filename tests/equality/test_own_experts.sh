@@ -82,4 +82,25 @@ for axes in '[dp], shape: [1]' '[ep, cp], shape: [2, 2]' '[ep, tp], shape: [2, 2
   failed=$((failed + 1))
 done
 
+# leaves of the reduced run, which has fewer batch units
+proven() {
+  runs=$((runs + 1))
+  local args=() set
+  for set in "$@"; do args+=(--set "$set"); done
+  "$program" check --prove --config run.yaml "${args[@]}" > out 2>&1 &&
+    grep -q '^interpreter, step 1' out && grep -q 'bits: one sha256' out && return
+  echo "check --prove $*: $(cat out)"
+  failed=$((failed + 1))
+}
+mixture 4 2 ', tp: shard(0)'
+batch=(training_config.batch_size=16 numerics.units.batch=16)
+proven "${batch[@]}" 'mesh={axes: [dp], shape: [2]}' pipeline.microbatches=4
+proven "${batch[@]}" 'mesh={axes: [dp, ep], shape: [2, 2]}' pipeline.microbatches=4 zero.stage=2
+for leaves in 2 4 8 16; do
+  proven "${batch[@]}" "numerics.units.expert=$leaves" 'mesh={axes: [dp], shape: [2]}' zero.stage=1 \
+    pipeline.microbatches=8
+done
+proven "${batch[@]}" numerics.units.expert=16 numerics.reduce_tree=flat \
+  'mesh={axes: [dp], shape: [4]}' pipeline.microbatches=4
+
 end_of own_experts
