@@ -230,12 +230,15 @@ base training_config.max_steps=5
 kept=kept/checkpoints/step-00000002
 options_of ep=2
 checks=$((checks + 1))
-"$program" --config run.yaml --out kept "${endless[@]}" "${options[@]}" \
+# Not an endless one: should this test be killed, it goes on, and keeps every checkpoint.
+"$program" --config run.yaml --out kept "${options[@]}" --set training_config.max_steps=1000 \
   --set training_config.model_save_interval=2 --set checkpoint.keep_last=0 </dev/null >out 2>&1 &
 job=$!
+trap 'kill -KILL $job 2>/dev/null; rm -rf "$scratch"' EXIT
 until [ -d "$kept" ] || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
-kill -KILL $job 2>/dev/null || true
+kill -KILL $job 2>/dev/null || wrong "it was not there to be killed" out
 wait $job 2>/dev/null || true
+trap 'rm -rf "$scratch"' EXIT
 [ -d "$kept" ] || wrong "no checkpoint" out
 resumed() {
   local got

@@ -8,7 +8,7 @@ from typing import Any
 from building import BATCH, SEQUENCE, Builder, Dim, Options, Value
 from pieces import ACTIVATIONS, GATED, Piece, kind
 
-EXPERTS = (2, 3, 4, 6, 8, 12)
+EXPERTS = (2, 3, 4, 6, 8, 12, 16)
 
 
 @dataclass(frozen=True)
