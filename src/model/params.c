@@ -80,6 +80,7 @@ static bool check_placement(const maker *m, int axis) {
         "parameter '%s' %s has no dimension %d to split over %s", m->param->name,
         tsr_shape_text(m->param->ndim, m->param->shape).text, p->dim, tsr_axis_name(axis));
   int64_t size = m->param->shape[p->dim];
+  if (p->dim == 0 && tsr_param_is_of_experts(m->param)) return true; /* whole ones, not units */
   if (axis != TSR_TP || size % m->tp_units == 0) return true;
   if (m->uneven) return m->param->padding = (tsr_padding){p->dim, size, m->tp_units}, true;
   tsr_diag_error(

@@ -8,8 +8,7 @@ bool tsr_placer_accumulate_experts(tsr_placer *p, const tsr_node *sum, int value
   tsr_node *n = &p->g->nodes[p->g->values[value].node];
   bool chain = sum->op == TSR_OP_ACCUMULATE && p->g->values[value].kind == TSR_VALUE_NODE &&
                n->op == TSR_OP_EXPERT_LINEAR_DW;
-  bool scatters = tsr_placer_scatters_first(p) && p->placing->size[TSR_DP] > 1;
-  if (!chain || scatters) return false;
+  if (!chain || tsr_placer_scatters_first(p)) return false;
   n->attr.expert_linear_dw.accumulate = true;
   p->g->values[value].name = n->name = sum->name;
   p->map[sum->outputs[0]] = value;
@@ -17,15 +16,20 @@ bool tsr_placer_accumulate_experts(tsr_placer *p, const tsr_node *sum, int value
 }
 
 /* Sums over the experts of each token go back to the ranks that have the tokens, whatever reads
- * them: elsewhere they would be samples that a rank has beside its own. */
+ * them: elsewhere they would be samples that a rank has beside its own. What an inner axis shares
+ * out is added first, for its experts are neighbours in the tree. */
 void tsr_placer_return_tokens(tsr_placer *p, const tsr_node *n) {
-  static const int axes[] = {TSR_EP, TSR_CP};
+  static const int axes[] = {TSR_TP, TSR_CP, TSR_DP, TSR_EP}, count = 4;
   int output = n->op == TSR_OP_COMBINE_EXPERTS_DX, input = n->op == TSR_OP_COMBINE_EXPERTS ? 1 : 2;
   bool sums = output || n->op == TSR_OP_COMBINE_EXPERTS || n->op == TSR_OP_PERMUTE_EXPERTS_DX;
   tsr_where at = {n->section, n->stage, n->block};
-  for (int i = 0; sums && i < 2; i++) {
+  int *value = &p->map[n->outputs[output]];
+  for (int i = 0; sums && i < count; i++) {
     tsr_placement tokens = p->g->values[p->map[n->inputs[input]]].placement[axes[i]];
-    int *value = &p->map[n->outputs[output]];
-    if (tokens.kind == TSR_SHARD) *value = tsr_placer_redistribute(p, *value, axes[i], tokens, at);
+    bool returns = axes[i] != TSR_TP && tokens.kind == TSR_SHARD, before = false;
+    for (int k = i + 1; k < count; k++) before |= tsr_placer_is_partial(p, *value, axes[k]);
+    before &= tsr_placer_is_partial(p, *value, axes[i]);
+    if (returns) *value = tsr_placer_redistribute(p, *value, axes[i], tokens, at);
+    else if (before) *value = tsr_placer_redistribute(p, *value, axes[i], tsr_whole, at);
   }
 }

@@ -337,10 +337,12 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
     if (!tsr_placer_is_active(p->placing, a)) continue;
     tsr_placement_rule_call call = ask(p, n, inputs, a, in);
     if (call.error) return tsr_diag_error(p->diags, n->location, "%s", call.error);
-    for (int i = 0; i < n->inputs_count; i++)
-      if ((a != TSR_DP && !is_stored_whole(p, a)) || i != shape_input(n))
+    for (int i = 0; i < n->inputs_count; i++) {
+      bool whole = is_stored_whole(p, a) && !tsr_routed_is_weights(p->g->values[inputs[i]].routed);
+      if ((a != TSR_DP && !whole) || i != shape_input(n))
         inputs[i] =
             tsr_placer_redistribute(p, inputs[i], a, in[i], gather_place(p, n, inputs[i], at));
+    }
     for (int o = 0; o < n->outputs_count; o++) ret->out[o][a] = call.out[o];
     if (call.units) ret->units = call.units;
     ret->units_of_sequence |= call.units_of_sequence;

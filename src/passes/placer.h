@@ -60,7 +60,7 @@ static inline bool tsr_placer_adds_in_turn(const tsr_placer *p) {
 
 /* Whether ZeRO scatters gradients of each microbatch before they are added up. */
 static inline bool tsr_placer_scatters_first(const tsr_placer *p) {
-  return p->placing->zero >= 2 && !tsr_placer_adds_in_turn(p);
+  return p->placing->zero >= 2 && p->placing->size[TSR_DP] > 1 && !tsr_placer_adds_in_turn(p);
 }
 
 /* Ranks that have different samples. */

@@ -47,7 +47,9 @@ static void mark_node(narrowing *w, const tsr_node *n) {
       facts & (TSR_FACT_WIDE | TSR_FACT_GRADIENT | TSR_FACT_F32_RESULT) || n->section == TSR_UPDATE;
   for (int o = 0; o < n->outputs_count; o++)
     if (all || (facts & TSR_FACT_STATISTICS && o > 0)) w->wide[n->outputs[o]] = true;
-  for (int i = 0; i < n->inputs_count && reads; i++) w->wide[n->inputs[i]] = true;
+  for (int i = 0; i < n->inputs_count && reads; i++)
+    if (!(facts & TSR_FACT_F32_INPUTS) || w->old->values[n->inputs[i]].kind != TSR_VALUE_PARAM)
+      w->wide[n->inputs[i]] = true; /* a parameter is what its update writes */
   mark_gradients(w, n);
   mark_kept(w, n);
 }

@@ -303,6 +303,10 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
     value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
     from = tsr_whole;
   }
+  if (axis == TSR_EP && tsr_routed_is_weights(p->g->values[value].routed)) {
+    value = gather_inner(p, value, TSR_EP, TSR_TP, to, at);
+    value = gather_inner(p, value, TSR_EP, TSR_CP, to, at);
+  }
   if (axis == TSR_CP) value = gather_inner(p, value, TSR_CP, TSR_TP, to, at);
   if (axis == TSR_DP) value = gather_inner(p, value, TSR_DP, TSR_EP, to, at);
   if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_CP, to))

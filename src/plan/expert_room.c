@@ -62,7 +62,8 @@ static void add_row(const layer *y, const char *name, int64_t rows, tsr_text *te
 
 static int64_t rows_with(const layer *y, double capacity) {
   const tsr_expert_rows *r = y->rows;
-  double of_unit = (double)(r->tokens / y->units * r->choices) / (double)r->experts;
+  int64_t choices = r->tokens / y->units * r->choices; // of a unit
+  double of_unit = (double)choices / (double)r->experts;
   tsr_routed routed = {
       r->experts, r->choices, r->tokens, (int64_t)ceil(capacity * of_unit), r->tokens / y->units};
   return tsr_routed_rows(routed, r->tokens, r->here);

@@ -19,6 +19,7 @@ typedef struct {
   int64_t sequence_units; /* of the full run */
   /* of the reduced one */
   int64_t accumulation, splits, rows, batch_units, tp_units, reduced_sequence_units;
+  int64_t expert_units; /* 0: there are no experts */
 } attempt;
 
 static int64_t at_least_1(int64_t n) { return n > 1 ? n : 1; }
@@ -92,6 +93,23 @@ static void reduce_sequence_units(attempt *a, const tsr_reduced_mesh *shape) {
   a->reduced_sequence_units = at_least_1(a->reduced_sequence_units);
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+/* A leaf of experts' gradients keeps its batch units, if those of a rank are whole leaves. */
+static void reduce_expert_units(attempt *a, const tsr_reduced_mesh *shape) {
+  const tsr_prove_request *r = a->request;
+  int64_t leaves = r->training->graph->units.expert, parts = shape->size[TSR_DP];
+  tsr_tree_shape tree = r->parallel->tree;
+  if (tsr_microbatch_first(tree, r->config, shape->size)) parts *= a->accumulation * a->splits;
+  if (tree == TSR_TREE_FLAT) parts = a->batch_units;
+  a->expert_units = 0;
+  if (!leaves) return;
+  int64_t leaf = common_divisor(at_least_1(r->batch_units / leaves), a->batch_units / parts);
+  a->expert_units = a->batch_units / leaf;
+  if (!tsr_tree_of_is_subtree(tree, a->expert_units, a->expert_units / parts))
+    a->expert_units = parts;
+}
+
 /* ---- the model ---- */
 
 static tsr_size_split zero_shards(const tsr_prove_request *r, const tsr_reduced_mesh *shape) {
@@ -154,6 +172,7 @@ static bool configure_common(
   c->training.batch_size_per_rank = 0;
   c->zero.offload = TSR_OFFLOAD_NONE;
   c->numerics.units_batch = plan->own_order ? 0 : a->batch_units;
+  c->numerics.units_expert = plan->own_order ? 0 : a->expert_units;
   c->numerics.units_tp = a->tp_units;
   c->numerics.units_sequence = a->reduced_sequence_units;
   return tsr_reduced_sizes_apply(r->arena, &plan->sizes, c, diags);
@@ -247,6 +266,10 @@ static void add_rows(const attempt *a, tsr_reduced_run *plan) {
   if (splits > 1)
     add_row(plan, "pipeline.microbatches", splits, a->splits, pipeline ? "stages" : kept);
   add_row(plan, "units.batch", a->request->batch_units, a->batch_units, ratio);
+  if (a->expert_units)
+    add_row(
+        plan, "units.expert", a->request->training->graph->units.expert, a->expert_units,
+        "ratio to batch units");
   if (a->sequence_units > 1)
     add_row(
         plan, "units.sequence", a->sequence_units, a->reduced_sequence_units, "ratio to cp and tp");
@@ -259,6 +282,7 @@ static bool try(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
   reduce_microbatches(a, &plan->shape);
   reduce_batch(a, &plan->shape);
   reduce_sequence_units(a, &plan->shape);
+  reduce_expert_units(a, &plan->shape);
   tsr_tree_shape tree = a->request->parallel->tree;
   plan->own_order = tsr_batch_units_have_own_order(
       tree, a->batch_units, plan->shape.size, a->accumulation * a->splits,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/comm_trace.h"
 #include "comm/algorithm.h"
+#include "comm/task_collective.h"
 #include "runtime/device_communicators.h"
 #include <errno.h>
 #include <limits.h>
@@ -116,9 +117,9 @@ static void print_event(
                                                               : "mpi");
   tsr_text_add(
       text, " tree=%s policy=%s",
-      !adds || library                    ? "none"
-      : p->lowering.tree == TSR_TREE_FLAT ? "flat"
-                                          : "binary",
+      !adds || library                                ? "none"
+      : tsr_collective_of(p, t).tree == TSR_TREE_FLAT ? "flat"
+                                                      : "binary",
       trace->fast ? "fast" : "deterministic");
   tsr_text_add(
       text, " path=%s ms=%.3f what=%s\n", name_path(trace, parallel, p, t, e->rank, between),

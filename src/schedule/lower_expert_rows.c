@@ -34,8 +34,10 @@ int64_t tsr_lowering_expert_rows(const tsr_lowering *l, const tsr_value *rows) {
 
 /* The batch units of all ranks whose tokens this one has, in a microbatch. */
 static int64_t units_in(const tsr_lowering *l, const tsr_value *rows) {
-  bool of_ep = rows->placement[TSR_EP].kind == TSR_ROUTED;
-  return (l->batch_units > 1 ? l->batch_units : 1) * (of_ep ? l->size[TSR_EP] : 1);
+  int64_t units = l->batch_units > 1 ? l->batch_units : 1;
+  if (rows->placement[TSR_EP].kind != TSR_SHARD) units *= l->size[TSR_EP];
+  if (rows->placement[TSR_DP].kind != TSR_SHARD) units *= l->size[TSR_DP];
+  return units;
 }
 
 const tsr_expert_rows *tsr_expert_rows_of(const tsr_program *p, int node) {
@@ -58,7 +60,8 @@ const tsr_expert_rows *tsr_expert_rows_of(const tsr_program *p, int node) {
   r->accumulates = tsr_node_accumulates(n);
   int64_t units = units_in(l, rows), microbatches = l->microbatches;
   r->unit_tokens = r->tokens / units;
-  r->leaf_units = units * microbatches * l->size[TSR_DP] / l->expert_leaves;
+  int64_t ranks = rows->placement[TSR_DP].kind == TSR_SHARD ? l->size[TSR_DP] : 1;
+  r->leaf_units = units * microbatches * ranks / l->expert_leaves;
   r->leaves = units * (r->accumulates ? microbatches : 1) / r->leaf_units;
   return r;
 }

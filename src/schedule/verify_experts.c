@@ -96,12 +96,15 @@ static void check_units(const check *c, int rows) {
   const tsr_expert_rows *r = c->r;
   const tsr_value *v = value(c, rows);
   int64_t batch = one(u->batch), leaves = one(u->expert), microbatches = c->v->microbatches;
-  int64_t blocks = l->size[TSR_DP] * (r->accumulates ? 1 : microbatches);
-  bool dp = v->placement[TSR_DP].kind == TSR_SHARD || l->size[TSR_DP] == 1;
+  bool split = v->placement[TSR_DP].kind == TSR_SHARD;
+  int64_t ranks = split ? l->size[TSR_DP] : 1;
+  int64_t blocks = ranks * (r->accumulates ? 1 : microbatches);
+  /* Where every rank of dp has all samples, those of one microbatch are all in a step. */
+  bool dp = split || l->size[TSR_DP] == 1 || microbatches == 1;
   if (batch % leaves == 0 && r->leaf_units == batch / leaves && r->leaves * blocks == leaves &&
       tsr_tree_of_is_subtree(u->tree, leaves, r->leaves) && dp &&
       r->unit_tokens * batch == v->routed.tokens * microbatches &&
-      r->tokens * l->size[TSR_DP] == v->routed.tokens)
+      r->tokens * ranks == v->routed.tokens)
     return;
   tsr_verify_say_task(
       c->v, c->s, c->task, -1,

@@ -8,7 +8,7 @@ from typing import Any
 from building import BATCH, SEQUENCE, Builder, Dim, Options, Value
 from pieces import ACTIVATIONS, GATED, Piece, kind
 
-EXPERTS = (2, 3, 4, 6, 8, 12)
+EXPERTS = (2, 3, 4, 6, 8, 12, 16)
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Mixture(Options):
     groups: int = 1
     kept: int = 1
     top: int = 1
-    choice: str = ""  # a bias of the choice: small, or large, which makes it the same for all tokens
+    choice: str = ""  # a bias of it: small, or large, and all tokens choose alike
     rate: float = 0.0  # by which a step changes the bias
     centre: bool = False
     balance: str = ""  # sequence, step, forward

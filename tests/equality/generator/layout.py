@@ -20,7 +20,7 @@ MISFITS = 0.02  # how often a recipe, a mesh, a number of microbatches or an ord
 class Layout:
     """The keys that must change no bit."""
 
-    sizes: dict[str, int] = field(default_factory=dict)  # ranks of dp, fsdp, cp, tp, pp, ep; those that it has
+    sizes: dict[str, int] = field(default_factory=dict)  # of dp, fsdp, cp, tp, pp, ep: those it has
     style: str = "mesh"  # mesh: named axes; device: tt-train's switches; processes: pp around the mesh
     sp: bool = False
     zero: int = -1  # -1: not said
@@ -89,8 +89,8 @@ class Layout:
             if self.sp:
                 config["device_config"] = {"enable_sp": True}
             return config
-        words = {"dp": "enable_ddp", "fsdp": "enable_fsdp", "cp": "enable_cp", "tp": "enable_tp", "pp": "enable_pp",
-                 "ep": "enable_ep"}
+        words = {"dp": "enable_ddp", "fsdp": "enable_fsdp", "cp": "enable_cp", "tp": "enable_tp",
+                 "pp": "enable_pp", "ep": "enable_ep"}
         device: dict[str, Any] = {}
         shape = []
         for axis, word in words.items():
@@ -199,7 +199,7 @@ def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
             "tp": rng.choice([1, 2, 3, 4, 6] if odd_tp else _parts(units_tp, recipe.flat) + [1]),
             "pp": rng.choice([1, 1, 2, 2, 3, 4]),
             "ep": rng.choice([1, 2, 3, 4, 6, 8] if odd_ep else
-                             [1] if recipe.flat else [1, 1] + _batch_parts(recipe))}
+                             [1] if recipe.flat else [1] + 3 * _batch_parts(recipe))}
         if sizes["pp"] > max(1, recipe.blocks) and (rng.random() < 0.7 or len(recipe.node_names()) < sizes["pp"]):
             sizes["pp"] = 1  # else the stages begin at nodes
         allowed = odd_dp or odd_ep or units.batch_fits(recipe, sizes["dp"], sizes["ep"], 1, 0) or \
@@ -210,13 +210,15 @@ def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
             return sizes
 
 
-def _draw_microbatches(rng: random.Random, recipe: Recipe, sizes: dict[str, int], stage: int) -> int:
+def _draw_microbatches(rng: random.Random, recipe: Recipe, sizes: dict[str, int],
+                       stage: int) -> int:
     """How many microbatches a step has."""
     if recipe.whole_batch and rng.random() >= MISFITS:
         return 1
     samples, dp, ep = recipe.samples, sizes["dp"], sizes["ep"]
     fits = [m for m in range(1, recipe.units_batch + 1)
-            if units.batch_fits(recipe, dp, ep, m, stage) and units.expert_fits(recipe, dp, m, stage)]
+            if units.batch_fits(recipe, dp, ep, m, stage)
+            and units.expert_fits(recipe, dp, m, stage)]
     if rng.random() < MISFITS:
         fits = [m for m in range(1, samples + 1) if samples % (m * dp * ep) == 0]
     return rng.choice(fits or [1])
@@ -315,8 +317,8 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
             keys["recompute"]["recompute_every"] = 2
     if rng.random() < 0.4:
         keys |= {"overlap": True, "bucket": rng.choice(["", "1", "1KiB", "16KiB"])}
-    keys |= {"per_rank": rng.random() < 0.1, "offload": rng.random() < 0.05, "threads": rng.choice([1, 1, 1, 2, 3]),
-             "ring": recipe.flat and rng.random() < 0.3}
+    keys |= {"per_rank": rng.random() < 0.1, "offload": rng.random() < 0.05,
+             "threads": rng.choice([1, 1, 1, 2, 3]), "ring": recipe.flat and rng.random() < 0.3}
     layout = Layout(sizes=sizes, style=style, accumulation=accumulation, pipelined=pipelined, **keys)
     if launcher and layout.ranks > 1:
         return replace(layout, launcher=launcher, threads=1, processes=rng.randint(2, min(4, layout.ranks)))

@@ -13,7 +13,8 @@ from data import Data
 
 
 # How often each is drawn.
-MODELS = {"gpt2": 4, "llama": 4, "qwen3": 4, "mlp": 1, "linear_regression": 1, "own": 12, "experts": 5}
+MODELS = {"gpt2": 4, "llama": 4, "qwen3": 4, "mlp": 1, "linear_regression": 1, "own": 12,
+          "experts": 5}  # graphs of their own, with a mixture
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class Recipe:
     @property
     def units_expert(self) -> int:
         """Leaves of the gradients of experts; from left to right each batch unit is one."""
-        return self.units_batch // (self.leaf if self.units_batch % self.leaf == 0 and not self.flat else 1)
+        alone = self.flat or self.units_batch % self.leaf
+        return self.units_batch // (1 if alone else self.leaf)
 
     @property
     def whole_batch(self) -> bool:

@@ -115,6 +115,8 @@ def _simpler_recipes(r: Recipe) -> Iterator[Recipe]:
     for steps in (1, 2, 3):
         if steps < r.steps:
             yield replace(r, steps=steps)
+    if r.leaf > 1:
+        yield replace(r, leaf=1)
     for what in ("units_tp", "units_sequence"):
         if getattr(r, what) > 2:
             yield replace(r, **{what: getattr(r, what) // 2})
@@ -238,7 +240,8 @@ def shrink(runner: Runner, result: Result, runs: int, seconds: float = 120) -> R
 
 _NEEDED = {"axis", "zero.stage", "enable_sp", "schedule", "accumulation", "resume", "piece", "clipping", "overlap",
            "pipeline.microbatches", "hybrid", "launcher", "cp_layout", "units.sequence", "offload", "cut", "threads",
-           "recompute", "documents", "partition", "ignore_index", "batch_size_per_rank"}
+           "recompute", "documents", "partition", "ignore_index", "batch_size_per_rank", "mixture,",
+           "reduce_tree"}
 
 
 def signature(result: Result) -> str:

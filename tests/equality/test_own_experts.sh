@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Mixtures of experts whose bits, or whose numbers of parts, are easily those of one mesh.
+# usage: test_own_experts.sh PROGRAM
+set -euo pipefail
+. tests/equality/own_graphs.sh "$1"
+
+# mixture EXPERTS K PLACEMENT [STATEMENTS BEFORE [STATEMENTS BEHIND]], of x in y
+mixture() {
+  graph "  table: {shape: [260, 4], init: normal(0.5)}
+  router: {shape: [$1, 4], init: normal(0.5)}
+  up: {shape: [$1, 12, 4], init: normal(0.5), ep: shard(0)$3}
+  down: {shape: [$1, 4, 12], init: normal(0.5), ep: shard(0)$3}" "- x: embedding(tokens, table)
+${4:-}
+- scores: sigmoid(router(x, router))
+- chosen: choose_experts(scores, k=$2)
+- weights: expert_weights(scores, chosen, normalize=1)
+- plan: expert_plan(chosen, up)
+- h: relu(expert_linear(permute_experts(x, plan), up, plan))
+- y: combine_experts(expert_linear(h, down, plan), weights, plan)
+${5:-}
+- loss: cross_entropy(linear(y, table), targets)"
+}
+
+# more than two rows a token, of experts that two and three axes share out: inner ones come first
+recipe=(training_config.max_steps=4)
+mixture 8 5 ', tp: shard(0)'
+equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
+equal 'mesh={axes: [ep, cp], shape: [2, 2]}'
+equal 'mesh={axes: [ep, tp], shape: [4, 2]}' device_config.enable_sp=true
+equal 'mesh={axes: [ep, cp, tp], shape: [2, 2, 2]}'
+equal 'mesh={axes: [ep, cp, tp], shape: [2, 2, 2]}' device_config.enable_sp=true
+
+# in a flat tree of units, too
+recipe=(training_config.max_steps=4 numerics.reduce_tree=flat training_config.optimizer.type=AdamW)
+equal 'mesh={axes: [cp], shape: [4]}'
+equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
+
+# whole experts, which the units of tp do not divide
+recipe=(numerics.units.tp=3)
+mixture 4 2 ', tp: shard(0)'
+equal 'mesh={axes: [cp], shape: [4]}'
+equal 'mesh={axes: [ep], shape: [2]}'
+
+# one rank of dp scatters no gradients
+recipe=(numerics.units.expert=2)
+for zero in 0 1 2 3; do
+  equal pipeline.microbatches=2 zero.stage=$zero
+  equal 'mesh={axes: [ep], shape: [2]}' pipeline.microbatches=2 zero.stage=$zero
+done
+
+# an update writes the router's weight as it is stored; an evaluation reads that
+for store in kahan_summation stochastic_rounding; do
+  recipe=(training_config.precision=bf16 "training_config.optimizer.$store=true"
+    numerics.units.expert=2 training_config.eval_every=1)
+  equal 'mesh={axes: [dp], shape: [2]}' zero.stage=1
+  equal 'mesh={axes: [dp, ep], shape: [2, 2]}' zero.stage=3
+done
+
+# samples that are not along the first dimension: every rank has all of them
+recipe=(numerics.units.expert=2)
+mixture 4 2 '' '- x: transpose(x, dim0=0, dim1=1)' '- y: transpose(y, dim0=0, dim1=1)'
+equal 'mesh={axes: [dp], shape: [2]}'
+equal 'mesh={axes: [ep], shape: [2]}'
+equal 'mesh={axes: [dp, ep], shape: [2, 2]}' zero.stage=2
+
+# an evaluation of samples that see each other: every rank of ep has them and gathers the experts
+evaluated() { sed -n 's/.*"event":"eval".*"loss":\([^,]*\),.*/\1/p' metrics.jsonl; }
+mixture 4 2 ', tp: shard(0)' '- rows: reshape(x, shape=[batch * sequence, 4])
+- all: tanh(matmul(rows, rows, transpose_a=1))
+- x: add(x, reshape(matmul(rows, all), shape=[batch, sequence, 4]))'
+sed -i 's/eval_every: 0/eval_every: 1, validation_batch_size: 3/' run.yaml
+want=
+for axes in '[dp], shape: [1]' '[ep, cp], shape: [2, 2]' '[ep, tp], shape: [2, 2]'; do
+  runs=$((runs + 1))
+  rm -f metrics.jsonl
+  "$program" --config run.yaml --set "mesh={axes: $axes}" --metrics metrics.jsonl > out 2>&1 || true
+  got=$(evaluated)
+  want=${want:-$got}
+  [ -n "$got" ] && [ "$got" = "$want" ] && continue
+  echo "evaluation over $axes: $got, on one rank $want"
+  failed=$((failed + 1))
+done
+
+# leaves of the reduced run, which has fewer batch units
+proven() {
+  runs=$((runs + 1))
+  local args=() set
+  for set in "$@"; do args+=(--set "$set"); done
+  "$program" check --prove --config run.yaml "${args[@]}" > out 2>&1 &&
+    grep -q '^interpreter, step 1' out && grep -q 'bits: one sha256' out && return
+  echo "check --prove $*: $(cat out)"
+  failed=$((failed + 1))
+}
+mixture 4 2 ', tp: shard(0)'
+batch=(training_config.batch_size=16 numerics.units.batch=16)
+proven "${batch[@]}" 'mesh={axes: [dp], shape: [2]}' pipeline.microbatches=4
+proven "${batch[@]}" 'mesh={axes: [dp, ep], shape: [2, 2]}' pipeline.microbatches=4 zero.stage=2
+for leaves in 2 4 8 16; do
+  proven "${batch[@]}" "numerics.units.expert=$leaves" 'mesh={axes: [dp], shape: [2]}' zero.stage=1 \
+    pipeline.microbatches=8
+done
+proven "${batch[@]}" numerics.units.expert=16 numerics.reduce_tree=flat \
+  'mesh={axes: [dp], shape: [4]}' pipeline.microbatches=4
+
+end_of own_experts
