@@ -29,8 +29,9 @@ bool tsr_checkpoint_find(
     tsr_arena *arena, const char *path, tsr_location location, tsr_manifest *ret_manifest,
     tsr_diags *diags);
 
-/* The same for a reader beside the run: what it has found is not pruned before the hold is released,
- * which the end of the process does, too. Where the file system has no locks nothing is held. */
+/* The same for a reader beside the run: what it has found is not pruned before the hold is
+ * released, which the end of the process does, too. Where the file system has no locks nothing is
+ * held. */
 typedef struct {
   int fd; /* -1: nothing is held */
 } tsr_checkpoint_hold;
