@@ -30,7 +30,8 @@ bool tsr_checkpoint_find(
     tsr_diags *diags);
 
 /* The same for a reader beside the run: what it has found is not pruned before the hold is
- * released, which the end of the process does, too. Where the file system has no locks nothing is held. */
+ * released, which the end of the process does, too. Where the file system has no locks nothing is
+ * held. */
 typedef struct {
   int fd; /* -1: nothing is held */
 } tsr_checkpoint_hold;

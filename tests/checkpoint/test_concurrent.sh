@@ -84,7 +84,7 @@ keep=(--out race --quiet --set checkpoint.keep_last=1)
 steps() { (cd race/checkpoints && echo step-*); }
 ends 0 --config char.yaml "${keep[@]}"
 mkfifo prompt
-"$program" generate --checkpoint race --prompt-file - --max-new-tokens 2 --temperature 0 < prompt > "$said.reader" 2>&1 &
+"$program" generate --checkpoint race --prompt-file - --max-new-tokens 2 --temperature 0 < prompt > reader.said 2>&1 &
 reader=$!
 exec 9> prompt
 for _ in $(seq 40); do lslocks -p $reader 2>/dev/null | grep -q READ && break; sleep 0.05; done
@@ -95,15 +95,15 @@ exec 9>&-
 wait $reader
 code=$?
 checks=$((checks + 1))
-cp "$said.reader" "$said"
+cp reader.said "$said"
 [ $code = 0 ] && grep -q word "$said" || complain "a reader of a checkpoint that the run removes ends with $code"
-rm "$said.reader"
+rm reader.said
 ends 0 --config char.yaml "${keep[@]}" --resume --set training_config.max_steps=5
 [ "$(steps)" = step-00000005 ] || complain "checkpoints that nobody reads stay: $(steps)"
 
 # Readers beside a run that removes all checkpoints but the newest.
 "$program" --config char.yaml "${keep[@]}" --resume --set training_config.max_steps=1000000 \
-  --set training_config.num_epochs=1000000 --set training_config.model_save_interval=1 &
+  --set training_config.num_epochs=1000000 --set training_config.model_save_interval=1 --time-limit 200 &
 run=$!
 for _ in $(seq 12); do
   ends 0 generate --checkpoint race --prompt word --max-new-tokens 1 --temperature 0

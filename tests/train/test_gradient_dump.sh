@@ -83,7 +83,7 @@ mkdir notes && echo mine > notes/config.yaml
 leaves notes 2 "'notes/config.yaml' is there, and no run of tessera-train has written it" --config run.yaml --dump-grads notes
 
 # One run at a time writes there.
-endless=(--set training_config.max_steps=1000000 --set training_config.num_epochs=1000000 --quiet)
+endless=(--set training_config.max_steps=1000000 --set training_config.num_epochs=1000000 --time-limit 60 --quiet)
 "$program" --config run.yaml --dump-grads busy "${endless[@]}" &
 other=$!
 for i in $(seq 300); do [ -e busy/step-00000001.safetensors ] && break || sleep 0.1; done
@@ -99,4 +99,4 @@ touch alone/step-00000009.safetensors.17-2.tmp alone/notes.txt
 ends 0 --config run.yaml --dump-grads alone --overwrite --set training_config.max_steps=1
 holds alone 'config.yaml notes.txt step-00000001.safetensors'
 
-end_of train.gradient_dump 35
+end_of train.gradient_dump 33
