@@ -215,14 +215,25 @@ divide(const tsr_expr *e, tsr_scope *scope, double a, double b, double *ret, tsr
   return true;
 }
 
+/* Behind a word a name is a word, too, if some size has that choice: `balance.loss == sequence`,
+ * though `sequence` alone is the length of the sequences. */
+static bool eval_compared(
+    const tsr_expr *e, tsr_scope *scope, const tsr_eval *other, tsr_eval *ret, tsr_diags *diags) {
+  bool word = other->kind == TSR_EVAL_WORD && e->kind == TSR_EXPR_NAME;
+  if (!word || !tsr_scope_has_word(scope, e->name)) return tsr_expr_eval(e, scope, ret, diags);
+  *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = e->name};
+  return true;
+}
+
 static bool eval_equality(
-    const tsr_expr *e, tsr_scope *scope, const tsr_eval *a, const tsr_eval *b, tsr_eval *ret,
-    tsr_diags *diags) {
-  if (a->kind != b->kind || a->kind > TSR_EVAL_WORD)
+    const tsr_expr *e, tsr_scope *scope, const tsr_eval *a, tsr_eval *ret, tsr_diags *diags) {
+  tsr_eval b;
+  if (!eval_compared(e->args[1], scope, a, &b, diags)) return false;
+  if (a->kind != b.kind || a->kind > TSR_EVAL_WORD)
     return tsr_diag_error(
         diags, e->location, "%s cannot be compared with %s", describe(scope->arena, a),
-        describe(scope->arena, b));
-  bool equal = a->kind == TSR_EVAL_WORD ? !strcmp(a->word, b->word) : a->number == b->number;
+        describe(scope->arena, &b));
+  bool equal = a->kind == TSR_EVAL_WORD ? !strcmp(a->word, b.word) : a->number == b.number;
   *ret = number_of(equal == (e->name[0] == '='));
   return true;
 }
@@ -239,10 +250,10 @@ static bool eval_logic(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_d
 static bool eval_binary(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
   if (e->name[0] == 'a' || e->name[0] == 'o') return eval_logic(e, scope, ret, diags);
   tsr_eval a, b;
-  if (!tsr_expr_eval(e->args[0], scope, &a, diags) || !tsr_expr_eval(e->args[1], scope, &b, diags))
-    return false;
+  if (!tsr_expr_eval(e->args[0], scope, &a, diags)) return false;
   if (!strcmp(e->name, "==") || !strcmp(e->name, "!="))
-    return eval_equality(e, scope, &a, &b, ret, diags);
+    return eval_equality(e, scope, &a, ret, diags);
+  if (!tsr_expr_eval(e->args[1], scope, &b, diags)) return false;
   double x, y, z = 0;
   if (!need_number(e->args[0], scope, &a, &x, diags) ||
       !need_number(e->args[1], scope, &b, &y, diags))

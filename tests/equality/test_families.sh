@@ -90,6 +90,26 @@ RUNS
   done
 done
 
+balances=("{loss: sequence, coefficient: 0.1, z: 0.01}" "{loss: step, coefficient: 0.1}")
+for model in mixtral qwen2_moe qwen3_moe olmoe; do
+  for balance in "${balances[@]}"; do
+    family 'losses that balance the experts, and a capacity' "$model" "transformer_config.balance=$balance" \
+      "${clip[@]}" transformer_config.capacity=1.25 training_config.eval_every=8 \
+      'numerics.units={batch: 8, sequence: 4, tp: 2, expert: 2}' <<'RUNS'
+mesh={axes: [ep, tp], shape: [4, 2]}
+mesh={axes: [dp, cp, tp], shape: [2, 2, 2]}|device_config.enable_sp=true|zero.stage=3
+mesh={axes: [pp, ep, cp], shape: [2, 2, 2]}|pipeline={microbatches: 4, schedule: zb_h1}
+RUNS
+  done
+  family "Hugging Face's loss of a batch, which is one microbatch" "$model" "${clip[@]}" \
+    'transformer_config.balance={loss: forward, coefficient: 0.1}' \
+    'numerics.units={batch: 8, sequence: 4, tp: 2, expert: 2}' <<'RUNS'
+mesh={axes: [ep, tp], shape: [4, 2]}
+mesh={axes: [dp, cp, tp], shape: [2, 2, 2]}|device_config.enable_sp=true|zero.stage=3
+mesh={axes: [pp, ep, cp], shape: [2, 2, 2]}|pipeline={microbatches: 1}
+RUNS
+done
+
 cat >"$scratch/two_chunks.order" <<'ORDER'
 stages: 2
 microbatches: 4

@@ -27,6 +27,7 @@ static fixture fixture_new(void) {
   tsr_scope_push(&f.scope, &bad);
   tsr_scope_word(&f.scope, "enabled");
   tsr_scope_word(&f.scope, "disabled");
+  tsr_scope_word(&f.scope, "num_heads");
   return f;
 }
 
@@ -94,6 +95,7 @@ static void check_values(void) {
   check_value("1 < 2 or 1 / 0", "1");
   check_value("not 1 == 2", "1");
   check_value("not 1", "0");
+  check_value("num_heads == 6 and tying != num_heads", "1"); // behind a word it is a word
   check_value("1 <= 1 and 2 >= 3", "0");
   check_value("1 != 1", "0");
   check_value("tying == enabled", "1");
