@@ -282,11 +282,7 @@ static void read_experts(reader *r, double coefficient) {
   e->num_experts_per_token = count(r, "num_experts_per_tok", -1);
   e->norm_topk_prob = flag(r, "norm_topk_prob", false);
   e->router_aux_loss_coef = number(r, "router_aux_loss_coef", coefficient);
-  if (flag(r, "output_router_logits", false))
-    tsr_diag_warning(
-        r->diags, TSR_NOWHERE,
-        "'%s': output_router_logits is true, but the loss that balances the experts is not added",
-        r->path);
+  e->adds_aux_loss = flag(r, "output_router_logits", false);
 }
 
 /* Which blocks of Qwen's have experts. */

@@ -43,6 +43,7 @@ typedef struct {
   int mlp_only_layers_count;
   bool norm_topk_prob; /* not of mixtral */
   double router_aux_loss_coef;
+  bool adds_aux_loss; /* output_router_logits, and balance.loss: forward */
 } tsr_hf_experts;
 
 typedef struct {

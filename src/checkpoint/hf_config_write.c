@@ -70,6 +70,7 @@ static void add_expert_sizes(const tsr_hf_config *c, tsr_text *text) {
   if (!is(c, "mixtral"))
     tsr_text_add(text, "  norm_topk_prob: %s\n", e->norm_topk_prob ? "true" : "false");
   tsr_text_add(text, "  router_aux_loss_coef: %s\n", real(buffer, e->router_aux_loss_coef));
+  if (e->adds_aux_loss) tsr_text_add(text, "  balance: {loss: forward}\n");
 }
 
 static void add_latent_sizes(const tsr_hf_latent *l, tsr_text *text) {
@@ -182,7 +183,11 @@ static void take_experts(const tsr_scope *scope, tsr_hf_experts *e) {
   e->shared_intermediate_dim = tsr_sizes_get(scope, "shared_intermediate_dim");
   e->decoder_sparse_step = tsr_sizes_get(scope, "decoder_sparse_step");
   e->norm_topk_prob = size_number(scope, "norm_topk_prob") != 0;
-  e->router_aux_loss_coef = size_number(scope, "router_aux_loss_coef");
+  const tsr_name *loss = tsr_scope_find(scope, "balance.loss");
+  e->adds_aux_loss =
+      loss && loss->value.kind == TSR_EVAL_WORD && !strcmp(loss->value.word, "forward");
+  e->router_aux_loss_coef =
+      size_number(scope, e->adds_aux_loss ? "balance.coefficient" : "router_aux_loss_coef");
   if (!layers || layers->value.kind != TSR_EVAL_LIST) return;
   int64_t *list = tsr_arena_array(scope->arena, int64_t, layers->value.count + 1);
   for (int i = 0; i < layers->value.count; i++) list[i] = (int64_t)layers->value.list[i];
@@ -308,6 +313,7 @@ static void add_experts(const tsr_hf_config *c, tsr_text *text) {
         text, ",\n  \"shared_expert_intermediate_size\": %" PRId64, e->shared_intermediate_dim);
   if (!is(c, "mixtral"))
     tsr_text_add(text, ",\n  \"norm_topk_prob\": %s", e->norm_topk_prob ? "true" : "false");
+  tsr_text_add(text, ",\n  \"output_router_logits\": %s", e->adds_aux_loss ? "true" : "false");
   tsr_text_add(text, ",\n  \"router_aux_loss_coef\": %s", real(buffer, e->router_aux_loss_coef));
 }
 

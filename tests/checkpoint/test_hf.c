@@ -250,6 +250,7 @@ int main(void) {
   test_model("qwen3_moe", "f16");
   CHECK(has_line("qwen3_moe-out/config.json", "\"mlp_only_layers\": [0],"));
   test_model("olmoe", "bf16");
+  CHECK(has_line("olmoe-out/config.json", "\"output_router_logits\": true,"));
   test_model("qwen2_moe", "bf16");
   CHECK(has_line("qwen2_moe-out/config.json", "\"decoder_sparse_step\": 2,"));
   CHECK(has_line("qwen2_moe-out/config.json", "\"qkv_bias\": true,"));

@@ -234,6 +234,7 @@ static void test_mixtral(void) {
 #define MIXTRAL "\"model_type\": \"mixtral\", \"num_experts_per_tok\": 2, " LLAMA_SIZES
   static const char experts[] =
       "  num_experts: 8\n  num_experts_per_token: 2\n  router_aux_loss_coef: 0.02\n";
+  const char *balanced = tsr_arena_printf(arena, "%s  balance: {loss: forward}\n", experts);
   CHECK_STR(
       read("{" MIXTRAL ", \"num_local_experts\": 8, \"router_aux_loss_coef\": 0.02, "
            "\"sliding_window\": null, \"head_dim\": null}"),
@@ -242,11 +243,7 @@ static void test_mixtral(void) {
       read("{" MIXTRAL ", \"num_experts\": 8, \"num_local_experts\": 8, \"rope_theta\": 10000, "
            "\"router_aux_loss_coef\": 0.02, \"sliding_window\": 7, "
            "\"output_router_logits\": true}"),
-      tsr_arena_printf(
-          arena,
-          "warning: 'config.json': output_router_logits is true, but the loss that balances the "
-          "experts is not added\n%s",
-          experts_yaml("mixtral", 8192, experts, "  theta: 10000.0\n  sliding_window: 7\n")));
+      experts_yaml("mixtral", 8192, balanced, "  theta: 10000.0\n  sliding_window: 7\n"));
   CHECK_STR(
       read("{" MIXTRAL ", \"num_local_experts\": 8, \"num_experts\": 4, "
            "\"router_jitter_noise\": 0.1, \"rope_parameters\": {\"rope_type\": \"yarn\"}}"),

@@ -54,6 +54,9 @@ static const char *const variants[][9] = {
 };
 enum { VARIANTS = sizeof variants / sizeof *variants, SIDES = 2 };
 
+/* Hugging Face's balance loss, with which olmoe trains, is of one microbatch. */
+static bool is_one_microbatch(const char *model) { return !strcmp(model, "olmoe"); }
+
 static session *
 open_run(const char *model, int side, int accumulation, const run *r, bool generation) {
   const char *sets[32];
@@ -66,6 +69,7 @@ open_run(const char *model, int side, int accumulation, const run *r, bool gener
   for (int i = 0; r->more[i]; i++) sets[count++] = r->more[i];
   for (int i = 0; side > SIDES && variants[side - SIDES - 1][i]; i++)
     sets[count++] = variants[side - SIDES - 1][i];
+  if (is_one_microbatch(model)) sets[count++] = "pipeline.microbatches=1";
   sets[count] = NULL;
   int n = side > SIDES ? 1 : side;
   session_options o = {model, n, n, side > SIDES ? 4 : 0, sets, generation};
@@ -192,6 +196,6 @@ int main(int argc, char **argv) {
     check_gradients(model, SIDES + v);
     check_run(model, SIDES + v, 1, &runs[0]);
   }
-  check_run(model, 1, 2, &runs[0]);
+  if (!is_one_microbatch(model)) check_run(model, 1, 2, &runs[0]);
   return check_done(model);
 }
