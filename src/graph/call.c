@@ -22,7 +22,9 @@ static const tsr_call_form *find_form(const char *name) {
 }
 
 const char *tsr_graph_refused_op(const char *name) {
-  return strcmp(name, "moe") ? NULL : "a mixture of experts as one op (moe)";
+  if (!strcmp(name, "moe")) return "a mixture of experts as one op (moe)";
+  if (strcmp(name, "expert_choice")) return NULL;
+  return "experts that choose tokens (expert_choice): a token's experts would depend on later ones";
 }
 
 const char *const *tsr_graph_call_names(int *ret_count) {

@@ -41,6 +41,17 @@ static bool read_choices(const tsr_file_reader *r, const tsr_yaml *map, tsr_size
   return ok;
 }
 
+static bool read_refused(const tsr_file_reader *r, const tsr_yaml *map, tsr_size_decl *d) {
+  const tsr_yaml *node = tsr_yaml_get(map, "refused");
+  if (!node) return true;
+  bool ok = node->kind == TSR_YAML_MAP && d->kind == TSR_SIZE_CHOICE;
+  for (int i = 0; ok && i < node->count; i++) ok = node->items[i]->kind == TSR_YAML_SCALAR;
+  if (ok) return d->refused = node, true;
+  return tsr_diag_error(
+      r->diags, node->location,
+      "'refused' must be a map from words to reasons, of a size with 'choices'");
+}
+
 static bool
 read_limit(const tsr_file_reader *r, const tsr_yaml *map, const char *key, double *ret_limit) {
   const tsr_yaml *node = tsr_yaml_get(map, key);
@@ -64,11 +75,12 @@ static bool read_default(const tsr_file_reader *r, const tsr_yaml *value, tsr_si
 }
 
 static bool read_long_form(const tsr_file_reader *r, const tsr_yaml *map, tsr_size_decl *d) {
-  static const char *const keys[] = {"default", "kind", "choices", "min", "max", "alias", "doc"};
-  if (!tsr_file_keys(r, map, "a size", 7, keys)) return false;
+  static const char *const keys[] = {"default", "kind", "choices", "refused",
+                                     "min",     "max",  "alias",   "doc"};
+  if (!tsr_file_keys(r, map, "a size", 8, keys)) return false;
   const tsr_yaml *value = tsr_yaml_get(map, "default"), *alias = tsr_yaml_get(map, "alias");
   d->kind = kind_of(value);
-  bool ok = read_choices(r, map, d) && read_kind(r, map, d);
+  bool ok = read_choices(r, map, d) && read_kind(r, map, d) && read_refused(r, map, d);
   if (d->kind != TSR_SIZE_INTEGER && d->kind != TSR_SIZE_LIST) d->min = -INFINITY;
   ok &= read_limit(r, map, "min", &d->min);
   ok &= read_limit(r, map, "max", &d->max);

@@ -23,6 +23,7 @@ typedef struct {
   const char *word; /* the default of a CHOICE */
   const char **choices;
   int choices_count;
+  const tsr_yaml *refused; /* of a CHOICE: words that are known and refused, and why; or NULL */
   double min, max;
   bool bad; /* already reported */
 } tsr_size_decl;

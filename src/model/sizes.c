@@ -195,7 +195,10 @@ read_choice(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, tsr_e
   if (node->kind != TSR_YAML_SCALAR) return wrong_kind(r, d, node);
   for (int i = 0; i < d->choices_count; i++)
     if (!strcmp(node->text, d->choices[i])) return ret->word = d->choices[i], true;
-  tsr_diag_error(r->diags, node->location, "'%s' cannot be '%s'", d->name, node->text);
+  const tsr_yaml *reason = d->refused ? tsr_yaml_get(d->refused, node->text) : NULL;
+  tsr_diag_error(
+      r->diags, node->location, "'%s' cannot be '%s'%s%s", d->name, node->text, reason ? ": " : "",
+      reason ? reason->text : "");
   tsr_diag_nearest(r->diags, node->text, d->choices, d->choices_count);
   return false;
 }

@@ -318,6 +318,10 @@ def moe_op(c):
                         "graph:\n- y: moe(x, experts=8, router=topk, k=2)\noutputs: [y]\n")
     one_op = c.run("check", "--config", "moe.yaml", code=2)
     one_op.says("choose_experts", "combine_experts").matches(r"^moe\.yaml:4:6: error: .*\bmoe\b")
+    c.write("moe.yaml", "tensors:\n  x: {shape: [8, 16], dtype: f32, init: normal(1.0)}\n"
+                        "graph:\n- y: expert_choice(x, k=2)\noutputs: [y]\n")
+    by_experts = c.run("check", "--config", "moe.yaml", code=2)
+    by_experts.says("choose_experts").matches(r"^moe\.yaml:4:6: error: .*expert_choice.*later")
     deepseek = small(c).with_keys("check", transformer_config__model_type="deepseek", code=2)
     deepseek.says("--set:1:31: error: unsupported feature: mixture-of-experts models (model_type: deepseek)")
 

@@ -73,6 +73,14 @@ static void check_size_forms(void) {
       AS_SIZES("  tie: {default: off_, choices: [on_, off_]}\n"), "{tie: onn_}",
       "m.yaml:1:7: error: 'tie' cannot be 'onn_'\n      = did you mean 'on_'?\n");
   REPORT(
+      AS_SIZES("  tie: {default: off_, choices: [on_, off_], refused: {half: it is slow}}\n"),
+      "{tie: half}",
+      "m.yaml:1:7: error: 'tie' cannot be 'half': it is slow\n      = valid: on_, off_\n");
+  REPORT(
+      AS_SIZES("  tie: {default: off_, choices: [on_, off_], refused: [half]}\n"), NULL,
+      "g.yaml:2:55: error: 'refused' must be a map from words to reasons, of a size with "
+      "'choices'\n");
+  REPORT(
       AS_SIZES("  p: {default: 0.1, min: 0, max: 0.9}\n"), "{p: 1}",
       "m.yaml:1:5: error: 'p' must be at most 0.9, not 1\n");
   REPORT(AS_SIZES("  r.a: 1\n  r.b: 2\n"), "{r: {a: 4, b: 5}}", "");
