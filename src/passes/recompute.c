@@ -18,11 +18,13 @@ typedef struct {
   int *node_map;    /* per old node */
 } recompute;
 
-/* Whether what a forward node makes is made again rather than kept. */
+/* Whether what a forward node makes is made again rather than kept. Routing is kept: its few
+ * integers decide which rows the backward pass has, so it must be the forward pass's own. */
 static bool is_chosen(const recompute *r, int node) {
   const tsr_node *n = &r->old->nodes[node];
   unsigned facts = tsr_op_facts(n->op);
   if (n->section != TSR_FORWARD || n->block < 0 || facts & TSR_FACT_LOSS) return false;
+  if (n->op == TSR_OP_CHOOSE_EXPERTS || n->op == TSR_OP_EXPERT_PLAN) return false;
   if (r->how.kind == TSR_RECOMPUTE_ATTENTION) return n->op == TSR_OP_ATTENTION;
   if (r->how.kind == TSR_RECOMPUTE_MAPS)
     return facts & TSR_FACT_CHEAP && !(facts & TSR_FACT_STATISTICS && r->how.keeps_norms);

@@ -62,3 +62,13 @@ def plan_by_link(c):
                      mesh=mesh(ep=8, dp=2))
     across.matches(r"all_gather +ep +ib")
     across.matches(r"over links: nvlink .*, ib ")
+
+
+@feature("Recomputed blocks keep their routing: the backward pass has the rows that the forward pass chose")
+def kept_routing(c):
+    same_bits([mixtral(c), mixtral(c, schedule__recompute="full"),
+               mixtral(c, schedule__recompute="full", mesh=mesh(ep=4, tp=2))])
+    program = mixtral(c, "trace", "--emit", "schedule-ir", "--rank", "0", schedule__recompute="full")
+    again = [line.split()[1] for line in program.text.splitlines() if " recompute." in line]
+    if "expert_linear" not in again or {"choose_experts", "expert_plan"} & set(again):
+        program.fail(f"recomputed: {sorted(set(again))}")
