@@ -39,6 +39,8 @@ static void add_units(const app *a, const setup *s, const prepared *p, tsr_text 
       *own ? " in this mesh's own order" : "");
   if (sequence > 1) tsr_text_add(text, ", units.sequence %lld", (long long)sequence);
   tsr_text_add(text, ", units.tp %lld", (long long)s->tp_units);
+  int64_t expert = p->training.graph ? p->training.graph->units.expert : 0;
+  if (expert) tsr_text_add(text, ", units.expert %lld", (long long)expert);
   if (s->parallel->tree == TSR_TREE_FLAT) tsr_text_add(text, ", reduce_tree flat");
 }
 

@@ -25,24 +25,42 @@ static bool is_inside(int axis, int outer) {
   return (axis == TSR_TP && outer == TSR_CP) || (axis == TSR_EP && outer == TSR_DP);
 }
 
+/* The ranks over which `experts` can be shared out: a rank's experts are a subtree of the tree in
+ * which the experts of a token are added. */
+static bool can_share_experts(int64_t experts, int64_t ranks) {
+  return experts % ranks == 0 && tsr_tree_is_subtree(experts, experts / ranks);
+}
+
+static void hint_ranks(const tsr_placer *p, int64_t experts) {
+  enum { MOST = 12 };
+  tsr_text counts = {0};
+  for (int64_t ranks = 1, listed = 0; ranks <= experts && listed < MOST; ranks++)
+    if (can_share_experts(experts, ranks))
+      listed++, tsr_text_add(&counts, "%s%lld", listed > 1 ? ", " : "", (long long)ranks);
+  tsr_diag_hint(p->diags, "ranks that can share %lld: %s", (long long)experts, counts.data);
+  tsr_text_free(&counts);
+}
+
 /* Experts are shared out over the product of axes, whatever the units of these are. */
 static void check_experts(tsr_placer *p, const tsr_value *v) {
   int64_t members = 1;
   for (int a = 0; a < TSR_AXES; a++)
     if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0)
       members *= p->placing->size[a];
-  if (tsr_tree_is_subtree(v->shape[0], v->shape[0] / members) && v->shape[0] % members == 0) return;
+  if (can_share_experts(v->shape[0], members)) return;
   tsr_text axes = {0};
   for (int a = 0; a < TSR_AXES; a++)
     if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0 && p->placing->size[a] > 1)
       tsr_text_add(
           &axes, "%s%s = %d", axes.length ? " × " : "", tsr_axis_name(a), p->placing->size[a]);
   p->ok = tsr_diag_error(
-      p->diags, v->location,
-      "the %lld experts of '%s' cannot be shared out over %s: a rank's must be a subtree of the "
-      "tree in which the experts of a token are added",
-      (long long)v->shape[0], v->name, axes.data);
+      p->diags, v->location, "the %lld experts of '%s' cannot be shared out over %s: %s",
+      (long long)v->shape[0], v->name, axes.data,
+      v->shape[0] % members ? "they do not divide"
+                            : "a rank's must be a subtree of the tree in which the experts of a "
+                              "token are added");
   tsr_text_free(&axes);
+  hint_ranks(p, v->shape[0]);
 }
 
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
