@@ -43,7 +43,8 @@ static void run_op(const task_run *t) {
       .memory = b->ranks,
       .ranks = b->running,
       .ranks_count = running,
-      .losses = b->scaled[t->task->node] ? &b->losses : NULL};
+      .losses = b->scaled[t->task->node] ? &b->losses : NULL,
+      .nan_scores = &b->nan_scores};
   if (!running) return;
   if (b->recording) timer = tsr_recorder_timer(b->recording), launch.timer = &timer;
   if (t->task->on_host) wait_for_device(b);

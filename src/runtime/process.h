@@ -70,6 +70,15 @@ typedef struct {
 } tsr_scale_losses;
 tsr_scale_losses tsr_executable_take_losses(tsr_executable *executable);
 
+/* Whether scores from which experts are chosen were NaN on any rank of any process since this was
+ * asked last: the first node of the placed graph, and of it the first microbatch and its first
+ * rank. All processes ask together. */
+typedef struct {
+  int node, rank;
+  int64_t microbatch;
+} tsr_nan_scores;
+bool tsr_executable_take_nan_scores(tsr_executable *executable, tsr_nan_scores *ret);
+
 /* The bits that any process has set in `flags`, on all of them. */
 uint64_t tsr_executable_agree(tsr_executable *executable, uint64_t flags);
 

@@ -3,6 +3,7 @@
 #include "train/epochs.h"
 #include "train/gradient_dump.h"
 #include "train/resume_recipe.h"
+#include "train/score_check.h"
 #include "train/step_scalars.h"
 #include <math.h>
 #include <stdlib.h>
@@ -197,6 +198,12 @@ static bool write_gradients(tsr_trainer *t) {
   return !tsr_executable_agree(t->train, !ok);
 }
 
+static bool check_scores(tsr_trainer *t) {
+  char when[32];
+  snprintf(when, sizeof when, "step %lld", (long long)t->step);
+  return tsr_check_scores(t->train, when, t->diags);
+}
+
 /* One step is made however late it is: a job that is started again and again gets on. What is made
  * of the last weights (an evaluation, a text) may take long or fail: they are on the disk before.
  */
@@ -206,7 +213,7 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
   while (t->step < t->steps && requests <= REQUEST_SAVE) {
     double start = now();
     run_step(t);
-    if (!tsr_run_data_check_used(t->o->data, t->diags)) return false;
+    if (!tsr_run_data_check_used(t->o->data, t->diags) || !check_scores(t)) return false;
     if (!write_gradients(t)) return false;
     if (t->o->config->training.validate && !tsr_trainer_check_replicas(t)) return false;
     double seconds = now() - start;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Mixture of experts: routing, and the rows of a rank's experts. */
 #include "device/cpu/ops.h"
+#include <stdatomic.h>
 #include <string.h>
 
 /* ---- routing ---- */
@@ -15,12 +16,18 @@ static tsr_choice choice_of(const cpu_call *c) {
       .group_top = a->group_top};
 }
 
+static void note_nan(const cpu_call *c) {
+  uint64_t here = tsr_nan_place(c->call.task->node, c->call.at.microbatch, c->call.rank->rank);
+  uint64_t least = c->nan_scores ? *c->nan_scores : 0;
+  while (here < least && !atomic_compare_exchange_weak(c->nan_scores, &least, here)) continue;
+}
+
 static void choose_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   tsr_choice choice = choice_of(c);
   const float *bias = c->call.task->inputs_count > 1 ? cpu_in(c, 1) : NULL;
   int32_t *experts = (int32_t *)(void *)cpu_out(c, 0);
-  c->k->choose_experts(&choice, experts, cpu_in(c, 0), bias, begin, end);
+  if (c->k->choose_experts(&choice, experts, cpu_in(c, 0), bias, begin, end)) note_nan(c);
 }
 const cpu_op cpu_choose_experts = {.items = cpu_items_rows, .run = choose_run};
 
