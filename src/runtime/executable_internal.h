@@ -153,10 +153,11 @@ struct tsr_executable {
   bool *scaled;          /* per node: whether it gives f16 numbers made of the scaled loss */
   tsr_f16_losses losses; /* of those, here, since they were asked for */
   bool chooses_experts;
-  _Atomic uint64_t nan_scores;     /* here, since they were asked for (tsr_nan_place) */
-  tsr_collective_digests *digests; /* NULL: none are wanted */
-  tsr_recorder *recorder;          /* NULL: none */
-  tsr_recorder *recording;         /* the same in a step that is recorded, else NULL */
+  struct tsr_routing_record *routing; /* NULL: it is not recorded */
+  _Atomic uint64_t nan_scores;        /* here, since they were asked for (tsr_nan_place) */
+  tsr_collective_digests *digests;    /* NULL: none are wanted */
+  tsr_recorder *recorder;             /* NULL: none */
+  tsr_recorder *recording;            /* the same in a step that is recorded, else NULL */
 };
 
 static inline const tsr_program *
@@ -217,6 +218,11 @@ int tsr_inputs_set(const tsr_executable *executable);
 
 /* ---- underflow_counts.c ---- */
 void tsr_executable_find_scaled(tsr_arena *arena, tsr_executable *executable);
+
+/* ---- routing_record.c ---- */
+struct tsr_routing_record;
+/* After a task of choose_experts, for ranks here. */
+void tsr_executable_keep_routing(tsr_executable *executable, const tsr_launch *launch);
 
 /* ---- nan_scores.c ---- */
 void tsr_executable_begin_nan_scores(tsr_executable *executable);
