@@ -35,8 +35,8 @@ bool tsr_routing_record_write(
   tsr_safetensor *tensors = tsr_arena_array(arena, tsr_safetensor, count + 1);
   for (int i = 0; i < count; i++) {
     int64_t tokens = layers[i].tokens * tsr_executable_microbatches(executable), k = layers[i].k;
-    tensors[i] = (tsr_safetensor){
-        .name = layers[i].name, .dtype = "I32", .ndim = 2, .shape = {tokens, k}};
+    tensors[i] =
+        (tsr_safetensor){.name = layers[i].name, .dtype = "I32", .ndim = 2, .shape = {tokens, k}};
     tensors[i].bytes = tokens * k * (int64_t)sizeof(int32_t);
   }
   tsr_step_file_path(&tsr_routing_files, record->folder, record->step, record->path);

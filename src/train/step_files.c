@@ -24,8 +24,8 @@ static bool is_of_step(const tsr_step_files *files, const char *name) {
 
 /* Calls for every file of such, until one fails. */
 static bool for_each_file(
-    tsr_arena *arena, const tsr_step_files *files, const char *folder, bool (*act)(const char *path, tsr_diags *diags),
-    int *ret_count, tsr_diags *diags) {
+    tsr_arena *arena, const tsr_step_files *files, const char *folder,
+    bool (*act)(const char *path, tsr_diags *diags), int *ret_count, tsr_diags *diags) {
   DIR *opened = tsr_disk_open_folder(folder);
   bool ok = true;
   *ret_count = 0;
@@ -44,8 +44,7 @@ static bool remove_file(const char *path, tsr_diags *diags) {
 }
 
 /* What is in a folder that is not that of --out. */
-static bool
-check_others(
+static bool check_others(
     tsr_arena *arena, const tsr_step_files *files, const char *path, const tsr_step_files_run *run,
     tsr_diags *diags) {
   const char *config = tsr_path_join(arena, path, "config.yaml");
@@ -60,8 +59,7 @@ check_others(
   return false;
 }
 
-static bool
-check_files(
+static bool check_files(
     tsr_arena *arena, const tsr_step_files *files, const char *path, const tsr_step_files_run *run,
     tsr_diags *diags) {
   int count;
@@ -81,7 +79,9 @@ bool tsr_step_folder_take(
   for (int i = 0; i < TSR_STEP_FOLDERS; i++)
     same |= run->taken[i] && run->taken[i]->path && tsr_file_is_same(path, run->taken[i]->path);
   if (same) *ret = (tsr_out_folder){.path = path, .lock = TSR_FOLDER_LOCK_NONE};
-  else ok = tsr_out_folder_lock(arena, path, ret, diags) && check_others(arena, files, path, run, diags);
+  else
+    ok = tsr_out_folder_lock(arena, path, ret, diags) &&
+         check_others(arena, files, path, run, diags);
   if (ok && check_files(arena, files, path, run, diags)) return true;
   tsr_out_folder_close(ret);
   return false;
