@@ -329,7 +329,7 @@ typedef struct {
 
   /* ---- mixture of experts ---- */
   /* experts (S,k): the choice in ascending order of expert. scores (S,E), bias (E) or NULL. Returns
-   * the rows with a NaN score. Items are tokens. */
+   * the rows with a NaN score, or all if the bias has a NaN. Items are tokens. */
   int64_t (*choose_experts)(
       const tsr_choice *r, int32_t *experts, const float *scores, const float *bias, int64_t begin,
       int64_t end);

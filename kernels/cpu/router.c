@@ -136,9 +136,10 @@ int64_t LEVEL(choose_experts)(
   assert(r->k >= 1 && r->k <= r->E && r->groups >= 1 && r->E % r->groups == 0);
   assert(r->groups == 1 || (r->group_top >= 1 && r->group_top <= r->E / r->groups));
   assert(r->groups == 1 || r->k <= r->kept_groups * (r->E / r->groups));
+  bool every = bias && has_nan(bias, r->E);
   for (int64_t s = begin; s < end; s++) {
     router_keys keys = {scores + s * r->E, bias};
-    nan_rows += has_nan(keys.scores, r->E);
+    nan_rows += every || has_nan(keys.scores, r->E);
     choose(r, experts + s * r->k, &keys);
   }
   return nan_rows;

@@ -6,9 +6,10 @@
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
 #include "train/determinism.h"
-#include "train/gradient_dump.h"
+#include "train/epochs.h"
 #include "train/profile_run.h"
 #include "train/resume_recipe.h"
+#include "train/step_files.h"
 #include "train/trainer.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -36,34 +37,42 @@ out_purpose_of(const app *a, const setup *s, const tsr_checkpoint_manager_option
 
 /* What a run leaves, on the process that writes it. */
 typedef struct {
-  tsr_out_folder out, gradients;
+  tsr_out_folder out, gradients, routing;
   tsr_metrics *metrics;
 } results;
 
 static void close_results(results *r) {
   if (r->metrics) tsr_metrics_close(r->metrics);
-  tsr_out_folder_close(&r->gradients); /* which may be in the other one */
+  tsr_out_folder_close(&r->routing); /* which may be in the others */
+  tsr_out_folder_close(&r->gradients);
   tsr_out_folder_close(&r->out);
 }
 
-static bool take_gradients(
+/* The folders of files of each step. */
+static bool take_step_folders(
     app *a, const setup *s, const tsr_checkpoint_manager_options *keep, const char *metrics,
     results *r) {
-  tsr_gradient_run run = {
+  const char *gradients = a->options.dump_grads, *routing = a->options.record_routing;
+  tsr_step_files_run run = {
       .config = s->config,
       .metrics = metrics,
-      .out = &r->out,
+      .taken = {&r->out, &r->gradients},
       .resumes = keep->resumes,
       .overwrites = a->options.overwrite};
-  return !a->options.dump_grads ||
-         tsr_gradient_folder_take(a->arena, a->options.dump_grads, &run, &r->gradients, a->diags);
+  return (!gradients ||
+          tsr_step_folder_take(
+              a->arena, &tsr_gradient_files, gradients, &run, &r->gradients, a->diags)) &&
+         (!routing ||
+          tsr_step_folder_take(a->arena, &tsr_routing_files, routing, &run, &r->routing, a->diags));
 }
 
 static bool open_metrics(app *a, const char *metrics, results *r) {
-  const char *gradients = a->options.dump_grads, *own = a->options.out;
+  const char *others[] = {a->options.dump_grads, a->options.record_routing}, *own = a->options.out;
   if (!tsr_metrics_open(a->arena, metrics, a->stop, &r->metrics, a->diags)) return false;
   if (!metrics) return true;
-  if (gradients && tsr_file_is_same(tsr_path_folder(a->arena, metrics), gradients)) own = gradients;
+  for (int i = 0; i < 2; i++)
+    if (others[i] && tsr_file_is_same(tsr_path_folder(a->arena, metrics), others[i]))
+      own = others[i];
   return tsr_out_folder_check_metrics(a->arena, metrics, own, a->diags);
 }
 
@@ -73,10 +82,11 @@ open_results(app *a, const setup *s, const tsr_checkpoint_manager_options *keep,
   bool first = a->job.transport.process == 0;
   const char *metrics = first ? a->options.metrics : NULL;
   *r = (results){.out.lock = TSR_FOLDER_LOCK_NONE, .gradients.lock = TSR_FOLDER_LOCK_NONE};
+  r->routing.lock = TSR_FOLDER_LOCK_NONE;
   bool ok = !first || !a->options.out ||
             tsr_out_folder_take(
                 a->arena, a->options.out, out_purpose_of(a, s, keep), s->config, &r->out, a->diags);
-  ok = ok && (!first || take_gradients(a, s, keep, metrics, r));
+  ok = ok && (!first || take_step_folders(a, s, keep, metrics, r));
   if (r->out.path && !metrics)
     metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->options.out);
   ok = tsr_job_all_succeeded(&a->job, ok && open_metrics(a, metrics, r));
@@ -102,8 +112,9 @@ static bool check_determinism(
   return ok;
 }
 
-static bool
-train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep, int *ret_signal) {
+static bool train(
+    app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
+    tsr_routing_replay *replay, int *ret_signal) {
   results r;
   tsr_trainer_options o = {
       .arena = a->arena, .config = s->config, .parallel = s->parallel, .data = &p->data};
@@ -113,6 +124,8 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   o.quiet = a->options.quiet;
   o.out_folder = a->options.out;
   o.gradients = a->options.dump_grads;
+  o.routing = a->options.record_routing;
+  o.replay = replay;
   o.mesh_text = setup_mesh_text(s, a->arena);
   setup_traces_communication(a->diags, &o.comm_trace);
   o.stop = a->stop;
@@ -130,6 +143,7 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   o.metrics = r.metrics;
   if (r.out.path) o.out = &r.out;
   if (r.gradients.path) o.gradient_folder = &r.gradients;
+  if (r.routing.path) o.routing_folder = &r.routing;
   const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
   bool ok =
@@ -224,6 +238,7 @@ static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_option
   keep->folder = checkpoint_folder(a, config);
   keep->out = a->options.out;
   keep->gradients = a->options.dump_grads;
+  keep->routing = a->options.record_routing;
   keep->version = TSR_VERSION;
   keep->limit_s =
       a->options.time_limit_s ? a->options.time_limit_s : config->checkpoint.time_limit_s;
@@ -273,6 +288,15 @@ static int ending_code(app *a, bool ok, int ended_by) {
   return ended_by == TSR_ENDED_BY_LIMIT ? limit_status(a) : 128 + ended_by;
 }
 
+/* What is to be replayed, of all steps of the run. */
+static bool open_replay(app *a, const setup *s, const prepared *p, tsr_routing_replay **ret) {
+  const char *folder = a->options.replay_routing;
+  if (!folder || p->training.graph->loss < 0) return true;
+  int64_t samples = p->training.batch * p->training.programs.pipeline->microbatches;
+  int64_t steps = tsr_epochs_steps(s->config, &p->data, samples);
+  return tsr_routing_replay_open(a->arena, folder, p->training.graph, steps, ret, a->diags);
+}
+
 int app_run_train(app *a) {
   int ended_by = 0;
   setup s = {0};
@@ -280,8 +304,10 @@ int app_run_train(app *a) {
   tsr_checkpoint_manager_options keep = {0};
   bool ok = app_join(a, true) && check_variables(a->diags) && setup_load_config(a, &s) &&
             find_begin(a, s.config, &keep);
-  ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p);
+  tsr_routing_replay *replay = NULL;
+  ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p) && open_replay(a, &s, &p, &replay);
   consistency_inputs inputs = {keep.resume ? keep.resume : keep.weights};
+  if (replay) inputs.routing_hash = tsr_routing_replay_hash(replay);
   if (p.has_data) inputs.data = &p.data;
   ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, &s, &p.training, &inputs);
   if (!ok) prepare_explain_model(a, &s, &p);
@@ -291,7 +317,7 @@ int app_run_train(app *a) {
   if (!a->options.quiet) console_print_start(a, &s, &p);
   fflush(stdout);
   app_catch_signals();
-  ok = train(a, &s, &p, &keep, &ended_by);
+  ok = train(a, &s, &p, &keep, replay, &ended_by);
   tsr_compute_close(&s.compute);
   return ending_code(a, ok, ended_by);
 }

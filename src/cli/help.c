@@ -100,6 +100,11 @@ static const entry options[] = {
     {ONLY(TRAIN),
      "  --dump-grads DIR  train: writes the gradients of every step, before clipping, into "
      "DIR/step-N.safetensors\n"},
+    {ONLY(TRAIN),
+     "  --record-routing DIR  train: writes the experts that each token chooses in every step "
+     "into DIR/routing-N.safetensors\n"},
+    {ONLY(TRAIN),
+     "  --replay-routing DIR  train: takes the experts of each token from there, on any mesh\n"},
     {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
                   "1h30m\n"},
     {ONLY(CHECK),

@@ -92,6 +92,7 @@ static void add_inputs(app *a, const consistency_inputs *in, tsr_text *text) {
     tsr_hash_text(bytes, length, hash);
     tsr_text_add(text, "tokenizer %s\n", hash);
   }
+  if (in->routing_hash) tsr_text_add(text, "routing %s\n", in->routing_hash);
   if (in->prompts_hash) tsr_text_add(text, "prompts %s\n", in->prompts_hash);
 }
 

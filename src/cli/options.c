@@ -50,6 +50,8 @@ static const option options[] = {
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
     {"--dump-grads", PATH, AT(dump_grads), ONLY(TRAIN)},
+    {"--record-routing", PATH, AT(record_routing), ONLY(TRAIN)},
+    {"--replay-routing", PATH, AT(replay_routing), ONLY(TRAIN)},
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
     {"--checkpoint", PATH, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
     {"--data", VALUE, AT(data), ONLY(EVALUATE)},
@@ -394,8 +396,9 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
 
 /* What it names is compared by its content, or it changes what is shown alone. */
 static bool may_differ(const option *o) {
-  static const char *const words[] = {"--config", "--mesh", "--data",        "--checkpoint",
-                                      "--chat",   "--dump", "--prompt-file", "--quiet"};
+  static const char *const words[] = {"--config",      "--mesh",  "--data",
+                                      "--checkpoint",  "--chat",  "--dump",
+                                      "--prompt-file", "--quiet", "--replay-routing"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(o->word, words[i])) return true;
   return o->kind == KEY || o->kind == VALUES;

@@ -42,7 +42,7 @@ typedef struct {
   const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
   bool quiet, strict, print_config, print_schema, print_manual, version, help;
   /* train */
-  const char *dump_grads, *determinism_text;
+  const char *dump_grads, *record_routing, *replay_routing, *determinism_text;
   int64_t determinism; /* steps */
   const char *resume;  /* "": the newest */
   bool overwrite;      /* and profile, tokenize */

@@ -63,6 +63,8 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
   o.vocab_assumed = tokens == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = app_graphs_folder(a);
   if (a->options.dump_grads) o.outputs = TSR_OUTPUTS_GRADIENTS;
+  o.records_routing = a->options.record_routing != NULL;
+  o.replays_routing = a->options.replay_routing != NULL;
   o.target = target_of(a, s);
   return o;
 }

@@ -13,6 +13,7 @@ typedef struct {
 /* Recipes of older checkpoints do not have these. */
 #define TSR_RECIPE_GRAPH "graph_source"
 #define TSR_RECIPE_WEIGHTS "initial_weights"
+#define TSR_RECIPE_ROUTING "replayed_routing"
 #define TSR_RECIPE_ISA "numerics.isa"
 /* Of a run that was resumed at another level: "x86-64-v4 to step 6", the levels before the last. */
 #define TSR_RECIPE_ISA_BEFORE "numerics.isa.before"
@@ -25,8 +26,9 @@ typedef struct {
   const char *units_order;      /* of the batch units where it is the mesh's own, else "" */
   const char *isa, *isa_before; /* isa_before: NULL: there was no other */
   const char *initial_weights;  /* hash of those of a checkpoint; NULL: they are the seed's */
-  const char *graph; /* hash of the file or sections that the model's graph was read from */
-  const char *data;  /* fingerprint of what samples are drawn from */
+  const char *routing; /* hash of what is replayed; NULL: each step chooses experts itself */
+  const char *graph;   /* hash of the file or sections that the model's graph was read from */
+  const char *data;    /* fingerprint of what samples are drawn from */
 } tsr_recipe_facts;
 
 /* Whether a key can be part of a recipe: what it says is normative, what others say is about where

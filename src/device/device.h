@@ -20,6 +20,15 @@ typedef struct {
   _Atomic int64_t overflows;  /* finite, and infinite there */
 } tsr_f16_losses;
 
+/* Where scores from which experts are chosen were NaN: numbers whose order is that of nodes, and of
+ * one node that of microbatches and ranks. */
+enum { TSR_NAN_BITS = 20 }; /* of a microbatch, and of a rank */
+#define TSR_NAN_NOWHERE UINT64_MAX
+static inline uint64_t tsr_nan_place(int node, int64_t microbatch, int rank) {
+  uint64_t place = (uint64_t)node << TSR_NAN_BITS | (uint64_t)microbatch;
+  return place << TSR_NAN_BITS | (uint64_t)rank;
+}
+
 /* Measures how long ranks compute, for the profiler. */
 typedef struct {
   void *context;
@@ -37,8 +46,9 @@ typedef struct {
   const tsr_rank_memory *memory; /* of all ranks of the mesh */
   const int *ranks;              /* those that run it */
   int ranks_count;
-  tsr_f16_losses *losses;      /* of the outputs, counted by devices that can; NULL: not wanted */
-  const tsr_task_timer *timer; /* NULL: none */
+  tsr_f16_losses *losses;       /* of the outputs, counted by devices that can; NULL: not wanted */
+  _Atomic uint64_t *nan_scores; /* becomes the least place of a NaN; NULL: not wanted */
+  const tsr_task_timer *timer;  /* NULL: none */
 } tsr_launch;
 
 typedef struct {

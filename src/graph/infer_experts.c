@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Shapes of the ops of a mixture of experts. */
 #include "graph/infer_rule.h"
+#include "graph/routing.h"
 #include <math.h>
 
 /* scores (…, E) → (…, k) */
@@ -28,7 +29,7 @@ const char *tsr_infer_choose_experts(const inference *i) {
     return wrong(
         i, "group_top %lld is not in 1 to %lld, the experts of a group", (long long)a->group_top,
         (long long)each);
-  if (i->node->inputs_count == 1) return NULL;
+  if (!tsr_choice_has_bias(i->node)) return NULL;
   const tsr_value *bias = i->in[1];
   if (bias->ndim == 1 && bias->shape[0] == experts) return NULL;
   return wrong(

@@ -2,6 +2,7 @@
 /* Mixture of experts, by definition. Rows of experts are those of all experts, by (expert, token);
  * a plan (rows, 2) has of each its slot, token * k + choice, and its expert. */
 #include "interpreter/rule.h"
+#include "graph/routing.h"
 #include <assert.h>
 #include <math.h>
 
@@ -9,7 +10,7 @@
 
 /* The key by which expert e of a token is chosen. */
 static double key_of(const tsr_interpreted *n, const double *scores, int64_t e) {
-  return scores[e] + (n->node->inputs_count > 1 ? n->in[1][e] : 0);
+  return scores[e] + (tsr_choice_has_bias(n->node) ? n->in[1][e] : 0);
 }
 
 /* The index of the largest key that is not taken, the first of equal ones; -1: all are taken. */
@@ -46,6 +47,10 @@ static void forward_choice_of_token(const tsr_interpreted *n, int64_t token) {
   int64_t experts = tsr_interpreted_columns(n, 0), count = 0;
   double keys[EXPERTS_MAX];
   bool out_of[EXPERTS_MAX] = {false}, chosen[EXPERTS_MAX] = {false};
+  int recorded = tsr_choice_recorded(n->node);
+  for (int64_t i = 0; recorded >= 0 && i < a->k; i++)
+    n->out[token * a->k + i] = n->in[recorded][token * a->k + i];
+  if (recorded >= 0) return;
   assert(experts <= EXPERTS_MAX);
   for (int64_t e = 0; e < experts; e++) keys[e] = key_of(n, n->in[0] + token * experts, e);
   if (a->groups > 1) drop_groups(a, keys, experts, out_of);

@@ -6,6 +6,7 @@
  * Each gradient's part of the norm, and where no update waits for the norm each update, needs that
  * gradient alone, so that a schedule may put it right behind it (schedule/sink_updates.c). */
 #include "passes/passes.h"
+#include "graph/routing.h"
 #include <assert.h>
 
 typedef struct {
@@ -112,7 +113,7 @@ static void update_experts(const updates *u, int node, int counts) {
   tsr_graph *g = u->g;
   const tsr_node of = g->nodes[node];
   const tsr_choose_experts_attrs *a = &of.attr.choose_experts;
-  if (of.inputs_count > 1 && a->bias_rate > 0)
+  if (tsr_choice_has_bias(&of) && a->bias_rate > 0)
     add_update_of(
         u, TSR_OP_EXPERT_BIAS, of.inputs[1], counts,
         &(tsr_attrs){.expert_bias = {a->bias_rate, a->bias_centre}});

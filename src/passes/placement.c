@@ -5,6 +5,7 @@
  * invalidates: indices; the new graph has its own
  */
 #include "passes/placer.h"
+#include "graph/routing.h"
 #include "passes/placement_rules.h"
 #include <string.h>
 
@@ -57,7 +58,7 @@ static void place_source(tsr_placer *p, int old) {
         v.kind == TSR_VALUE_INPUT && tsr_axis_splits_batch(a) && !has_all_samples(p, a) &&
         v.shape[0] % tsr_placer_units(p, TSR_DP) == 0)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
-    else if (v.kind == TSR_VALUE_INPUT && a == TSR_CP && v.ndim == 2 && v.dtype == TSR_I32)
+    else if (v.kind == TSR_VALUE_INPUT && a == TSR_CP && tsr_input_has_positions(&v))
       v.placement[a] = (tsr_placement){TSR_SHARD, 1};
     else if (v.kind == TSR_VALUE_CONST && a == TSR_CP && v.init.kind == TSR_INIT_ROPE)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};

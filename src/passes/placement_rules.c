@@ -4,6 +4,7 @@
  * what the outputs then are. Only linear maps may carry a partial through; everything else requires
  * it to be completed first. */
 #include "passes/placement_rule_inputs.h"
+#include "graph/routing.h"
 #include <math.h>
 #include <string.h>
 
@@ -218,7 +219,7 @@ static bool is_vector(const call *c, int i) {
   case TSR_OP_BALANCE_LOSS:
     return i == 2;
   case TSR_OP_CHOOSE_EXPERTS:
-    return i == 1;
+    return i == 1 && tsr_choice_has_bias(c->node);
   case TSR_OP_NORM_DW:
     return i == c->node->inputs_count - 1;
   default:

@@ -125,17 +125,29 @@ void tsr_executable_broadcast(const tsr_executable *b, int from, void *bytes, in
   broadcast(b, from, bytes, length, tensor_in, tensor_out);
 }
 
-/* Everybody's flags to the first process, and back. */
-uint64_t tsr_executable_agree(tsr_executable *b, uint64_t flags) {
+static uint64_t all_bits(uint64_t a, uint64_t b) { return a | b; }
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Everybody's number to the first process, and back. */
+static uint64_t
+agree(const tsr_executable *b, uint64_t mine, uint64_t (*join)(uint64_t, uint64_t)) {
   static const char what[] = "agrees with the others on what is next";
   const tsr_rank_map *h = tsr_executable_rank_map(b);
-  if (tsr_executable_is_alone(b)) return flags;
-  if (h->process) send_bytes(b, 0, &flags, sizeof flags, what);
+  if (tsr_executable_is_alone(b)) return mine;
+  if (h->process) send_bytes(b, 0, &mine, sizeof mine, what);
   for (int w = 1; h->process == 0 && w < h->processes; w++) {
     uint64_t theirs;
     receive_bytes(b, w, &theirs, sizeof theirs, what);
-    flags |= theirs;
+    mine = join(mine, theirs);
   }
-  broadcast(b, 0, &flags, sizeof flags, what, what);
-  return flags;
+  broadcast(b, 0, &mine, sizeof mine, what, what);
+  return mine;
+}
+
+uint64_t tsr_executable_agree(tsr_executable *b, uint64_t flags) {
+  return agree(b, flags, all_bits);
+}
+
+uint64_t tsr_executable_agree_least(const tsr_executable *b, uint64_t mine) {
+  return agree(b, mine, least);
 }

@@ -152,9 +152,12 @@ struct tsr_executable {
   int64_t device_steps;  /* that could have been captured */
   bool *scaled;          /* per node: whether it gives f16 numbers made of the scaled loss */
   tsr_f16_losses losses; /* of those, here, since they were asked for */
-  tsr_collective_digests *digests; /* NULL: none are wanted */
-  tsr_recorder *recorder;          /* NULL: none */
-  tsr_recorder *recording;         /* the same in a step that is recorded, else NULL */
+  bool chooses_experts;
+  struct tsr_routing_record *routing; /* NULL: it is not recorded */
+  _Atomic uint64_t nan_scores;        /* here, since they were asked for (tsr_nan_place) */
+  tsr_collective_digests *digests;    /* NULL: none are wanted */
+  tsr_recorder *recorder;             /* NULL: none */
+  tsr_recorder *recording;            /* the same in a step that is recorded, else NULL */
 };
 
 static inline const tsr_program *
@@ -216,6 +219,14 @@ int tsr_inputs_set(const tsr_executable *executable);
 /* ---- underflow_counts.c ---- */
 void tsr_executable_find_scaled(tsr_arena *arena, tsr_executable *executable);
 
+/* ---- routing_record.c ---- */
+struct tsr_routing_record;
+/* After a task of choose_experts, for ranks here. */
+void tsr_executable_keep_routing(tsr_executable *executable, const tsr_launch *launch);
+
+/* ---- nan_scores.c ---- */
+void tsr_executable_begin_nan_scores(tsr_executable *executable);
+
 /* ---- control_messages.c: between processes, outside programs ---- */
 
 /* What a process waits for, in reports. */
@@ -236,6 +247,9 @@ void tsr_wait_round(tsr_waiting *waiting);
 void tsr_wait_lost(const tsr_waiting *waiting, const char *why) __attribute__((noreturn));
 /* What is to be said of it. Asks the others where they are, for some seconds at most. */
 void tsr_wait_report(const tsr_waiting *waiting, const char *why, tsr_text *text);
+
+/* The least of all processes' numbers, on all of them. */
+uint64_t tsr_executable_agree_least(const tsr_executable *executable, uint64_t mine);
 
 /* The same bytes on all processes, from one of them. */
 void tsr_executable_broadcast(

@@ -43,11 +43,13 @@ static void run_op(const task_run *t) {
       .memory = b->ranks,
       .ranks = b->running,
       .ranks_count = running,
-      .losses = b->scaled[t->task->node] ? &b->losses : NULL};
+      .losses = b->scaled[t->task->node] ? &b->losses : NULL,
+      .nan_scores = &b->nan_scores};
   if (!running) return;
   if (b->recording) timer = tsr_recorder_timer(b->recording), launch.timer = &timer;
   if (t->task->on_host) wait_for_device(b);
   d->run(d->state, &launch);
+  if (b->routing && t->task->op == TSR_OP_CHOOSE_EXPERTS) tsr_executable_keep_routing(b, &launch);
 }
 
 /* ---- collectives ---- */

@@ -6,6 +6,7 @@
 #ifndef TSR_RUNTIME_PROCESS_H
 #define TSR_RUNTIME_PROCESS_H
 #include "device/cpu/cpu.h"
+#include "graph/routing.h"
 #include "parallel/parallel.h"
 #include "runtime/rank_map.h"
 
@@ -69,6 +70,26 @@ typedef struct {
   int64_t underflows, overflows;
 } tsr_scale_losses;
 tsr_scale_losses tsr_executable_take_losses(tsr_executable *executable);
+
+/* Whether scores from which experts are chosen were NaN on any rank of any process since this was
+ * asked last: the first node of the placed graph, and of it the first microbatch and its first
+ * rank. All processes ask together. */
+typedef struct {
+  int node, rank;
+  int64_t microbatch;
+} tsr_nan_scores;
+bool tsr_executable_take_nan_scores(tsr_executable *executable, tsr_nan_scores *ret);
+
+int64_t tsr_executable_microbatches(const tsr_executable *executable);
+
+/* From now on the choices of experts of each step are kept: of every layer (graph/routing.h) the
+ * choices (tokens, k) of a step's samples in their global order, whatever the mesh is. */
+void tsr_executable_record_routing(tsr_arena *arena, tsr_executable *executable);
+/* After a step, on all processes together: the layers, and of each the choices, which the first
+ * process alone has. */
+int tsr_executable_take_routing(
+    tsr_executable *executable, const tsr_routing_layer **ret_layers,
+    const int32_t *const **ret_choices);
 
 /* The bits that any process has set in `flags`, on all of them. */
 uint64_t tsr_executable_agree(tsr_executable *executable, uint64_t flags);

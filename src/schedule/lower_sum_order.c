@@ -89,9 +89,29 @@ static tsr_reduction of_units(tsr_tree_shape tree, const tsr_tensor *in, const t
   return r;
 }
 
+static int partial_input(const tsr_graph *g, const tsr_node *n, int axis) {
+  for (int i = 0; i < n->inputs_count; i++)
+    if (g->values[n->inputs[i]].placement[axis].kind == TSR_PARTIAL) return n->inputs[i];
+  return -1;
+}
+
+/* Whether a collective adds partial sums of each token over its experts, also behind ops that pass
+ * a partial sum on. Experts are added in the binary tree over all of them, whatever the tree of
+ * units is. */
+static bool adds_experts(const tsr_graph *g, const tsr_node *n) {
+  int axis = tsr_node_axis(n);
+  for (int value; (value = partial_input(g, n, axis)) >= 0 && g->values[value].node >= 0;) {
+    n = &g->nodes[g->values[value].node];
+    if (n->op == TSR_OP_COMBINE_EXPERTS || n->op == TSR_OP_PERMUTE_EXPERTS_DX) return true;
+  }
+  return false;
+}
+
 tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
   tsr_reduction r = tsr_reduction_none();
+  if (tsr_op_is_collective(n->op))
+    r.tree = adds_experts(p->graph, n) ? TSR_TREE_BINARY : p->lowering.tree;
   if (n->op == TSR_OP_SUM_UNITS)
     return of_units(p->lowering.tree, &p->tensors[n->inputs[0]], &p->tensors[n->outputs[0]]);
   summed_dims dims = summed_dims_of(p->graph, n);

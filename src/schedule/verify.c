@@ -85,6 +85,7 @@ bool tsr_programs_verify(
       .diags = diags,
       .microbatches = programs->pipeline->microbatches};
   find_transfers(&v);
+  v.expert_sums = tsr_verify_expert_sums(arena, v.graph);
   if (!find_subjects(&v)) return false;
   bool sound = true;
   for (int i = 0; i < v.subjects_count && !tsr_verify_is_full(&v); i++)

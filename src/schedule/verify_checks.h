@@ -31,6 +31,8 @@ typedef struct {
   int transfers_count;
   struct tsr_verify_proved *proved; /* of sums and norms */
   const int *readers; /* per value: inputs of nodes and outputs of the graph; NULL: not counted */
+  const int *expert_sums; /* per value: the rows over which it is a sum that ranks have yet to
+                             complete (verify_experts.c); -1: of none */
 } tsr_verify;
 
 /* Tasks of which all that a check depends on is the same bytes are checked once, in whatever
@@ -50,6 +52,7 @@ bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s);
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_experts(tsr_verify *v, const tsr_verify_subject *s, int task);
+const int *tsr_verify_expert_sums(tsr_arena *arena, const tsr_graph *graph);
 void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_moves(tsr_verify *v);
 void tsr_verify_waits(tsr_verify *v);

@@ -5,7 +5,8 @@
  *   - a rank's experts are a subtree of the tree over all; verify_structure.c checks that it has
  *     room for every row that their tokens can have;
  *   - the sum of a token over its experts is partial over the axes that share them out, and over no
- *     others;
+ *     others; ranks add it in the binary tree over all experts, those of an inner axis first, whose
+ *     experts are neighbours in it;
  *   - the gradient of a weight is made of the recipe's units, and a rank has whole ones; that its
  *     chain continues in the order of microbatches is checked as of any sum (verify_memory.c). */
 #include "schedule/verify_checks.h"
@@ -114,9 +115,51 @@ static void check_units(const check *c, int rows) {
       (long long)(batch / leaves));
 }
 
+/* ---- sums over experts on several ranks ---- */
+
+/* An op passes a partial sum on where its output is partial over the same axis. */
+static bool passes_on(const tsr_graph *g, const tsr_node *n, int input) {
+  const tsr_value *x = &g->values[n->inputs[input]], *y = &g->values[n->outputs[0]];
+  for (int a = 0; a < TSR_AXES; a++)
+    if (x->placement[a].kind == TSR_PARTIAL && y->placement[a].kind == TSR_PARTIAL) return true;
+  return false;
+}
+
+const int *tsr_verify_expert_sums(tsr_arena *arena, const tsr_graph *g) {
+  int *sums = tsr_arena_array(arena, int, g->values_count + 1);
+  for (int i = 0; i < g->values_count; i++) sums[i] = -1;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    bool made = n->op == TSR_OP_COMBINE_EXPERTS || n->op == TSR_OP_PERMUTE_EXPERTS_DX;
+    if (!n->outputs_count) continue;
+    if (made) sums[n->outputs[0]] = n->inputs[0]; /* the rows */
+    for (int k = 0; k < n->inputs_count && !made; k++)
+      if (sums[n->inputs[k]] >= 0 && passes_on(g, n, k)) sums[n->outputs[0]] = sums[n->inputs[k]];
+  }
+  return sums;
+}
+
+/* Of a collective that adds what ranks have of a token's experts. */
+static void check_order(const check *c) {
+  int axis = tsr_node_axis(c->n), rows = c->v->expert_sums[c->n->inputs[0]];
+  const tsr_value *in = value(c, c->n->inputs[0]);
+  if (rows < 0 || in->placement[axis].kind != TSR_PARTIAL) return;
+  if (c->s->p->tasks[c->task].sum.tree != TSR_TREE_BINARY)
+    tsr_verify_say_task(
+        c->v, c->s, c->task, -1,
+        "it adds the experts of '%s' from left to right, not in the binary tree over all of them",
+        value(c, rows)->name);
+  for (int inner = axis + 1; inner < TSR_AXES; inner++)
+    if (is_shared(c, rows, inner) && in->placement[inner].kind == TSR_PARTIAL)
+      tsr_verify_say_task(
+          c->v, c->s, c->task, -1, "it adds the experts of '%s' over %s before those over %s",
+          value(c, rows)->name, tsr_axis_name(axis), tsr_axis_name(inner));
+}
+
 void tsr_verify_experts(tsr_verify *v, const tsr_verify_subject *s, int task) {
   const tsr_task *t = &s->p->tasks[task];
   check c = {v, s, task, &v->graph->nodes[t->node], t->experts};
+  if (tsr_op_is_collective(t->op)) check_order(&c);
   bool routed = tsr_op_facts(t->op) & TSR_FACT_ROUTED || t->op == TSR_OP_EXPERT_PLAN;
   if (!routed) return;
   int rows = first_rows(&c);

@@ -339,7 +339,8 @@ static void check_task(tsr_sum_check *c, const tsr_node *n) {
   sum_dims dims = dims_of(c->v->graph, n, 0);
   tsr_reduction next = *c->r;
   if (tsr_node_accumulates(n)) check_accumulated(c, n);
-  if (c->r->ndim && c->r->tree != c->v->graph->units.tree)
+  bool units = c->r->ndim || (tsr_op_is_collective(n->op) && c->v->expert_sums[n->inputs[0]] < 0);
+  if (units && c->r->tree != c->v->graph->units.tree)
     tsr_verify_say_task(
         c->v, c->s, c->task, -1, "its record adds its units %s, the recipe %s",
         name_tree(c->r->tree), name_tree(c->v->graph->units.tree));

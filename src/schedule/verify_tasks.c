@@ -254,6 +254,29 @@ static bool leads(const tsr_node *n, tsr_placement from, tsr_placement to) {
   }
 }
 
+/* An axis splits what the outer ones leave of a dimension, so nothing may be gathered or split over
+ * an axis as long as an inner one splits the same dimension. */
+static bool check_nesting(const check *c, int task) {
+  const tsr_node *n = &c->v->graph->nodes[c->p->tasks[task].node];
+  const tsr_value *in = &c->v->graph->values[n->inputs[0]];
+  const tsr_value *out = &c->v->graph->values[n->outputs[0]];
+  int axis = (int)n->attr.move.axis;
+  tsr_placement from = in->placement[axis], to = out->placement[axis];
+  if (tsr_placement_equal(from, to) || c->v->mesh->size[axis] == 1) return true;
+  for (int a = axis + 1; a < TSR_AXES; a++) {
+    tsr_placement inner = in->placement[a];
+    bool splits = inner.kind == TSR_SHARD && c->v->mesh->size[a] > 1;
+    bool same = (from.kind == TSR_SHARD && from.dim == inner.dim) ||
+                (to.kind == TSR_SHARD && to.dim == inner.dim);
+    if (splits && same &&
+        !tsr_verify_say_task(
+            c->v, c->s, task, -1, "it moves dimension %d of '%s' over %s, which %s splits inside",
+            inner.dim, in->name, tsr_axis_name(axis), tsr_axis_name(a)))
+      return false;
+  }
+  return true;
+}
+
 /* It changes the placement over its axis, and nothing over others. */
 static bool check_placements(const check *c, int task) {
   const tsr_node *n = &c->v->graph->nodes[c->p->tasks[task].node];
@@ -268,7 +291,7 @@ static bool check_placements(const check *c, int task) {
             in->name, tsr_axis_name(a)))
       return false;
   }
-  return true;
+  return check_nesting(c, task);
 }
 
 static bool check_node(const check *c, int task) {

@@ -163,9 +163,12 @@ static bool check_place(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_d
   tsr_location location = tsr_config_location(k->run.config, "training_config.checkpoint_dir");
   if (tsr_file_exists(tsr_path_join(arena, folder, TSR_MANIFEST_NAME)))
     return tsr_diag_error(diags, location, "'%s' is a checkpoint, not a folder of them", folder);
-  const char *gradients = k->options.gradients;
-  if (gradients && tsr_file_is_same(folder, gradients))
-    return tsr_diag_error(diags, location, "'%s' is the --dump-grads folder of this run", folder);
+  const char *others[][2] = {
+      {k->options.gradients, "--dump-grads"}, {k->options.routing, "--record-routing"}};
+  for (int i = 0; i < 2; i++)
+    if (others[i][0] && tsr_file_is_same(folder, others[i][0]))
+      return tsr_diag_error(
+          diags, location, "'%s' is the %s folder of this run", folder, others[i][1]);
   bool own = out && tsr_file_is_same(folder, out);
   if (!own && !tsr_out_folder_has_run(arena, folder)) return true;
   tsr_diag_error(

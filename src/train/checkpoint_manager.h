@@ -13,6 +13,7 @@ typedef struct {
   const char *folder;          /* of the checkpoints; NULL: none are written */
   const char *out;             /* the folder of --out; NULL: none */
   const char *gradients;       /* that of --dump-grads; NULL: none */
+  const char *routing;         /* that of --record-routing; NULL: none */
   bool resumes;                /* a resume was requested, with or without a checkpoint */
   tsr_out_purpose purpose;     /* of the folder: to resume from what is in it, for one */
   const tsr_manifest *resume;  /* to resume from; NULL: the run begins anew */
@@ -31,6 +32,7 @@ typedef struct {
   tsr_executable *executable;
   const char *isa;
   const char *units_order;     /* tsr_parallel_own_order */
+  const char *routing;         /* hash of what is replayed; NULL: nothing is */
   const char *initial_weights; /* tsr_resume_recipe_weights */
   int64_t samples_per_step, total_steps;
   bool quiet;

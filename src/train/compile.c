@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/compile.h"
+#include "graph/routing.h"
 #include "schedule/verify.h"
 #include "train/sequence_reduction_units.h"
 #include <string.h>
@@ -217,6 +218,29 @@ static bool find_expert_units(const tsr_compile_options *o, tsr_graph *g, tsr_di
   return true;
 }
 
+/* A token's choices are found by its sample and position, so samples must be along the first
+ * dimension of the choices: those of twice as many samples are twice as many there. */
+static bool check_routing(
+    tsr_arena *arena, const tsr_compile_options *o, const tsr_compiled *c, tsr_diags *diags) {
+  const char *option = o->replays_routing ? "--replay-routing" : "--record-routing";
+  tsr_model_options two = tsr_compile_model(o, TSR_COMPILE_TRAIN, 2 * c->batch);
+  tsr_routing_layer *layers, *of_two;
+  tsr_model *model;
+  int count = tsr_graph_routing(c->graph, &layers);
+  if (!count) return tsr_diag_error(diags, TSR_NOWHERE, "%s: the model chooses no experts", option);
+  if (!tsr_model_read(arena, o->config, &two, &model, tsr_diags_new(arena))) return true;
+  if (tsr_graph_routing(model->graph, &of_two) != count) return true;
+  for (int i = 0; i < count; i++) {
+    const tsr_node *n = &c->graph->nodes[layers[i].node], *t = &model->graph->nodes[of_two[i].node];
+    const tsr_value *v = &c->graph->values[n->outputs[0]];
+    if (model->graph->values[t->outputs[0]].shape[0] == 2 * v->shape[0]) continue;
+    return tsr_diag_error(
+        diags, n->location, "%s: samples are not along the first dimension of '%s' %s", option,
+        v->name, tsr_shape_text(v->ndim, v->shape).text);
+  }
+  return true;
+}
+
 static void add_outputs(tsr_graph *g, tsr_compile_outputs outputs) {
   for (int p = 0; p < g->params_count && outputs == TSR_OUTPUTS_GRADIENTS; p++)
     if (g->grads[p] >= 0)
@@ -337,6 +361,9 @@ static bool compile_program(
   ret->split.of = o->split ? o->split_of : NULL;
   if (!o->split && !tsr_pipeline_split(ret->graph, o->config, pipeline, &ret->split, diags))
     return false;
+  bool routing = training && (o->records_routing || o->replays_routing);
+  if (routing && !check_routing(arena, o, ret, diags)) return false;
+  if (routing && o->replays_routing) tsr_graph_replay_routing(ret->graph);
   if (training) add_training(o, ret->graph);
   if (!tsr_pass_stages(ret->graph, &ret->split, diags)) return false;
   if (ret->split.of && !tsr_pass_take_params(ret->graph, ret->split.of, diags)) return false;

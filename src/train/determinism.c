@@ -30,6 +30,8 @@ static bool run(comparison *c, int index, int *ret_signal) {
   o.out_folder = NULL;
   o.gradients = NULL;
   o.gradient_folder = NULL;
+  o.routing = NULL;
+  o.routing_folder = NULL;
   o.keep = (tsr_checkpoint_manager_options){
       .resume = c->o->keep.resume, .named = true, .weights = c->o->keep.weights};
   o.determinism = r;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/evaluate.h"
 #include "data/sources.h"
+#include "train/score_check.h"
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -144,6 +145,7 @@ bool tsr_evaluate(
     step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
     tsr_executable_set_step_scalars(executable, step_scalars);
     tsr_executable_run(executable, 0, fill, &w);
+    if (!tsr_check_scores(executable, "the evaluation", diags)) return false;
     sum += tsr_evaluation_loss(evaluation, executable, numbers) * (double)count;
     ret->tokens += count;
   }

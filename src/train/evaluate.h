@@ -19,7 +19,8 @@ double tsr_evaluation_loss(
 
 /* Over one part of the data's tokens, in windows that follow each other; the last of a file is
  * shorter. `batch` windows at once, of `evaluation`'s program (TSR_COMPILE_EVALUATE). Which batches
- * there are does not depend on the mesh. Errors: no tokens; a token outside the vocabulary; `stop`
+ * there are does not depend on the mesh. Errors: no tokens; a token outside the vocabulary; NaN
+ * among the scores of a router; `stop`
  * ends it early, with what was seen so far; false, without an error, where that is nothing. */
 bool tsr_evaluate(
     tsr_arena *arena, const tsr_run_data *data, tsr_split split, const tsr_compiled *evaluation,

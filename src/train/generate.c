@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/generate.h"
+#include "train/score_check.h"
 #include "train/trainer.h"
 #include <string.h>
 #include <time.h>
@@ -184,7 +185,8 @@ static bool run(generating *g) {
   for (int64_t i = 0; i < g->rows_count; i++)
     tokens += whole ? g->rows[i].prompt >= 0 : g->rows[i].taken;
   tsr_executable_run(executable, 0, fill, g);
-  bool ok = draw_tokens(g, executable, tsr_graph_find_output(c->placed, "logits"));
+  bool ok = tsr_check_scores(executable, "the generation", g->diags) &&
+            draw_tokens(g, executable, tsr_graph_find_output(c->placed, "logits"));
   *(reads ? &g->speed.prefill_tokens : &g->speed.decode_tokens) += tokens;
   *(reads ? &g->speed.prefill_seconds : &g->speed.decode_seconds) += now() - start;
   return ok;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/gradient_dump.h"
-#include "base/file_ops.h"
 #include "base/memory.h"
 #include "base/new_file.h"
-#include "base/file_read.h"
 #include "checkpoint/safetensors.h"
-#include <errno.h>
+#include "train/step_files.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,80 +16,6 @@ typedef struct {
   int count;
   int64_t most; /* numbers of the largest, with padding */
 } gradients;
-
-static const char ending[] = ".safetensors";
-
-/* Of a step, whole or not. */
-static bool is_of_step(const char *name) {
-  return !strncmp(name, "step-", 5) && strstr(name, ending);
-}
-
-/* Calls for every file of gradients, until one fails. */
-static bool for_each_file(
-    tsr_arena *arena, const char *folder, bool (*act)(const char *path, tsr_diags *diags),
-    int *ret_count, tsr_diags *diags) {
-  DIR *opened = tsr_disk_open_folder(folder);
-  bool ok = true;
-  *ret_count = 0;
-  if (!opened) return tsr_file_cannot("read the folder", folder, errno, TSR_NOWHERE, diags);
-  for (const struct dirent *e; ok && (e = readdir(opened));) {
-    if (!is_of_step(e->d_name)) continue;
-    ++*ret_count;
-    ok = !act || act(tsr_path_join(arena, folder, e->d_name), diags);
-  }
-  closedir(opened);
-  return ok;
-}
-
-static bool remove_file(const char *path, tsr_diags *diags) {
-  return tsr_disk_remove(path) || tsr_file_cannot("remove", path, errno, TSR_NOWHERE, diags);
-}
-
-/* What is in a folder that is not that of --out. */
-static bool
-check_others(tsr_arena *arena, const char *path, const tsr_gradient_run *run, tsr_diags *diags) {
-  const char *config = tsr_path_join(arena, path, "config.yaml");
-  bool results;
-  if (!tsr_out_folder_has_results(arena, path, run->metrics, &results, diags)) return false;
-  if (results) tsr_diag_error(diags, TSR_NOWHERE, "'%s' has the results of a run", path);
-  else if (!tsr_file_exists(config) || tsr_out_folder_has_run(arena, path)) return true;
-  else
-    tsr_diag_error(
-        diags, TSR_NOWHERE, "'%s' is there, and no run of tessera-train has written it", config);
-  tsr_diag_hint(diags, "--dump-grads names another folder");
-  return false;
-}
-
-static bool
-check_gradients(tsr_arena *arena, const char *path, const tsr_gradient_run *run, tsr_diags *diags) {
-  int count;
-  if (!for_each_file(arena, path, NULL, &count, diags)) return false;
-  if (!count || run->overwrites) return true;
-  if (run->resumes && tsr_out_folder_is_of(arena, path, run->config)) return true;
-  tsr_diag_error(diags, TSR_NOWHERE, "'%s' has gradients of another run", path);
-  if (run->resumes) return tsr_out_folder_explain(arena, path, run->config, diags);
-  tsr_diag_hint(diags, "--overwrite replaces them, or name another folder by --dump-grads");
-  return false;
-}
-
-bool tsr_gradient_folder_take(
-    tsr_arena *arena, const char *path, const tsr_gradient_run *run, tsr_out_folder *ret,
-    tsr_diags *diags) {
-  bool same = run->out->path && tsr_file_is_same(path, run->out->path), ok = true;
-  if (same) *ret = (tsr_out_folder){.path = path, .lock = TSR_FOLDER_LOCK_NONE};
-  else ok = tsr_out_folder_lock(arena, path, ret, diags) && check_others(arena, path, run, diags);
-  if (ok && check_gradients(arena, path, run, diags)) return true;
-  tsr_out_folder_close(ret);
-  return false;
-}
-
-bool tsr_gradient_folder_begin(
-    tsr_arena *arena, tsr_out_folder *folder, bool overwrites, const tsr_config *config,
-    tsr_diags *diags) {
-  int count;
-  return (!overwrites || for_each_file(arena, folder->path, remove_file, &count, diags)) &&
-         tsr_out_folder_begin(arena, folder, config, diags);
-}
 
 /* Outputs keep their order through the passes. */
 static gradients find_gradients(
@@ -163,9 +87,7 @@ bool tsr_gradient_dump_write(
     tsr_diags *diags) {
   tsr_arena *arena = tsr_arena_new();
   gradients r = find_gradients(arena, dump, training, executable);
-  snprintf(
-      dump->path, strlen(dump->folder) + TSR_GRADIENT_PATH_BYTES, "%s/step-%08lld%s", dump->folder,
-      (long long)dump->step, ending);
+  tsr_step_file_path(&tsr_gradient_files, dump->folder, dump->step, dump->path);
   float *numbers = tsr_memory_try(sizeof *numbers * (size_t)(r.most + 1));
   bool ok = !tsr_executable_agree(executable, !numbers);
   if (ok) ok = write_file(&r, dump->path, numbers, diags);

@@ -33,6 +33,7 @@ void tsr_resume_recipe(
       .isa = r->isa,
       .isa_before = isa_before(arena, r, resume),
       .initial_weights = r->initial_weights,
+      .routing = r->routing,
       .graph = r->training->model->source,
       .data = data};
   tsr_config_recipe(arena, r->config, &facts, ret, ret_count);

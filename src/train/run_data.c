@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_data.h"
+#include "graph/routing.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include "data/sources.h"
@@ -33,7 +34,7 @@ bool tsr_run_data_needs_of(const tsr_graph *g, tsr_run_data_needs *ret, tsr_diag
   bool ok = true;
   for (int i = 0; i < g->values_count; i++) {
     const tsr_value *v = &g->values[i];
-    if (v->kind != TSR_VALUE_INPUT) continue;
+    if (v->kind != TSR_VALUE_INPUT || tsr_value_is_routing(v)) continue;
     int64_t last = v->ndim > 1 ? v->shape[v->ndim - 1] : 1;
     if (!strcmp(v->name, "tokens") || !strcmp(v->name, "targets")) {
       ret->text = true;

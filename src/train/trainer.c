@@ -3,6 +3,8 @@
 #include "train/epochs.h"
 #include "train/gradient_dump.h"
 #include "train/resume_recipe.h"
+#include "train/score_check.h"
+#include "train/step_files.h"
 #include "train/step_scalars.h"
 #include <math.h>
 #include <stdlib.h>
@@ -53,16 +55,33 @@ static void set_step_scalars(tsr_trainer *t, const tsr_run_data_step *step) {
   tsr_executable_set_step_scalars(t->train, step_scalars);
 }
 
+/* What a step's inputs are filled from. */
+typedef struct {
+  tsr_run_data_step data;
+  const tsr_routing_replay *replay;
+  int64_t step; /* from 1 */
+} step_source;
+
+static void fill_step(void *context, const char *input, int64_t sample, void *row) {
+  step_source *s = context;
+  if (!s->replay || !tsr_routing_replay_fill(s->replay, s->step, input, sample, row))
+    tsr_run_data_fill(&s->data, input, sample, row);
+}
+
+static step_source source_of(const tsr_trainer *t, int64_t step) {
+  return (step_source){
+      .data = {t->o->data, TSR_SPLIT_TRAIN, step * t->samples, t->samples},
+      .replay = t->o->replay,
+      .step = step + 1};
+}
+
 static void run_step(tsr_trainer *t) {
-  tsr_run_data_step step = {t->o->data, TSR_SPLIT_TRAIN, t->step * t->samples, t->samples};
+  step_source step = source_of(t, t->step), next = source_of(t, t->step + 1);
   const tsr_graph *g = t->training->placed;
   t->lr = tsr_learning_rate(&t->curve, t->step);
-  set_step_scalars(t, &step);
-  tsr_run_data_step next = step;
-  next.first += t->samples;
-  if (t->step + 1 < t->steps)
-    tsr_executable_announce(t->train, t->step + 1, tsr_run_data_fill, &next);
-  tsr_executable_run(t->train, t->step, tsr_run_data_fill, &step);
+  set_step_scalars(t, &step.data);
+  if (t->step + 1 < t->steps) tsr_executable_announce(t->train, t->step + 1, fill_step, &next);
+  tsr_executable_run(t->train, t->step, fill_step, &step);
   t->loss = read_number(t->train, g->loss, 0);
   int clip = tsr_graph_find_output(g, "clip");
   t->norm = clip < 0 ? NAN : read_number(t->train, clip, 0);
@@ -101,6 +120,7 @@ static tsr_checkpoint_manager_run run_of(const tsr_trainer *t) {
       .executable = t->train,
       .isa = tsr_executable_arch(t->train),
       .units_order = fast ? "" : own_order,
+      .routing = t->o->replay ? tsr_routing_replay_hash(t->o->replay) : NULL,
       .initial_weights = tsr_resume_recipe_weights(t->o->arena, &t->o->keep, t->training->graph),
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
@@ -139,13 +159,17 @@ static bool begin_results(tsr_trainer *t) {
   bool overwrites = o->keep.purpose == TSR_OUT_OVERWRITES;
   int64_t from = overwrites ? 0 : t->step;
   if (o->gradients)
-    t->gradient_path =
-        tsr_arena_array(o->arena, char, strlen(o->gradients) + TSR_GRADIENT_PATH_BYTES);
-  bool ok =
-      (!o->gradient_folder ||
-       tsr_gradient_folder_begin(o->arena, o->gradient_folder, overwrites, o->config, t->diags)) &&
-      (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
-      tsr_metrics_begin(o->metrics, from, t->diags);
+    t->gradient_path = tsr_arena_array(o->arena, char, strlen(o->gradients) + TSR_STEP_FILE_BYTES);
+  if (o->routing)
+    t->routing_path = tsr_arena_array(o->arena, char, strlen(o->routing) + TSR_STEP_FILE_BYTES);
+  bool ok = (!o->gradient_folder || tsr_step_folder_begin(
+                                        o->arena, &tsr_gradient_files, o->gradient_folder,
+                                        overwrites, o->config, t->diags)) &&
+            (!o->routing_folder || tsr_step_folder_begin(
+                                       o->arena, &tsr_routing_files, o->routing_folder, overwrites,
+                                       o->config, t->diags)) &&
+            (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
+            tsr_metrics_begin(o->metrics, from, t->diags);
   return !tsr_executable_agree(t->train, !ok);
 }
 
@@ -197,6 +221,30 @@ static bool write_gradients(tsr_trainer *t) {
   return !tsr_executable_agree(t->train, !ok);
 }
 
+static bool write_routing(tsr_trainer *t) {
+  tsr_routing_record record = {
+      .folder = t->o->routing, .recipe = t->recipe, .path = t->routing_path, .step = t->step};
+  if (!record.folder) return true;
+  record.writes = t->o->rank_map.process == 0;
+  bool ok = tsr_routing_record_write(&record, t->train, t->diags);
+  return !tsr_executable_agree(t->train, !ok);
+}
+
+/* What the step and, on a device that is ahead, the next one replay. */
+static bool load_routing(tsr_trainer *t) {
+  tsr_routing_replay *replay = t->o->replay;
+  if (!replay) return true;
+  int64_t last = t->step + 1 < t->steps ? t->step + 2 : t->step + 1;
+  bool ok = tsr_routing_replay_load(replay, t->step + 1, last, t->diags);
+  return !tsr_executable_agree(t->train, !ok);
+}
+
+static bool check_scores(tsr_trainer *t) {
+  char when[32];
+  snprintf(when, sizeof when, "step %lld", (long long)t->step);
+  return tsr_check_scores(t->train, when, t->diags);
+}
+
 /* One step is made however late it is: a job that is started again and again gets on. What is made
  * of the last weights (an evaluation, a text) may take long or fail: they are on the disk before.
  */
@@ -205,9 +253,10 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
   bool ends_here = t->step < t->steps;
   while (t->step < t->steps && requests <= REQUEST_SAVE) {
     double start = now();
+    if (!load_routing(t)) return false;
     run_step(t);
-    if (!tsr_run_data_check_used(t->o->data, t->diags)) return false;
-    if (!write_gradients(t)) return false;
+    if (!tsr_run_data_check_used(t->o->data, t->diags) || !check_scores(t)) return false;
+    if (!write_gradients(t) || !write_routing(t)) return false;
     if (t->o->config->training.validate && !tsr_trainer_check_replicas(t)) return false;
     double seconds = now() - start;
     if (t->o->determinism) t->o->determinism->losses[t->step - 1 - t->first_step] = (float)t->loss;
@@ -317,6 +366,7 @@ bool tsr_train(
     t.generator = tsr_generator_of(
         generation, &executable[generate_at], o->data->dataset.tokenizer.vocab_size);
   t.experts = tsr_expert_load_of(o->arena, training->placed);
+  if (o->routing) tsr_executable_record_routing(o->arena, t.train);
   t.samples = training->batch * training->programs.pipeline->microbatches;
   t.curve = tsr_lr_curve_of(o->config, tsr_epochs_steps(o->config, o->data, t.samples));
   t.steps = t.curve.total_steps;

@@ -9,6 +9,7 @@
 #include "train/compile.h"
 #include "train/generate.h"
 #include "train/checkpoint_manager.h"
+#include "train/routing_files.h"
 #include <signal.h>
 
 /* A run that ends with the last of some recorded steps. */
@@ -42,6 +43,9 @@ typedef struct {
   tsr_metrics *metrics;
   const char *gradients;               /* the folder of each step's gradients; NULL: none */
   tsr_out_folder *gradient_folder;     /* the same, of the process that writes; else NULL */
+  const char *routing;                 /* the folder that routing is recorded in; NULL: none */
+  tsr_out_folder *routing_folder;      /* the same, of the process that writes; else NULL */
+  tsr_routing_replay *replay;          /* NULL: each step chooses experts itself */
   const char *mesh_text;               /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop;         /* a signal's number ends the run after the step */
   volatile sig_atomic_t *save;         /* set: a checkpoint is wanted after the step; NULL: never */

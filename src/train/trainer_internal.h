@@ -29,9 +29,9 @@ typedef struct {
   tsr_loss_scale scale;  /* of fp16 */
   tsr_scale_losses lost; /* of fp16 in this step */
   int64_t lost_in_all;
-  double used_scale;   /* by the step that is reported; 0: none is */
-  char *gradient_path; /* room for the file's */
-  float *numbers;      /* of an evaluation's loss */
+  double used_scale;                  /* by the step that is reported; 0: none is */
+  char *gradient_path, *routing_path; /* room for the files' */
+  float *numbers;                     /* of an evaluation's loss */
   char recipe[TSR_HASH_TEXT];
 } tsr_trainer;
 

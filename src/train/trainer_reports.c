@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a run prints and writes: progress, metrics, evaluations, samples, its last line. */
 #include "train/evaluate.h"
+#include "train/score_check.h"
 #include "train/trainer_internal.h"
 #include <math.h>
 #include <stdlib.h>
@@ -20,9 +21,11 @@ void tsr_trainer_print_communication(tsr_trainer *t) {
 
 enum { EVALUATION_BATCHES = 10 };
 
-static double evaluate(tsr_trainer *t) {
+static bool evaluate(tsr_trainer *t, double *ret_loss) {
+  char when[64];
   int64_t batch = t->o->config->training.validation_batch_size;
   double sum = 0;
+  snprintf(when, sizeof when, "the evaluation after step %lld", (long long)t->step);
   for (int i = 0; i < EVALUATION_BATCHES; i++) {
     tsr_run_data_step step = {t->o->data, TSR_SPLIT_VALIDATION, i * batch, batch};
     float step_scalars[TSR_SCALARS] = {0};
@@ -30,16 +33,21 @@ static double evaluate(tsr_trainer *t) {
     step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
     tsr_executable_set_step_scalars(t->eval, step_scalars);
     tsr_executable_run(t->eval, 0, tsr_run_data_fill, &step);
+    if (!tsr_check_scores(t->eval, when, t->diags)) return false;
     sum += tsr_evaluation_loss(t->evaluation, t->eval, t->numbers);
   }
-  return sum / EVALUATION_BATCHES;
+  *ret_loss = sum / EVALUATION_BATCHES;
+  return true;
 }
 
-static void report_evaluation(tsr_trainer *t) {
-  double loss = evaluate(t);
+static bool report_evaluation(tsr_trainer *t) {
+  double loss;
+  bool ok = evaluate(t, &loss);
   tsr_progress_clear(&t->progress);
+  if (!ok) return false;
   if (!t->o->quiet) printf("Step %lld: Validation loss = %.4f\n", (long long)t->step, loss);
   tsr_metrics_write_eval(t->o->metrics, t->step, loss, t->diags);
+  return true;
 }
 
 /* Whether a signal or the time limit ends a sample: for all processes, whichever has noticed it. */
@@ -104,7 +112,8 @@ static bool is_due(int64_t every, int64_t step) { return every > 0 && step % eve
 
 bool tsr_trainer_report_texts(tsr_trainer *t, bool last) {
   const tsr_config_training *c = &t->o->config->training;
-  if (t->eval && (is_due(c->eval_every, t->step) || last)) report_evaluation(t);
+  bool evaluated = t->eval && (is_due(c->eval_every, t->step) || last);
+  if (evaluated && !report_evaluation(t)) return false;
   bool sampled = t->generation && (is_due(c->sample_every, t->step) || last);
   return !sampled || report_sample(t);
 }

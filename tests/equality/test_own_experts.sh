@@ -36,6 +36,14 @@ recipe=(training_config.max_steps=4 numerics.reduce_tree=flat training_config.op
 equal 'mesh={axes: [cp], shape: [4]}'
 equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
 
+# also where ranks add them behind an op that passes their partial sums on
+recipe+=(numerics.units.tp=4)
+mixture 8 5 ', tp: shard(0)' '' '- y: reshape(y, shape=[batch, sequence, 2, 2])
+- y: reshape(y, shape=[batch, sequence, 4])'
+equal 'mesh={axes: [tp], shape: [4]}'
+mixture 8 5 ', tp: shard(0)' '' '- y: scale(y, factor=2)'
+equal 'mesh={axes: [tp], shape: [4]}'
+
 # whole experts, which the units of tp do not divide
 recipe=(numerics.units.tp=3)
 mixture 4 2 ', tp: shard(0)'

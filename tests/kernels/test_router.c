@@ -175,6 +175,9 @@ static void test_nan(const tsr_kernels *k) {
     }
     output_free(&experts);
   }
+  bias[E - 1] = NAN;
+  output experts = choose(k, &(tsr_choice){E, K, 1, 1, 1}, scores, bias, S, S);
+  output_free(&experts);
   free(scores), free(bias);
 }
 

@@ -99,6 +99,7 @@ static void compile(session *s, const tsr_kernels *kernels) {
   require(
       s, tsr_parallel_units(s->parallel, s->config, &o.batch_units, &o.tp_units, s->diags),
       "choose units");
+  o.replays_routing = session_replays(s);
   o.graphs_folder = TSR_SOURCE_ROOT "/configs/graphs";
   o.target = tsr_cpu_target(&device);
   bool ok = tsr_compile(s->arena, &o, TSR_COMPILE_TRAIN, &s->training, s->diags);
@@ -182,8 +183,21 @@ void session_close(session *s) {
 
 /* ---- running ---- */
 
+/* The reference's tensors with choices of experts are named as the inputs. */
+bool session_replays(const session *s) {
+  return tsr_reference_has(s->ref, TSR_ROUTING_INPUT "block.0.chosen");
+}
+
+static void fill_choices(const session *s, const char *input, int64_t sample, void *row) {
+  const int64_t *from = tsr_reference_i64(s->ref, input, NULL, NULL);
+  int64_t each = tsr_reference_elements(s->ref, input) / s->samples;
+  for (int64_t i = 0; i < each; i++) ((int32_t *)row)[i] = (int32_t)from[sample * each + i];
+}
+
 static void fill_row(void *context, const char *input, int64_t sample, void *row) {
   const session *s = context;
+  if (!strncmp(input, TSR_ROUTING_INPUT, sizeof TSR_ROUTING_INPUT - 1))
+    return fill_choices(s, input, s->first + sample, row);
   int i = strcmp(input, "tokens") && strcmp(input, "features");
   memcpy(
       row, (const char *)s->rows[i] + s->row_bytes[i] * (s->first + sample),

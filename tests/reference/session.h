@@ -36,6 +36,9 @@ typedef struct {
 session *session_open(const session_options *options);
 void session_close(session *s);
 
+/* Whether routers take the experts of each token from the reference's file. */
+bool session_replays(const session *s);
+
 /* Step number `step` (from 0) on the reference's batch. */
 void session_step(session *s, int64_t step, float *ret_loss, float *ret_norm);
 

@@ -112,11 +112,12 @@ static void check_gradients(const char *model, int side) {
       (const char *const[]){
           "training_config.optimizer.lr=0.05", "training_config.optimizer.weight_decay=0", NULL}};
   session *s = open_run(model, side, 1, &plain, true);
+  bool routes = !session_replays(s); /* the logits' program chooses experts itself */
   float loss, norm, scale;
   int64_t all = tsr_reference_elements(s->ref, "logits"), covered = 0, in_file = 0;
-  float *logits = session_logits(s);
+  float *logits = routes ? session_logits(s) : NULL;
   const float *want_logits = tsr_reference_f32(s->ref, "logits", NULL, NULL);
-  compare(s, "logits", logits, want_logits, all, largest(want_logits, all), RELATIVE);
+  if (routes) compare(s, "logits", logits, want_logits, all, largest(want_logits, all), RELATIVE);
   session_step(s, 0, &loss, &norm);
   const float *want_loss = tsr_reference_f32(s->ref, "loss", NULL, NULL);
   compare(s, "loss", &loss, want_loss, 1, fabs(want_loss[0]), RELATIVE);

@@ -58,6 +58,7 @@ typedef enum {
   ON_CHUNKS,
   ON_FORWARD,
   ON_EXPERTS,
+  ON_EXPERT_AXES,
   RULE_SAMPLES
 } rule_sample;
 

@@ -2,6 +2,7 @@
 /* Faults in the records of rows of experts (schedule/expert_rows.h), in the placements that they
  * follow, and in the order of sums over ep and microbatches. */
 #include "faults.h"
+#include <string.h>
 
 /* ---- records ---- */
 
@@ -88,6 +89,49 @@ static bool add_ep_last(mutant *m) {
   return mutant_lower(m, &m->p->lowering), true;
 }
 
+/* What two moves of a chain do changes places: the first's output is then `between` them. */
+static void swap_moves(tsr_graph *g, int first, int second) {
+  tsr_node *a = &g->nodes[first], *b = &g->nodes[second];
+  tsr_value *between = &g->values[a->outputs[0]];
+  const tsr_value *in = &g->values[a->inputs[0]], *out = &g->values[b->outputs[0]];
+  tsr_node kept = *a;
+  a->op = b->op, a->attr = b->attr;
+  b->op = kept.op, b->attr = kept.attr;
+  memcpy(between->placement, in->placement, sizeof in->placement);
+  int axis = tsr_node_axis(a);
+  between->placement[axis] = out->placement[axis];
+}
+
+/* A token's experts are added over ep before those that cp shares out inside. */
+static bool add_cp_last(mutant *m) {
+  int sum = m->p->tasks[mutant_pick_op(m, TSR_OP_COMBINE_EXPERTS)].outputs[0].value;
+  tsr_graph *g = mutant_graph(m);
+  int cp = move_of(g, sum, TSR_OP_REDUCE_SCATTER, TSR_CP);
+  int ep = cp < 0 ? -1 : move_of(g, g->nodes[cp].outputs[0], TSR_OP_REDUCE_SCATTER, TSR_EP);
+  if (ep < 0) return false;
+  return swap_moves(g, cp, ep), mutant_lower(m, &m->p->lowering), true;
+}
+
+/* A token's experts are added over ranks as if these had units. */
+static bool add_from_left(mutant *m) {
+  const tsr_graph *g = m->p->graph;
+  tsr_task *t = &m->p->tasks[mutant_pick_op(m, TSR_OP_REDUCE_SCATTER)];
+  const tsr_node *made = &g->nodes[g->values[g->nodes[t->node].inputs[0]].node];
+  t->sum.tree = TSR_TREE_FLAT;
+  return made->op == TSR_OP_REDUCE_SCATTER; /* over cp: this one is over ep, of four ranks */
+}
+
+/* Positions are gathered over cp, and then the slices of them that tp has inside. */
+static bool gather_tp_last(mutant *m) {
+  const tsr_task *t = &m->p->tasks[mutant_pick_op(m, TSR_OP_ALL_GATHER)];
+  int first = t->node;
+  tsr_graph *g = mutant_graph(m);
+  if (tsr_node_axis(&g->nodes[first]) != TSR_TP) return false;
+  int second = move_of(g, g->nodes[first].outputs[0], TSR_OP_ALL_GATHER, TSR_CP);
+  if (second < 0) return false;
+  return swap_moves(g, first, second), mutant_lower(m, &m->p->lowering), true;
+}
+
 static const rule_fault table[] = {
     {"%s shares out the experts of only one of '%s' and '%s'", swap_rows, ON_EXPERTS},
     {"its record and '%s' differ in whether %s shares experts out", keep_experts, ON_EXPERTS},
@@ -100,5 +144,10 @@ static const rule_fault table[] = {
      join_leaves, ON_EXPERTS},
     {"it has no record of rows of experts", lose_record, ON_EXPERTS},
     {"it adds up microbatches of '%s' before the ranks of ep", add_ep_last, ON_EXPERTS},
+    {"it adds the experts of '%s' from left to right, not in the binary tree over all of them",
+     add_from_left, ON_EXPERT_AXES},
+    {"it adds the experts of '%s' over %s before those over %s", add_cp_last, ON_EXPERT_AXES},
+    {"it moves dimension %d of '%s' over %s, which %s splits inside", gather_tp_last,
+     ON_EXPERT_AXES},
 };
 RULE_FAULTS(faults_of_experts, table);

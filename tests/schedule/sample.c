@@ -36,7 +36,7 @@ static void add_block(tsr_graph *g, int number) {
 static void add_experts(tsr_graph *g) {
   harness_params(g, "er 8,16; eu 8,8,16 experts 1; ed 8,16,8 experts 2");
   harness_calls(
-      g, "es: router(x2, er); ep: softmax(es); ec: choose_experts(ep, k: 2)\n"
+      g, "es: router(x2, er); ep: softmax(es); ec: choose_experts(ep, k: 3)\n"
          "ew: expert_weights(ep, ec, normalize: 1); plan: expert_plan(ec, eu)\n"
          "e0: permute_experts(x2, plan); e1: expert_linear(e0, eu, plan); e2: gelu(e1)\n"
          "e3: expert_linear(e2, ed, plan); ef: combine_experts(e3, ew, plan); x3: add(x2, ef)");

@@ -53,6 +53,14 @@ static harness_options options_of(rule_sample sample) {
       [ON_FORWARD] =
           {.dp = 2, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_FORWARD, .microbatches = 4},
       [ON_EXPERTS] = {.dp = 2, .ep = 2, .tp = 2, .microbatches = 2, .expert_units = 4},
+      [ON_EXPERT_AXES] =
+          {.dp = 1,
+           .ep = 4,
+           .cp = 2,
+           .tp = 2,
+           .microbatches = 2,
+           .expert_units = 4,
+           .sequence_parallel = true},
   };
   return sample_options(all[sample]);
 }

@@ -62,7 +62,8 @@ static cpu_call call_for(const task_run *t, int rank) {
       .k = t->device->context.k,
       .threads = t->device->context.threads,
       .round = t->round,
-      .losses = t->launch->losses};
+      .losses = t->launch->losses,
+      .nan_scores = t->launch->nan_scores};
   call.call.rank = &t->launch->memory[rank];
   return call;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Mixture of experts: routing, and the rows of a rank's experts. */
 #include "device/cpu/ops.h"
+#include "graph/routing.h"
+#include <stdatomic.h>
 #include <string.h>
 
 /* ---- routing ---- */
@@ -15,12 +17,24 @@ static tsr_choice choice_of(const cpu_call *c) {
       .group_top = a->group_top};
 }
 
+static void note_nan(const cpu_call *c) {
+  uint64_t here = tsr_nan_place(c->call.task->node, c->call.at.microbatch, c->call.rank->rank);
+  uint64_t least = c->nan_scores ? *c->nan_scores : 0;
+  while (here < least && !atomic_compare_exchange_weak(c->nan_scores, &least, here)) continue;
+}
+
 static void choose_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   tsr_choice choice = choice_of(c);
-  const float *bias = c->call.task->inputs_count > 1 ? cpu_in(c, 1) : NULL;
+  const tsr_node *n = &c->call.program->graph->nodes[c->call.task->node];
+  const float *bias = tsr_choice_has_bias(n) ? cpu_in(c, 1) : NULL;
   int32_t *experts = (int32_t *)(void *)cpu_out(c, 0);
-  c->k->choose_experts(&choice, experts, cpu_in(c, 0), bias, begin, end);
+  int recorded = tsr_choice_recorded(n);
+  if (c->k->choose_experts(&choice, experts, cpu_in(c, 0), bias, begin, end)) note_nan(c);
+  if (recorded >= 0)
+    memcpy(
+        experts + begin * choice.k, cpu_tokens(c, recorded) + begin * choice.k,
+        sizeof *experts * (size_t)((end - begin) * choice.k));
 }
 const cpu_op cpu_choose_experts = {.items = cpu_items_rows, .run = choose_run};
 

@@ -12,6 +12,7 @@ typedef struct {
   const tsr_kernels *k;
   int threads, round;
   tsr_f16_losses *losses; /* of the outputs, counted; NULL: they are not */
+  _Atomic uint64_t *nan_scores;
 } cpu_call;
 
 enum { CPU_RANGES_MAX = 4 };
