@@ -187,8 +187,27 @@ static bool check_unused(const tsr_flat *f) {
   return ok;
 }
 
-bool tsr_flat_emit(tsr_flat *flat, tsr_graph *g) {
+/* What a stage sends the next one receives, also where no output needs that. */
+static bool check_sends(const tsr_flat *f) {
   bool ok = true;
+  for (int i = 0; i < f->calls_count; i++) {
+    const tsr_flat_call *send = &f->calls[i];
+    bool is_received = strcmp(send->call.op, "send") != 0;
+    for (int k = i + 1; k < f->calls_count && !is_received; k++)
+      is_received = !strcmp(f->calls[k].call.op, "receive") && f->calls[k].call.inputs_count &&
+                    f->calls[k].call.inputs[0] == send->outputs;
+    if (is_received) continue;
+    const char *result = send->call.result;
+    ok = tsr_diag_error(
+        f->diags, send->call.op_place, "send: no receive has '%s', so no stage begins with it",
+        result);
+    tsr_diag_hint(f->diags, "receive(%s, axis=pp, from=…) begins the next stage", result);
+  }
+  return ok;
+}
+
+bool tsr_flat_emit(tsr_flat *flat, tsr_graph *g) {
+  bool ok = check_sends(flat);
   mark_needed(flat);
   for (int i = 0; i < flat->calls_count; i++)
     if (flat->calls[i].needed) ok &= emit_call(flat, g, &flat->calls[i]);
