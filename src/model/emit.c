@@ -155,6 +155,22 @@ static bool check_dtypes(const tsr_flat *f, const tsr_graph *g) {
   return ok;
 }
 
+/* Every rank updates the bias and the counts of a choice of experts whole. */
+static bool check_updated(const tsr_flat *f, const tsr_graph *g) {
+  bool ok = true;
+  for (int i = 0; i < g->nodes_count; i++) {
+    int input = tsr_node_updated_input(&g->nodes[i]);
+    const tsr_value *v = input < 0 ? NULL : &g->values[g->nodes[i].inputs[input]];
+    for (int axis = 0; v && v->kind == TSR_VALUE_PARAM && axis < TSR_AXES; axis++) {
+      if (axis == TSR_CP || v->placement[axis].kind != TSR_SHARD) continue;
+      ok = tsr_diag_error(
+          f->diags, v->location, "'%s' cannot be split over %s: %s updates all of it on every rank",
+          v->name, tsr_axis_name(axis), tsr_op_title(g->nodes[i].op));
+    }
+  }
+  return ok;
+}
+
 /* Checkpoints and random numbers go by parameter name. */
 static bool check_names(const tsr_flat *f, const tsr_graph *g) {
   const tsr_param **params = tsr_arena_array(f->arena, const tsr_param *, g->params_count + 1);
@@ -212,7 +228,8 @@ bool tsr_flat_emit(tsr_flat *flat, tsr_graph *g) {
   for (int i = 0; i < flat->calls_count; i++)
     if (flat->calls[i].needed) ok &= emit_call(flat, g, &flat->calls[i]);
   g->block = -1;
-  if (!ok || !emit_outputs(flat, g) || !check_names(flat, g) || !check_dtypes(flat, g))
+  if (!ok || !emit_outputs(flat, g) || !check_names(flat, g) || !check_dtypes(flat, g) ||
+      !check_updated(flat, g))
     return false;
   return !(flat->options->training && g->loss >= 0) || check_unused(flat);
 }
