@@ -23,6 +23,10 @@ static bool is_in(const char *checkpoint, const char *folder) {
   return !strncmp(there, here, length) && there[length] == '/';
 }
 
+static tsr_out_purpose new_results(const app *a) {
+  return a->options.command == TSR_COMMAND_PROFILE ? TSR_OUT_ONCE : TSR_OUT_NEW;
+}
+
 /* A run that resumes where nothing was saved yet, or from a folder elsewhere, continues in --out if
  * that has the results of the same run. */
 static tsr_out_purpose
@@ -32,7 +36,7 @@ out_purpose_of(const app *a, const setup *s, const tsr_checkpoint_manager_option
   bool own = keep->resume && is_in(keep->resume->folder, out);
   if (own || (keep->resumes && tsr_out_folder_is_of(a->arena, out, s->config)))
     return TSR_OUT_RESUMES;
-  return keep->resumes ? TSR_OUT_ANOTHER : TSR_OUT_NEW;
+  return keep->resumes ? TSR_OUT_ANOTHER : new_results(a);
 }
 
 /* What a run leaves, on the process that writes it. */
@@ -210,7 +214,7 @@ static bool find_resume(app *a, const tsr_config *config, tsr_checkpoint_manager
 static tsr_out_purpose purpose_of(const app *a, const tsr_checkpoint_manager_options *keep) {
   if (a->options.overwrite) return TSR_OUT_OVERWRITES;
   bool elsewhere = keep->named && (!keep->folder || !is_in(keep->resume->folder, keep->folder));
-  return keep->resumes && !elsewhere ? TSR_OUT_RESUMES : TSR_OUT_NEW;
+  return keep->resumes && !elsewhere ? TSR_OUT_RESUMES : new_results(a);
 }
 
 static bool find_weights(app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {

@@ -211,6 +211,9 @@ bool tsr_node_needs_nccl(const tsr_node *n);
 int64_t tsr_loss_samples(const tsr_node *loss);
 /* The probability with which a node of a forward graph drops an element; 0: it drops none. */
 double tsr_node_dropout(const tsr_node *n);
+/* The input of a forward node that an update of its own writes, and no optimizer: the bias of a
+ * choice of experts, or the counts of the step before; -1: none. */
+int tsr_node_updated_input(const tsr_node *n);
 /* Of attention in any form: the features of a head of values, and of out. */
 int64_t tsr_node_value_head(const tsr_node *n);
 

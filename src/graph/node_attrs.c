@@ -12,6 +12,12 @@ double tsr_node_dropout(const tsr_node *n) {
   return n->op == TSR_OP_ATTENTION ? n->attr.attention.dropout : 0;
 }
 
+int tsr_node_updated_input(const tsr_node *n) {
+  bool has_rate = n->op == TSR_OP_CHOOSE_EXPERTS && n->attr.choose_experts.bias_rate > 0;
+  if (has_rate && n->inputs_count > 1) return 1;
+  return n->op == TSR_OP_BALANCE_LOSS && n->inputs_count == 3 ? 2 : -1;
+}
+
 int64_t tsr_node_value_head(const tsr_node *n) {
   const tsr_attrs *a = &n->attr; /* but with a cache, the sets begin alike */
   bool cached = n->op == TSR_OP_ATTENTION_CACHED;

@@ -47,9 +47,24 @@ static void print_attrs(const tsr_node *n, tsr_text *text) {
   }
 }
 
-static void print_value(const tsr_value *v, bool placements, tsr_text *text) {
-  tsr_text_add(
-      text, "%s %s %s", v->name, tsr_dtype_name(v->dtype), tsr_shape_text(v->ndim, v->shape).text);
+/* A parameter that is stored with padding, and its state, have two shapes. */
+static void print_shape(const tsr_graph *g, const tsr_value *v, tsr_text *text) {
+  tsr_short_text stored = tsr_shape_text(v->ndim, v->shape);
+  bool is_param = v->kind == TSR_VALUE_PARAM || v->kind == TSR_VALUE_STATE;
+  int64_t real[TSR_DIMS_MAX];
+  if (is_param && v->param >= 0) {
+    tsr_param_real_shape(&g->params[v->param], real);
+    tsr_short_text shape = tsr_shape_text(v->ndim, real);
+    bool is_padded = !memcmp(v->shape, g->params[v->param].shape, sizeof v->shape) &&
+                     strcmp(shape.text, stored.text);
+    if (is_padded) tsr_text_add(text, "%s stored as ", shape.text);
+  }
+  tsr_text_add(text, "%s", stored.text);
+}
+
+static void print_value(const tsr_graph *g, const tsr_value *v, bool placements, tsr_text *text) {
+  tsr_text_add(text, "%s %s ", v->name, tsr_dtype_name(v->dtype));
+  print_shape(g, v, text);
   if (placements) print_placement(v, text);
 }
 
@@ -57,7 +72,7 @@ static void print_node(const tsr_graph *g, const tsr_node *n, bool placements, t
   tsr_text_add(text, "  ");
   for (int i = 0; i < n->outputs_count; i++) {
     if (i) tsr_text_add(text, ", ");
-    print_value(&g->values[n->outputs[i]], placements, text);
+    print_value(g, &g->values[n->outputs[i]], placements, text);
   }
   tsr_text_add(text, "%s%s(", n->outputs_count ? " = " : "", tsr_op_name(n->op));
   for (int i = 0; i < n->inputs_count; i++)
@@ -75,7 +90,7 @@ void tsr_graph_print(const tsr_graph *g, bool placements, tsr_text *text) {
     const tsr_value *v = &g->values[i];
     if (v->kind == TSR_VALUE_NODE) continue;
     tsr_text_add(text, "  %s ", kinds[v->kind]);
-    print_value(v, placements, text);
+    print_value(g, v, placements, text);
     tsr_text_add(text, "\n");
   }
   for (int i = 0; i < g->nodes_count; i++) {

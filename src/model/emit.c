@@ -155,6 +155,22 @@ static bool check_dtypes(const tsr_flat *f, const tsr_graph *g) {
   return ok;
 }
 
+/* Every rank updates the bias and the counts of a choice of experts whole. */
+static bool check_updated(const tsr_flat *f, const tsr_graph *g) {
+  bool ok = true;
+  for (int i = 0; i < g->nodes_count; i++) {
+    int input = tsr_node_updated_input(&g->nodes[i]);
+    const tsr_value *v = input < 0 ? NULL : &g->values[g->nodes[i].inputs[input]];
+    for (int axis = 0; v && v->kind == TSR_VALUE_PARAM && axis < TSR_AXES; axis++) {
+      if (axis == TSR_CP || v->placement[axis].kind != TSR_SHARD) continue;
+      ok = tsr_diag_error(
+          f->diags, v->location, "'%s' cannot be split over %s: %s updates all of it on every rank",
+          v->name, tsr_axis_name(axis), tsr_op_title(g->nodes[i].op));
+    }
+  }
+  return ok;
+}
+
 /* Checkpoints and random numbers go by parameter name. */
 static bool check_names(const tsr_flat *f, const tsr_graph *g) {
   const tsr_param **params = tsr_arena_array(f->arena, const tsr_param *, g->params_count + 1);
@@ -187,13 +203,33 @@ static bool check_unused(const tsr_flat *f) {
   return ok;
 }
 
-bool tsr_flat_emit(tsr_flat *flat, tsr_graph *g) {
+/* What a stage sends the next one receives, also where no output needs that. */
+static bool check_sends(const tsr_flat *f) {
   bool ok = true;
+  for (int i = 0; i < f->calls_count; i++) {
+    const tsr_flat_call *send = &f->calls[i];
+    bool is_received = strcmp(send->call.op, "send") != 0;
+    for (int k = i + 1; k < f->calls_count && !is_received; k++)
+      is_received = !strcmp(f->calls[k].call.op, "receive") && f->calls[k].call.inputs_count &&
+                    f->calls[k].call.inputs[0] == send->outputs;
+    if (is_received) continue;
+    const char *result = send->call.result;
+    ok = tsr_diag_error(
+        f->diags, send->call.op_place, "send: no receive has '%s', so no stage begins with it",
+        result);
+    tsr_diag_hint(f->diags, "receive(%s, axis=pp, from=…) begins the next stage", result);
+  }
+  return ok;
+}
+
+bool tsr_flat_emit(tsr_flat *flat, tsr_graph *g) {
+  bool ok = check_sends(flat);
   mark_needed(flat);
   for (int i = 0; i < flat->calls_count; i++)
     if (flat->calls[i].needed) ok &= emit_call(flat, g, &flat->calls[i]);
   g->block = -1;
-  if (!ok || !emit_outputs(flat, g) || !check_names(flat, g) || !check_dtypes(flat, g))
+  if (!ok || !emit_outputs(flat, g) || !check_names(flat, g) || !check_dtypes(flat, g) ||
+      !check_updated(flat, g))
     return false;
   return !(flat->options->training && g->loss >= 0) || check_unused(flat);
 }

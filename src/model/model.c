@@ -105,11 +105,20 @@ static bool read_root(
   return join_sections(arena, config, *ret_root, ret_root, diags);
 }
 
+/* Of a graph without a `name`: that of the user's own file, or the model type. */
+static const char *default_name(tsr_arena *arena, const tsr_config_model *model) {
+  const char *file = model->graph_file, *slash = file ? strrchr(file, '/') : NULL;
+  if (!file) return model->model_type;
+  if (slash) file = slash + 1;
+  const char *dot = strrchr(file, '.');
+  return dot > file ? tsr_arena_strndup(arena, file, (size_t)(dot - file)) : file;
+}
+
 bool tsr_model_source_read(
     tsr_arena *arena, const tsr_config *config, const char *graphs_folder,
     tsr_model_source *ret_source, tsr_diags *diags) {
   *ret_source = (tsr_model_source){
-      .name = config->model.model_type,
+      .name = default_name(arena, &config->model),
       .map = config->model.map,
       .map_name = config->model.map_name ? config->model.map_name : "the model",
       .location = config->model.location};

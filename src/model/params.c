@@ -82,13 +82,31 @@ static bool check_placement(const maker *m, int axis) {
   int64_t size = m->param->shape[p->dim];
   if (p->dim == 0 && tsr_param_is_of_experts(m->param)) return true; /* whole ones, not units */
   if (axis != TSR_TP || size % m->tp_units == 0) return true;
-  if (m->uneven) return m->param->padding = (tsr_padding){p->dim, size, m->tp_units}, true;
+  bool has_padding = m->param->padding.blocks > 0;
+  if (m->uneven && !has_padding)
+    return m->param->padding = (tsr_padding){p->dim, size, m->tp_units}, true;
   tsr_diag_error(
       m->diags, m->decl->location,
-      "parameter '%s': %lld tp units do not divide its dimension %d of %lld", m->param->name,
-      (long long)m->tp_units, p->dim, (long long)size);
-  tsr_diag_hint(m->diags, "tp units are numerics.units.tp, else the mesh's tp size");
+      "parameter '%s': %lld tp units do not divide its dimension %d of %lld%s", m->param->name,
+      (long long)m->tp_units, p->dim, (long long)size,
+      m->uneven ? ", and a parameter with valid0 has no uneven blocks" : "");
+  tsr_diag_hint(
+      m->diags, "tp units are numerics.units.tp, else the mesh's tp size%s",
+      m->uneven ? "; without valid0 the blocks may be uneven" : "");
   return false;
+}
+
+/* The rows of dimension 0 behind the first `valid0` are padding; 0: none. */
+static bool make_valid_rows(const maker *m) {
+  const tsr_expr *e = m->decl->valid0;
+  int64_t valid, rows = m->param->shape[0];
+  if (!e) return true;
+  if (!tsr_expr_whole(e, m->scope, "valid0", 0, &valid, m->diags)) return false;
+  if (valid) m->param->padding = (tsr_padding){0, valid, 1};
+  if (valid <= rows) return true;
+  return tsr_diag_error(
+      m->diags, e->location, "'%s' has %lld rows, so %lld cannot be valid", m->param->name,
+      (long long)rows, (long long)valid);
 }
 
 /* `{expert}` stays as it is, because the parameter has a tensor there for each expert. A name of
@@ -127,16 +145,9 @@ bool tsr_param_make(
     return false;
   tsr_expr_dims(decl->shape, TSR_DIMS_MAX, ret_param->dims);
   ret_param->decay = decl->decay < 0 ? ret_param->ndim >= 2 : decl->decay;
-  bool ok = make_init(&m);
+  bool ok = make_valid_rows(&m);
+  ok &= make_init(&m);
   for (int axis = 0; axis < TSR_AXES; axis++)
     ok &= make_placement(&m, axis) && check_placement(&m, axis);
-  ok = ok && make_hf_name(&m);
-  if (!decl->valid0) return ok;
-  int64_t valid;
-  if (!tsr_expr_whole(decl->valid0, scope, "valid0", 0, &valid, diags)) return false;
-  if (valid) ret_param->padding = (tsr_padding){0, valid, 1};
-  if (valid <= ret_param->shape[0]) return ok;
-  return tsr_diag_error(
-      diags, decl->valid0->location, "'%s' has %lld rows, so %lld cannot be valid", ret_param->name,
-      (long long)ret_param->shape[0], (long long)valid);
+  return ok && make_hf_name(&m);
 }

@@ -172,11 +172,34 @@ static void pad_loss(const expander *e, int *inputs, int64_t *valid) {
   if (p.stored && p.as.blocks == 1 && (*valid == 0 || *valid > p.as.real)) *valid = p.as.real;
 }
 
+static bool reads_rows_of_experts(const expander *e, const tsr_node *n) {
+  for (int i = 0; i < n->inputs_count; i++)
+    if (tsr_routed_is_rows(e->old->values[n->inputs[i]].routed)) return true;
+  return false;
+}
+
+/* Rows of experts keep the padding that they have, because no op but these and maps of elements
+ * may read them. Of expert_linear, w (E, N, K) has that of its input or of its result. */
+static bool pad_experts(const expander *e, const tsr_node *n, const int *inputs, padded *ret) {
+  padded x = padding_of(e, inputs[0]);
+  *ret = n->op == TSR_OP_EXPERT_PLAN ? (padded){0} : x;
+  for (int i = 1; i < n->inputs_count && maps_elements(n->op); i++) {
+    padded y = padding_of(e, inputs[i]);
+    if (!is_same(&x, &y)) return refuse(e, n, inputs[x.stored ? 0 : i]);
+  }
+  if (n->op != TSR_OP_EXPERT_LINEAR) return true;
+  padded w = padding_of(e, inputs[1]), taken = w.as.dim == 2 ? w : (padded){0};
+  *ret = w.as.dim == 1 ? w : (padded){0};
+  return is_same(&x, &taken) || refuse(e, n, inputs[x.stored ? 0 : 1]);
+}
+
 /* Makes the inputs what the node takes; what the padding of its first output is. */
 static bool pad_inputs(expander *e, const tsr_node *n, int *inputs, tsr_attrs *attr, padded *ret) {
   padded first = n->inputs_count ? padding_of(e, inputs[0]) : (padded){0};
   bool softmax = n->op == TSR_OP_CE_STATS || n->op == TSR_OP_CE_LOSS;
   *ret = (padded){0};
+  if (n->op == TSR_OP_EXPERT_PLAN || reads_rows_of_experts(e, n))
+    return pad_experts(e, n, inputs, ret);
   if (maps_elements(n->op)) return *ret = pad_elements(e, inputs, n->inputs_count), true;
   if (n->op == TSR_OP_LINEAR) return *ret = pad_linear(e, inputs), true;
   if (n->op == TSR_OP_TRANSPOSE) return *ret = pad_transpose(e, n, inputs), true;

@@ -132,7 +132,8 @@ batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units,
   int64_t units = config->numerics.units_batch;
   blocks b = blocks_of(p, tsr_parallel_microbatch_first(p, config));
   *ret_units = units ? units : b.ranks * b.microbatches;
-  if (!units || batch_units_fit(units, b)) return true;
+  bool is_refused = b.rows == 0; /* fewer samples than ranks and microbatches */
+  if (!units || is_refused || batch_units_fit(units, b)) return true;
   if (takes_own(config, "numerics.units.batch", units, b.ranks * b.microbatches, ret_units, diags))
     return true;
   tsr_diag_error(

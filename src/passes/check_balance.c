@@ -22,9 +22,9 @@ static bool check_forward(const tsr_node *n, int64_t microbatches, tsr_diags *di
 }
 
 /* What an update of its own writes must be a parameter, which no other update writes. */
-static bool
-check_kept(const tsr_graph *g, const tsr_node *n, int input, const char *what, tsr_diags *diags) {
+static bool check_updated(const tsr_graph *g, const tsr_node *n, int input, tsr_diags *diags) {
   const tsr_value *v = &g->values[n->inputs[input]];
+  const char *what = n->op == TSR_OP_CHOOSE_EXPERTS ? "the bias" : "the counts";
   if (v->kind == TSR_VALUE_PARAM && v->dtype == TSR_F32) return true;
   return tsr_diag_error(
       diags, n->location, "%s: %s '%s' must be a parameter, which the step updates",
@@ -57,12 +57,11 @@ bool tsr_pass_check_balance(const tsr_graph *g, int64_t microbatches, tsr_diags 
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     ok &= check_forward(n, microbatches, diags);
-    if (n->op == TSR_OP_CHOOSE_EXPERTS && n->attr.choose_experts.bias_rate > 0) {
-      if (n->inputs_count > 1) ok &= check_kept(g, n, 1, "the bias", diags);
-      else ok = tsr_diag_error(diags, n->location, "choose_experts: a bias_rate needs a bias");
-    }
-    if (n->op == TSR_OP_BALANCE_LOSS && n->inputs_count == 3)
-      ok &= check_kept(g, n, 2, "the counts", diags);
+    bool has_rate = n->op == TSR_OP_CHOOSE_EXPERTS && n->attr.choose_experts.bias_rate > 0;
+    int updated = tsr_node_updated_input(n);
+    if (updated >= 0) ok &= check_updated(g, n, updated, diags);
+    else if (has_rate)
+      ok = tsr_diag_error(diags, n->location, "choose_experts: a bias_rate needs a bias");
   }
   return ok;
 }

@@ -340,9 +340,10 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
     if (call.error) return tsr_diag_error(p->diags, n->location, "%s", call.error);
     for (int i = 0; i < n->inputs_count; i++) {
       bool whole = is_stored_whole(p, a) && !tsr_routed_is_weights(p->g->values[inputs[i]].routed);
+      tsr_where to = gather_place(p, n, inputs[i], at);
+      if (call.pads_split) inputs[i] = tsr_placer_pad(p, inputs[i], a, in[i].dim, to);
       if ((a != TSR_DP && !whole) || i != shape_input(n))
-        inputs[i] =
-            tsr_placer_redistribute(p, inputs[i], a, in[i], gather_place(p, n, inputs[i], at));
+        inputs[i] = tsr_placer_redistribute(p, inputs[i], a, in[i], to);
     }
     for (int o = 0; o < n->outputs_count; o++) ret->out[o][a] = call.out[o];
     if (call.units) ret->units = call.units;

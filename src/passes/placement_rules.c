@@ -112,7 +112,8 @@ void tsr_place_linear(call *c) {
   }
 }
 
-/* Inputs are pairs (dy, w); dx is their sum, so all pairs must agree. */
+/* Inputs are pairs (dy, w); dx is their sum, so all pairs must agree: beside a column-parallel
+ * weight the others are split by columns too, also where tp's units do not divide these. */
 void tsr_place_linear_dx(call *c) {
   int last = ndim(c, 0) - 1, pairs = c->node->inputs_count / 2;
   bool columns = false, rows_weight = pairs > 0;
@@ -124,6 +125,7 @@ void tsr_place_linear_dx(call *c) {
     rows_weight &= is_shard(c->in[i + 1], 1);
   }
   bool by_rows = rows.kind == TSR_SHARD && (tsr_axis_splits_batch(c->axis) || !columns);
+  c->pads_split = columns && !by_rows && c->axis == TSR_TP;
   for (int i = 0; i < 2 * pairs; i += 2) {
     c->in[i] = by_rows ? rows : columns ? shard(last) : whole;
     c->in[i + 1] = by_rows ? whole : columns ? shard(0) : rows_weight ? shard(1) : whole;

@@ -19,6 +19,8 @@ typedef struct {
   bool sequence_parallel; /* between tp's products, activations are split along the sequence */
   int64_t units; /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
   bool units_of_sequence; /* out: as in tsr_value */
+  bool pads_split;        /* out: the op sums over the dimension that the axis splits, so one that
+                             the parts do not divide may end with zeros */
   const char *error;      /* out: why it cannot be, or NULL */
 } tsr_placement_rule_call;
 

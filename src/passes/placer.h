@@ -102,6 +102,9 @@ void tsr_placer_check_moved(
 
 /* The value with that placement over the axis, on the stage where it is needed; made once. */
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at);
+/* The value with zeros behind the last index of a dimension whose size the axis's parts do not
+ * divide, as many as make it divide; the value itself where they divide. Made once. */
+int tsr_placer_pad(tsr_placer *p, int value, int axis, int dim, tsr_where at);
 /* The sum over microbatches `sum` of a value that is partial over dp, complete over dp in each of
  * them: whole, or in the placement of ZeRO. */
 int tsr_placer_accumulate(tsr_placer *p, int value, tsr_placement to, const tsr_node *sum);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* A value that another one was made into: over an axis, or by one of the moves below. */
-enum { UNITS_SUMMED = -1, RECEIVED = -2, BATCH_SUMMED = -3 };
+enum { UNITS_SUMMED = -1, RECEIVED = -2, BATCH_SUMMED = -3, PADDED = -4 };
 typedef struct tsr_moved {
   struct tsr_moved *next;
   int axis, value;
@@ -353,5 +353,22 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
   tsr_placer_check_divides(p, &p->g->values[id]);
   id = tsr_placer_round_complete(p, id, at);
   remember(p, value, (moved){.axis = axis, .value = id, .to = to, .at = at});
+  return id;
+}
+
+int tsr_placer_pad(tsr_placer *p, int value, int axis, int dim, tsr_where at) {
+  int64_t size = p->g->values[value].shape[dim], parts = tsr_placer_parts(p->placing, axis);
+  if (size % parts == 0) return value;
+  tsr_placement to = {TSR_SHARD, dim};
+  value = tsr_placer_redistribute(p, value, axis, tsr_whole, at);
+  value = tsr_placer_receive(p, value, at);
+  at = not_late(p, value, at);
+  for (moved *m = *find_moved(p, value); m; m = m->next)
+    if (is_found(m, PADDED, tsr_whole, to, at)) return m->value;
+  int64_t stored = size + parts - size % parts;
+  tsr_attrs attr = {.unslice = {dim, 0, stored}};
+  int id = add_moved(p, TSR_OP_UNSLICE, at, value, "padded", &attr);
+  p->g->values[id].shape[dim] = stored;
+  remember(p, value, (moved){.axis = PADDED, .value = id, .to = to, .at = at});
   return id;
 }

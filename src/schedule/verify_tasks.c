@@ -371,12 +371,25 @@ static void check_once(const check *c) {
       tsr_verify_say_node(c->v, c->s, i, "no task runs this %s", tsr_op_name(g->nodes[i].op));
 }
 
+/* An update writes a parameter itself, and no copy of one. */
+static void check_updates(const check *c) {
+  const tsr_graph *g = c->v->graph;
+  for (int i = 0; i < g->nodes_count && !tsr_verify_is_full(c->v); i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (!(tsr_op_facts(n->op) & TSR_FACT_UPDATE) || !tsr_program_has_node(c->p, i)) continue;
+    if (g->values[n->inputs[0]].kind != TSR_VALUE_PARAM)
+      tsr_verify_say_node(
+          c->v, c->s, i, "it updates '%s', which is no parameter", name_of(c, n->inputs[0]));
+  }
+}
+
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s) {
   check c = {v, s, s->p};
   bool ok = true;
   int before = v->found;
   for (int i = 0; i < s->p->tasks_count && !tsr_verify_is_full(v); i++) ok &= check_task(&c, i);
   check_once(&c);
+  check_updates(&c);
   if (ok) check_buckets(&c);
   return ok && v->found == before;
 }

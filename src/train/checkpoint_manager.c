@@ -152,9 +152,7 @@ static bool check_empty(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_d
       diags, tsr_config_location(k->run.config, "training_config.checkpoint_dir"),
       "'%s' has the checkpoints of a run, up to step %lld", folder,
       (long long)entries[count - 1].step);
-  tsr_diag_hint(
-      diags, "--resume continues it, --overwrite discards it, another checkpoint_dir keeps it");
-  return false;
+  return tsr_out_folder_suggest(k->options.purpose, "another checkpoint_dir", diags);
 }
 
 /* Of a run's --out folder or of a checkpoint, others expect other things than checkpoints. */
@@ -203,10 +201,11 @@ static bool sees_folder(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_d
 static bool take_folder(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags *diags) {
   const tsr_checkpoint_manager_options *o = &k->options;
   tsr_location location = tsr_config_location(k->run.config, "training_config.checkpoint_dir");
+  bool is_new = o->purpose == TSR_OUT_NEW || o->purpose == TSR_OUT_ONCE;
   bool ok = k->run.process > 0 ||
             (check_place(arena, k, diags) &&
              tsr_checkpoints_take_folder(arena, o->folder, location, &k->lock, diags) &&
-             (o->purpose != TSR_OUT_NEW || check_empty(arena, k, diags)));
+             (!is_new || check_empty(arena, k, diags)));
   return agree_on_folder(k, ok, diags) &&
          agree_on_folder(k, k->run.process == 0 || sees_folder(arena, k, diags), diags);
 }

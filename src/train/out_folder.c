@@ -172,6 +172,13 @@ bool tsr_out_folder_explain(
   return false;
 }
 
+bool tsr_out_folder_suggest(tsr_out_purpose purpose, const char *other, tsr_diags *diags) {
+  tsr_diag_hint(
+      diags, "%s--overwrite discards it, %s keeps it",
+      purpose == TSR_OUT_NEW ? "--resume continues it, " : "", other);
+  return false;
+}
+
 /* A run's folder is no checkpoint, and holds none but its own: they would be read in place of those
  * in its folder `checkpoints`. */
 static bool check_checkpoints(tsr_arena *arena, const char *folder, tsr_diags *diags) {
@@ -217,8 +224,7 @@ static bool check_content(
         folder, (long long)entries[count - 1].step);
   else tsr_diag_error(diags, TSR_NOWHERE, "'%s' has the results of a run", folder);
   if (purpose == TSR_OUT_ANOTHER) return tsr_out_folder_explain(arena, folder, run, diags);
-  tsr_diag_hint(diags, "--resume continues it, --overwrite discards it, another folder keeps it");
-  return false;
+  return tsr_out_folder_suggest(purpose, "another folder", diags);
 }
 
 bool tsr_out_folder_check_metrics(

@@ -17,6 +17,7 @@ typedef struct {
 
 typedef enum {
   TSR_OUT_NEW,       /* the folder must have no results */
+  TSR_OUT_ONCE,      /* the same, of a command that cannot resume */
   TSR_OUT_RESUMES,   /* its results are this run's */
   TSR_OUT_ANOTHER,   /* the same as NEW, of a run that was to resume and is another one */
   TSR_OUT_OVERWRITES /* its results are given up */
@@ -42,6 +43,10 @@ bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *
  * false. */
 bool tsr_out_folder_explain(
     tsr_arena *arena, const char *path, const tsr_config *config, tsr_diags *diags);
+
+/* After an error that a run's results are there: a hint of what can be done. `other`: where results
+ * would not be in the way. Always false. */
+bool tsr_out_folder_suggest(tsr_out_purpose purpose, const char *other, tsr_diags *diags);
 
 /* Whether it has a run's checkpoints, or metrics other than the file `own_metrics` (NULL: none).
  * False with an error where that cannot be read. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline_partition.h"
 #include "plan/plan.h"
+#include <stdio.h>
 #include <string.h>
 
 /* ---- the schedule ---- */
@@ -8,8 +9,7 @@
 static tsr_location schedule_place(const tsr_config *c) {
   tsr_location location = tsr_config_location(c, "pipeline.schedule");
   if (!location.line) location = tsr_config_location(c, "schedule.pipeline");
-  if (!location.line) location = tsr_config_location(c, "device_config.enable_pp");
-  return location;
+  return location.line ? location : tsr_axis_place(c, TSR_PP);
 }
 
 /* The share of a step in which stages of equal cost, whose backward pass takes twice the forward
@@ -141,15 +141,31 @@ static void balance(const piece *pieces, int count, int stages, int *ret_begin) 
   }
 }
 
-static bool
-split_by_blocks(const tsr_config *c, int blocks, int stages, int *ret_begin, tsr_diags *diags) {
+/* How many stages there must be, and why: "the mesh has 2". */
+typedef struct {
+  char text[96];
+} stages_text;
+
+static stages_text needed_stages(const tsr_pipeline *p) {
+  stages_text t;
+  if (p->chunks == 1) snprintf(t.text, sizeof t.text, "the mesh has %d", p->stages);
+  else
+    snprintf(
+        t.text, sizeof t.text, "the pipeline schedule has %d, %d a rank of pp = %d",
+        p->stages * p->chunks, p->chunks, p->stages);
+  return t;
+}
+
+static bool split_by_blocks(
+    const tsr_config *c, int blocks, const tsr_pipeline *pipeline, int *ret_begin,
+    tsr_diags *diags) {
   const tsr_config_pipeline *p = &c->pipeline;
   tsr_location location = p->blocks_place;
-  int sum = 0;
+  int sum = 0, stages = pipeline->stages * pipeline->chunks;
   if (p->blocks_count != stages)
     return tsr_diag_error(
-        diags, location, "blocks_per_rank has %d entries, but there are %d stages", p->blocks_count,
-        stages);
+        diags, location, "blocks_per_rank has the blocks of %d stage%s, but %s", p->blocks_count,
+        p->blocks_count == 1 ? "" : "s", needed_stages(pipeline).text);
   for (int i = 0; i < stages; i++) {
     ret_begin[i] = sum;
     sum += (int)p->blocks_per_rank[i];
@@ -160,20 +176,23 @@ split_by_blocks(const tsr_config *c, int blocks, int stages, int *ret_begin, tsr
   return false;
 }
 
-static bool split_by_name(const tsr_config *c, int stages, tsr_stage_split *ret, tsr_diags *diags) {
+static bool split_by_name(
+    const tsr_config *c, const tsr_pipeline *pipeline, tsr_stage_split *ret, tsr_diags *diags) {
   const tsr_config_pipeline *p = &c->pipeline;
+  int stages = pipeline->stages * pipeline->chunks;
   ret->location = tsr_config_location(c, "pipeline.stages");
   if (p->stages_count != stages)
     return tsr_diag_error(
-        diags, ret->location, "%d pipeline stages are named, but the mesh has %d%s",
-        p->stages_count, stages, stages > p->stages_count ? "" : " (virtual stages count)");
+        diags, ret->location, "%d pipeline stage%s named, but %s", p->stages_count,
+        p->stages_count == 1 ? " is" : "s are", needed_stages(pipeline).text);
   for (int i = 1; i < stages; i++) ret->first[i - 1] = p->stages[i].begin;
   return true;
 }
 
 /* By the graph file's receives. */
 static bool split_by_marks(
-    const tsr_graph *g, const tsr_config *c, int stages, tsr_stage_split *ret, tsr_diags *diags) {
+    const tsr_graph *g, const tsr_config *c, const tsr_pipeline *pipeline, tsr_stage_split *ret,
+    tsr_diags *diags) {
   const tsr_stage_mark *last = &g->stage_marks[g->stage_marks_count - 1];
   ret->location = last->location;
   tsr_location named = tsr_config_location(
@@ -182,10 +201,10 @@ static bool split_by_marks(
     return tsr_diag_error(
         diags, named, "the stages are set here, and by the graph's receive in %s:%d too",
         last->location.file, last->location.line);
-  if (g->stage_marks_count != stages - 1)
+  if (g->stage_marks_count != pipeline->stages * pipeline->chunks - 1)
     return tsr_diag_error(
-        diags, last->location, "send and receive make %d stages of the graph, but the mesh has %d",
-        g->stage_marks_count + 1, stages);
+        diags, last->location, "send and receive make %d stages of the graph, but %s",
+        g->stage_marks_count + 1, needed_stages(pipeline).text);
   for (int i = 0; i < g->stage_marks_count; i++) {
     if (g->stage_marks[i].node >= g->nodes_count)
       return tsr_diag_error(
@@ -202,8 +221,8 @@ bool tsr_pipeline_split(
   *ret = (tsr_stage_split){.count = stages - 1, .location = schedule_place(c)};
   ret->first = tsr_arena_array(g->arena, const char *, stages);
   if (stages == 1) return true;
-  if (g->stage_marks_count) return split_by_marks(g, c, stages, ret, diags);
-  if (c->pipeline.stages_count) return split_by_name(c, stages, ret, diags);
+  if (g->stage_marks_count) return split_by_marks(g, c, pipeline, ret, diags);
+  if (c->pipeline.stages_count) return split_by_name(c, pipeline, ret, diags);
   piece *pieces = tsr_arena_array(g->arena, piece, g->nodes_count + 1);
   int *begin = tsr_arena_array(g->arena, int, stages);
   int count = find_pieces(g, c->pipeline.balance == TSR_BALANCE_MEMORY, pieces);
@@ -215,7 +234,7 @@ bool tsr_pipeline_split(
     return false;
   }
   if (c->pipeline.blocks_count) {
-    if (!split_by_blocks(c, count, stages, begin, diags)) return false;
+    if (!split_by_blocks(c, count, pipeline, begin, diags)) return false;
   } else {
     balance(pieces, count, stages, begin);
   }

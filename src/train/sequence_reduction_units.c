@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/sequence_reduction_units.h"
+#include <stdio.h>
 
 /* Runs of positions that no rank may share. */
 static int64_t runs(const tsr_config *c, const tsr_parallel *p) {
@@ -49,6 +50,19 @@ static bool fits_flat(const tsr_config *c, const tsr_parallel *p, int64_t units)
   return p->tree == TSR_TREE_BINARY || needed == 1 || (units == needed && !is_zigzag(c, p));
 }
 
+/* The axes that split positions, with their sizes: "cp = 2, tp = 4". */
+typedef struct {
+  char text[64];
+} axes_text;
+
+static axes_text splitting_axes(const tsr_config *c, const tsr_parallel *p) {
+  axes_text t;
+  int length = snprintf(t.text, sizeof t.text, "cp = %d", p->size[TSR_CP]);
+  if (c->device.enable_sp)
+    snprintf(t.text + length, sizeof t.text - (size_t)length, ", tp = %d", p->size[TSR_TP]);
+  return t;
+}
+
 bool tsr_sequence_units_fit(const tsr_config *c, const tsr_parallel *p) {
   int64_t units = c->numerics.units_sequence;
   return !units || (units % runs(c, p) == 0 && fits_flat(c, p, units));
@@ -61,10 +75,9 @@ check_flat(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diags 
   if (fits_flat(c, p, units)) return true;
   tsr_diag_error(
       diags, place_of(c, p),
-      "reduce_tree 'flat' adds %lld sequence units one after the other, and a rank of cp = %d, "
-      "tp = %d has %lld of them",
-      (long long)units, p->size[TSR_CP], c->device.enable_sp ? p->size[TSR_TP] : 1,
-      (long long)(units * (zigzag ? 2 : 1) / needed));
+      "reduce_tree 'flat' adds %lld sequence units one after the other, and a rank of %s has %lld "
+      "of them",
+      (long long)units, splitting_axes(c, p).text, (long long)(units * (zigzag ? 2 : 1) / needed));
   tsr_diag_hint(
       diags,
       zigzag ? "cp_layout: contiguous, or reduce_tree: binary"
@@ -121,8 +134,8 @@ bool tsr_sequence_units_check(
         (long long)c->numerics.units_sequence, (long long)*units);
   if (*units % needed == 0) return true;
   tsr_diag_error(
-      diags, location, "%lld sequence units cannot be split over cp = %d and tp = %d ranks",
-      (long long)*units, p->size[TSR_CP], c->device.enable_sp ? p->size[TSR_TP] : 1);
+      diags, location, "%lld sequence units cannot be split over %s", (long long)*units,
+      splitting_axes(c, p).text);
   tsr_diag_hint(diags, "a multiple of %lld can", (long long)needed);
   return false;
 }

@@ -52,16 +52,16 @@ below '4 batch units do not fit dp = 1 with 8 microbatches of 1 row a rank' \
   'mesh.axes=[pp]' 'mesh.shape=[2]' pipeline.microbatches=8
 below '4 batch units do not fit dp = 2 with 4 microbatches of 1 row a rank' \
   'mesh.axes=[dp, pp]' 'mesh.shape=[2, 2]' pipeline.microbatches=4 pipeline.schedule=zb_h1 zero.stage=2
-below '2 sequence units cannot be split over cp = 4 and tp = 1 ranks' \
+below '2 sequence units cannot be split over cp = 4' \
   'mesh.axes=[cp]' 'mesh.shape=[4]' \
   training_config.gradient_accumulation_steps=4 training_config.batch_size=2
-below '2 sequence units cannot be split over cp = 2 and tp = 1 ranks' \
+below '2 sequence units cannot be split over cp = 2' \
   'mesh.axes=[cp]' 'mesh.shape=[2]' device_config.cp_layout=zigzag \
   training_config.gradient_accumulation_steps=4 training_config.batch_size=2
-below '1 sequence units cannot be split over cp = 2 and tp = 1 ranks' \
+below '1 sequence units cannot be split over cp = 2' \
   'mesh.axes=[cp]' 'mesh.shape=[2]' numerics.units.sequence=1 \
   training_config.gradient_accumulation_steps=4 training_config.batch_size=2
-below '2 sequence units cannot be split over cp = 1 and tp = 4 ranks' \
+below '2 sequence units cannot be split over cp = 1, tp = 4' \
   'mesh.axes=[tp]' 'mesh.shape=[4]' device_config.enable_sp=true
 
 recipe llama numerics.units.tp=2

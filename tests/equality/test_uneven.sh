@@ -87,6 +87,64 @@ graph '  p0: {shape: [261, 8], init: normal(1), tp: shard(0)}
 - loss: cross_entropy(logits, targets)'
 meshes 3 1
 
+# layers beside column-parallel ones of the same value: their gradients' sum over tp is made of columns
+# of all, whose number tp does not divide; one that tp does not split, one that is row-parallel
+recipe=(numerics.units.tp=4)
+graph '  p0: {shape: [260, 8], init: normal(1)}
+  r: {shape: [5, 8], init: normal(0.5)}
+  a: {shape: [6, 8], init: normal(0.5), tp: shard(1)}
+  c: {shape: [12, 8], init: normal(0.5), tp: shard(0)}
+  u: {shape: [5, 8], init: normal(0.5), tp: shard(0)}
+  d: {shape: [5, 12], init: normal(0.5), tp: shard(1)}
+  e: {shape: [8, 6], init: normal(0.5)}
+  f: {shape: [8, 5], init: normal(0.5), tp: shard(0)}' '- h: embedding(tokens, p0)
+- y: add(add(linear(h, r), linear(h, u)), linear(relu(linear(h, c)), d))
+- x: add(linear(gelu(linear(h, a)), e), linear(y, f))
+- logits: linear(x, p0)
+- loss: cross_entropy(logits, targets)'
+meshes 1 3
+recipe+=(training_config.precision=bf16)
+equal 'mesh={axes: [dp, tp], shape: [2, 4]}' zero.stage=3 schedule.recompute=full
+
+# experts whose features tp splits, as column- and row-parallel layers of each
+experts='  p0: {shape: [260, 8], init: normal(1)}
+  r: {shape: [6, 8], init: normal(0.5)}
+  g: {shape: [6, 10, 8], init: normal(0.5), ep: shard(0), tp: shard(1)}
+  u: {shape: [6, 10, 8], init: normal(0.5), ep: shard(0), tp: shard(1)}
+  d: {shape: [6, 8, 10], init: normal(0.5), ep: shard(0), tp: shard(2)}'
+mixture='- h: embedding(tokens, p0)
+- s: softmax(router(h, r))
+- c: choose_experts(s, k=2)
+- p: expert_plan(c, g)
+- y: permute_experts(h, p)
+- y: swiglu(expert_linear(y, g, p), expert_linear(y, u, p))
+- x: combine_experts(expert_linear(y, d, p), expert_weights(s, c), p)
+- logits: linear(add(h, x), p0)
+- loss: cross_entropy(logits, targets)'
+recipe=(numerics.units.tp=4 numerics.units.expert=4)
+graph "$experts" "$mixture"
+meshes 2 3
+equal 'mesh={axes: [ep], shape: [2]}'
+equal 'mesh={axes: [ep, tp], shape: [2, 4]}' zero.partition=owner_hash zero.stage=2
+equal 'mesh={axes: [dp, ep, tp], shape: [2, 2, 2]}'
+# uneven features of the results, which tokens get, and of the tokens
+graph '  p0: {shape: [260, 8], init: normal(1)}
+  r: {shape: [6, 9], init: normal(0.5)}
+  a: {shape: [9, 8], init: normal(0.5), tp: shard(0)}
+  g: {shape: [6, 8, 9], init: normal(0.5), ep: shard(0), tp: shard(2)}
+  d: {shape: [6, 10, 8], init: normal(0.5), ep: shard(0), tp: shard(1)}
+  o: {shape: [8, 10], init: normal(0.5), tp: shard(1)}' '- h: embedding(tokens, p0)
+- y: linear(h, a)
+- s: softmax(router(y, r))
+- c: choose_experts(s, k=2)
+- p: expert_plan(c, g)
+- z: gelu(expert_linear(permute_experts(y, p), g, p))
+- x: combine_experts(expert_linear(z, d, p), expert_weights(s, c), p)
+- logits: linear(linear(x, o), p0)
+- loss: cross_entropy(logits, targets)'
+meshes 1 2
+equal 'mesh={axes: [ep, tp], shape: [2, 4]}'
+
 # fewer than there are blocks
 recipe=(numerics.units.tp=4)
 graph '  p0: {shape: [260, 8], init: normal(1)}
@@ -128,5 +186,16 @@ graph '  p0: {shape: [260, 12], init: normal(1)}
 - logits: linear(linear(a, o), p0)
 - loss: cross_entropy(logits, targets)'
 refused "attention of 'y': its 6 features do not divide over the 4 parts of tp" 'mesh={axes: [tp], shape: [4]}'
+
+graph '  p0: {shape: [vocab_padded, 7], valid0: vocab_size, init: normal(1), tp: shard(1)}' '- h: embedding(tokens, p0)
+- logits: linear(h, p0)
+- loss: cross_entropy(logits, targets, valid=vocab_size)'
+sed -i '1i sizes: {vocab_size: {default: 0, min: 0}}' graph.yaml
+refused "parameter 'p0': 4 tp units do not divide its dimension 1 of 7, and a parameter with valid0 has no uneven blocks"
+
+graph "${experts/shard(2)/shard(1)}" "$mixture"
+refused "expert_linear of 'y_2': its 10 features do not divide over the 4 parts of tp" numerics.units.expert=4
+graph "${experts/0.5), ep: shard(0), tp: shard(1)/0.5), ep: shard(0)}" "$mixture"
+refused "swiglu of 'y.expert_linear_2': its 10 features do not divide over the 4 parts of tp" numerics.units.expert=4
 
 end_of equality.uneven

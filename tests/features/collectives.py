@@ -253,13 +253,13 @@ def placements(c):
     text.says("  input tokens i32 (8, 16) dp:shard(0)\n", "attn.wq f32 (32, 32) tp:shard(0)\n",
               "attn.wo f32 (32, 32) tp:shard(1)\n", "  param ln_f.bias f32 (32)\n")
     text.matches(r"^  h f32 \(8, 16, 32\) dp:shard\(0\) tp:partial = embedding\(tokens, wte\)")
-    for states in re.findall(r" f32 \([\d, ]+\)((?: [a-z]+:\S+)*)", text.out):
+    for states in re.findall(r" (?:f32|stored as) \([\d, ]+\)((?: [a-z]+:\S+)*)", text.out):
         axes = [s.split(":")[0] for s in states.split() if not s.startswith("units:")]
         if len(set(axes)) != len(axes) or set(axes) - {"dp", "tp"}:
             text.fail(f"placements {states}")
     # The placements are what a rank holds: their sum is the memory plan's.
     held = 0
-    for shape, states in re.findall(r"^  param \S+ f32 \(([\d, ]+)\)(.*)$", text.out, re.MULTILINE):
+    for shape, states in re.findall(r"^  param \S+ f32 (?:\(.*\) stored as )?\(([\d, ]+)\)(.*)$", text.out, re.MULTILINE):
         elements = 1
         for size in shape.split(", "):
             elements *= int(size)

@@ -57,6 +57,14 @@ static bool reduce_elsewhere(mutant *m) {
   g->values[g->nodes[adder].outputs[0]].placement[TSR_DP].owner = owner;
   return mutant_lower(m, &m->p->lowering), true;
 }
+/* A copy of the parameter is updated, and the parameter stays what it is. */
+static bool update_copy(mutant *m) {
+  int task = mutant_pick_op(m, TSR_OP_ADAMW);
+  if (task < 0) return false;
+  tsr_node *n = &mutant_graph(m)->nodes[m->p->tasks[task].node];
+  n->inputs[0] = n->inputs[1];
+  return mutant_lower(m, &m->p->lowering), true;
+}
 /* Three pieces of what two ranks hold halves of. */
 static bool split_pieces(mutant *m) {
   int x = some_value(m, TSR_OP_NORM_STATS);
@@ -105,6 +113,7 @@ static const rule_fault table[] = {
     {"it sums '%s' and '%s', of which %s splits one along the sum", swap_placements, ON_ZIGZAG,
      EFFECT_NONE, "the tasks are those of the sound graph"},
     {"it sums over %lld of '%s' and %lld of '%s'", halve_samples, ON_ALONE},
+    {"it updates '%s', which is no parameter", update_copy, ON_ALONE},
     {"'%s' is partial over %s, and the op does not sum", owe_more, ON_TP},
     {"it does not lead from the placement of '%s' over %s to its own", split_partial, ON_ZERO},
     {"reads '%s', which another rank owns", reduce_elsewhere, ON_OWNERS},

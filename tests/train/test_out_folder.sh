@@ -34,6 +34,7 @@ leaves kept 2 "'kept' has the results of a run, with checkpoints up to step 3" -
 leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --set training_config.seed=2
 leaves kept 2 "'training_config.seed' is 2 in this run" --config run.yaml --out kept --set training_config.seed=2 --resume
 leaves kept 2 "'kept' has the results of a run" profile --config run.yaml --out kept --steps 1
+says "= --overwrite discards it, another folder keeps it"
 leaves kept 2 "unknown key" --config run.yaml --out kept --set training_config.sed=2
 leaves kept 1 "the model does not fit" --config run.yaml --out kept --resume --set device_config.memory_limit=4096
 leaves kept 2 "'kept/metrics.jsonl' would" --config run.yaml --out other --metrics kept/metrics.jsonl --set training_config.data_format=text \
