@@ -220,7 +220,7 @@ bool tsr_hf_config_of(
   tsr_yaml *root;
   tsr_graph_file *file;
   tsr_scope scope = {.arena = arena};
-  if (!tsr_yaml_read(arena, path, m->location, &root, diags) ||
+  if (!tsr_graph_file_load(arena, path, m->location, &root, diags) ||
       !tsr_graph_file_read(arena, root, &file, diags) ||
       !tsr_sizes_read(&scope, file, &source, &options, diags))
     return false;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const char *const shipped_types[] = {"gpt2",      "llama",     "qwen3", "mixtral",
-                                            "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v3"};
+                                            "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2",
+                                            "deepseek_v3"};
 
 static const struct {
   const char *name, *feature;
