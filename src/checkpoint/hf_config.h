@@ -37,9 +37,9 @@ typedef struct {
 /* Mixtures of experts: mixtral, qwen2_moe, qwen3_moe, olmoe, deepseek_v3, deepseek_v2. */
 typedef struct {
   int64_t num_experts, num_experts_per_token; /* num_experts 0: the model has none */
-  int64_t dense_intermediate_dim; /* of blocks without experts, of Qwen's and DeepSeek's; else 0 */
-  int64_t shared_intermediate_dim;            /* of qwen2_moe; else 0 */
-  int64_t decoder_sparse_step;                /* of Qwen's */
+  int64_t dense_intermediate_dim;  /* of blocks without experts, of Qwen's and DeepSeek's; else 0 */
+  int64_t shared_intermediate_dim; /* of qwen2_moe; else 0 */
+  int64_t decoder_sparse_step;     /* of Qwen's */
   const int64_t *mlp_only_layers;
   int mlp_only_layers_count;
   bool norm_topk_prob; /* not of mixtral */

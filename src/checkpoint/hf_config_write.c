@@ -23,11 +23,16 @@ static const char *real(char buffer[40], double value) {
 /* Our graph files that transformers has classes for. A llama with a window is another one. */
 static const struct {
   const char *name, *class;
-} families[] = {{"gpt2", "GPT2LMHeadModel"},          {"llama", "LlamaForCausalLM"},
-                {"qwen3", "Qwen3ForCausalLM"},        {"mixtral", "MixtralForCausalLM"},
-                {"olmoe", "OlmoeForCausalLM"},        {"qwen2_moe", "Qwen2MoeForCausalLM"},
-                {"qwen3_moe", "Qwen3MoeForCausalLM"}, {"deepseek_v3", "DeepseekV3ForCausalLM"},
-                {"deepseek_v2", "DeepseekV2ForCausalLM"}};
+} families[] = {
+    {"gpt2", "GPT2LMHeadModel"},
+    {"llama", "LlamaForCausalLM"},
+    {"qwen3", "Qwen3ForCausalLM"},
+    {"mixtral", "MixtralForCausalLM"},
+    {"olmoe", "OlmoeForCausalLM"},
+    {"qwen2_moe", "Qwen2MoeForCausalLM"},
+    {"qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"deepseek_v3", "DeepseekV3ForCausalLM"},
+    {"deepseek_v2", "DeepseekV2ForCausalLM"}};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 static bool is(const tsr_hf_config *c, const char *type) { return !strcmp(c->model_type, type); }
@@ -246,8 +251,7 @@ take_deepseek(const tsr_scope *scope, tsr_location location, tsr_hf_config *c, t
   else if (e->num_expert_groups > 1 && top != (v2 ? 1 : 2)) wrong = "this group_top";
   else if (v2 && e->norm_topk_prob) wrong = "norm_topk_prob: true";
   else if (v2 && size_number(scope, "balance.bias.rate") > 0) wrong = "a bias of the choice";
-  return !wrong ||
-         tsr_diag_error(diags, location, "transformers has no %s with %s", class, wrong);
+  return !wrong || tsr_diag_error(diags, location, "transformers has no %s with %s", class, wrong);
 }
 
 bool tsr_hf_config_of(
@@ -380,8 +384,7 @@ static void add_deepseek_experts(const tsr_hf_config *c, tsr_text *text) {
                                  : "greedy");
   tsr_text_add(text, ",\n  \"scoring_func\": \"%s\"", v2 ? "softmax" : "sigmoid");
   tsr_text_add(text, ",\n  \"norm_topk_prob\": %s", e->norm_topk_prob ? "true" : "false");
-  tsr_text_add(
-      text, ",\n  \"routed_scaling_factor\": %s", real(buffer, e->routed_scaling_factor));
+  tsr_text_add(text, ",\n  \"routed_scaling_factor\": %s", real(buffer, e->routed_scaling_factor));
 }
 
 static void add_latent(const tsr_hf_config *c, tsr_text *text) {

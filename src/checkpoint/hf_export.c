@@ -115,8 +115,8 @@ static void add_part(
   t->bytes += tsr_stored_elements(location->ndim, location->shape) * tsr_dtype_bytes(t->dtype);
 }
 
-static bool add_param(
-    exporter *x, const tsr_graph *g, const tsr_param *param, const tsr_hf_place *location) {
+static bool
+add_param(exporter *x, const tsr_graph *g, const tsr_param *param, const tsr_hf_place *location) {
   const tsr_stored *stored;
   tsr_dtype dtype;
   if (!find_stored(x, param, &stored) || !read_dtype(x, stored->dtype, &dtype)) return false;

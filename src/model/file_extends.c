@@ -20,8 +20,7 @@ static void add(tsr_yaml *map, tsr_yaml *key, tsr_yaml *item) {
 }
 
 /* How a key of both is joined: NULL is by the value of `over`. */
-typedef tsr_yaml *join_rule(
-    tsr_arena *arena, const tsr_yaml *key, tsr_yaml *base, tsr_yaml *over);
+typedef tsr_yaml *join_rule(tsr_arena *arena, const tsr_yaml *key, tsr_yaml *base, tsr_yaml *over);
 
 /* The keys of `base` in their order, then those that `over` alone has. */
 static tsr_yaml *
@@ -49,16 +48,15 @@ static tsr_yaml *long_form(tsr_arena *arena, tsr_yaml *size) {
   return map;
 }
 
-static tsr_yaml *
-join_size(tsr_arena *arena, const tsr_yaml *key, tsr_yaml *base, tsr_yaml *over) {
+static tsr_yaml *join_size(tsr_arena *arena, const tsr_yaml *key, tsr_yaml *base, tsr_yaml *over) {
   (void)key;
   return join_maps(arena, long_form(arena, base), long_form(arena, over), NULL);
 }
 
 static tsr_yaml *
 join_section(tsr_arena *arena, const tsr_yaml *key, tsr_yaml *base, tsr_yaml *over) {
-  bool sizes = !strcmp(key->text, "sizes") && base->kind == TSR_YAML_MAP &&
-               over->kind == TSR_YAML_MAP;
+  bool sizes =
+      !strcmp(key->text, "sizes") && base->kind == TSR_YAML_MAP && over->kind == TSR_YAML_MAP;
   return sizes ? join_maps(arena, base, over, join_size) : over;
 }
 
@@ -86,12 +84,13 @@ bool tsr_graph_file_load(
   if (!read_map(arena, path, location, ret_root, diags)) return false;
   const tsr_yaml *name;
   for (int depth = 0; (name = tsr_yaml_get(*ret_root, extends)); depth++) {
-    if (name->kind != TSR_YAML_SCALAR || depth == DEPTH_MAX)
+    if (name->kind != TSR_YAML_SCALAR)
       return tsr_diag_error(
-          diags, name->location,
-          depth == DEPTH_MAX ? "graph files extend each other more than %d deep"
-                             : "'extends' must be a graph file beside this one",
-          DEPTH_MAX);
+          diags, name->location, "'extends' must be a graph file beside this one, not %s",
+          tsr_yaml_describe(arena, name));
+    if (depth == DEPTH_MAX)
+      return tsr_diag_error(
+          diags, name->location, "graph files extend each other more than %d deep", DEPTH_MAX);
     tsr_yaml *base;
     path = tsr_path_join(arena, tsr_path_folder(arena, path), name->text);
     if (!read_map(arena, path, name->location, &base, diags)) return false;

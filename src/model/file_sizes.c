@@ -10,7 +10,8 @@ static bool read_kind(const tsr_file_reader *r, const tsr_yaml *map, tsr_size_de
   if (!node) return true;
   for (int i = 0; i < 5; i++)
     if (!strcmp(node->text, words[i])) return d->kind = (tsr_size_kind)i, true;
-  tsr_diag_error(r->diags, node->location, "unknown kind '%s' of size '%s'", node->text, d->names[0]);
+  tsr_diag_error(
+      r->diags, node->location, "unknown kind '%s' of size '%s'", node->text, d->names[0]);
   tsr_diag_nearest(r->diags, node->text, words, 5);
   return false;
 }
@@ -58,7 +59,8 @@ static bool read_default(const tsr_file_reader *r, const tsr_yaml *value, tsr_si
     return tsr_expr_parse(r->arena, value, false, &d->value, r->diags);
   for (int i = 0; i < d->choices_count; i++)
     if (!strcmp(value->text, d->choices[i])) return d->word = d->choices[i], true;
-  tsr_diag_error(r->diags, value->location, "'%s' is not a choice of '%s'", value->text, d->names[0]);
+  tsr_diag_error(
+      r->diags, value->location, "'%s' is not a choice of '%s'", value->text, d->names[0]);
   tsr_diag_nearest(r->diags, value->text, d->choices, d->choices_count);
   return false;
 }

@@ -73,8 +73,7 @@ static int names_of_all(const tsr_graph_file *file) {
 }
 
 static bool unknown_key(const reader *r, const char *map_name, const char *name, const given *g) {
-  const char **names =
-      tsr_arena_array(r->scope->arena, const char *, names_of_all(r->file) + 1);
+  const char **names = tsr_arena_array(r->scope->arena, const char *, names_of_all(r->file) + 1);
   const char *dot = strrchr(name, '.');
   size_t skip = dot ? (size_t)(dot + 1 - name) : 0;
   int count = 0;
@@ -169,8 +168,9 @@ static bool check_limits(
   double most = fmin(d->max, whole ? whole_most : real_most), least = fmax(d->min, -most);
   if (x >= least && x <= most) return true;
   return tsr_diag_error(
-      r->diags, location, "'%s' must be at %s %.15g, not %s", d->names[0], x < least ? "least" : "most",
-      x < least ? least : most, text ? text : tsr_arena_printf(r->scope->arena, "%.15g", x));
+      r->diags, location, "'%s' must be at %s %.15g, not %s", d->names[0],
+      x < least ? "least" : "most", x < least ? least : most,
+      text ? text : tsr_arena_printf(r->scope->arena, "%.15g", x));
 }
 
 static bool
@@ -353,8 +353,7 @@ static const char *default_text(tsr_scope *scope, const tsr_size_decl *d) {
 }
 
 void tsr_sizes_defaults(tsr_scope *scope, const tsr_graph_file *file, tsr_model *model) {
-  tsr_model_default *all =
-      tsr_arena_array(scope->arena, tsr_model_default, names_of_all(file) + 1);
+  tsr_model_default *all = tsr_arena_array(scope->arena, tsr_model_default, names_of_all(file) + 1);
   for (int i = 0; i < file->sizes_count; i++) {
     const tsr_size_decl *d = &file->sizes[i];
     const char *text = default_text(scope, d);

@@ -185,8 +185,8 @@ static void test_qwen3(void) {
   "\"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 8, \"v_head_dim\": 5"
 
 #define DEEPSEEK_EXPERTS                                                                           \
-  DEEPSEEK ", \"q_lora_rank\": null, \"n_routed_experts\": 16, \"num_experts_per_tok\": 3, "         \
-           "\"moe_intermediate_size\": 24, \"first_k_dense_replace\": 1, "                           \
+  DEEPSEEK ", \"q_lora_rank\": null, \"n_routed_experts\": 16, \"num_experts_per_tok\": 3, "       \
+           "\"moe_intermediate_size\": 24, \"first_k_dense_replace\": 1, "                         \
            "\"routed_scaling_factor\": 1.5"
 
 /* `experts`: the sizes of these. */
@@ -252,18 +252,20 @@ static void test_deepseek(void) {
       read("{\"model_type\": \"deepseek_v2\", " DEEPSEEK ", \"first_k_dense_replace\": 2, "
            "\"q_lora_rank\": null}"),
       deepseek_yaml(
-          2, 64, "", 0, "  max_sequence_length: 64\n  dropout_prob: 0.0\n  norm_eps: 1e-06\n"
-             "  theta: 10000.0\n  weight_tying: disabled\n"));
+          2, 64, "", 0,
+          "  max_sequence_length: 64\n  dropout_prob: 0.0\n  norm_eps: 1e-06\n"
+          "  theta: 10000.0\n  weight_tying: disabled\n"));
   CHECK_STR(
       read("{\"model_type\": \"deepseek_v3\", " DEEPSEEK ", \"q_lora_rank\": 12, "
            "\"rope_interleave\": false, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, "
            "\"beta_fast\": 32, \"beta_slow\": 1, \"mscale\": 1.0, \"mscale_all_dim\": 0.5, "
            "\"original_max_position_embeddings\": 16}}"),
       deepseek_yaml(
-          3, 64, "", 12, "  rope_interleave: false\n  max_sequence_length: 64\n  dropout_prob: 0.0\n"
-              "  norm_eps: 1e-06\n  theta: 10000.0\n  rope_scaling:\n    yarn_factor: 40.0\n"
-              "    beta_fast: 32.0\n    beta_slow: 1.0\n    original_context_length: 16\n"
-              "    mscale: 1.0\n    mscale_all_dim: 0.5\n  weight_tying: disabled\n"));
+          3, 64, "", 12,
+          "  rope_interleave: false\n  max_sequence_length: 64\n  dropout_prob: 0.0\n"
+          "  norm_eps: 1e-06\n  theta: 10000.0\n  rope_scaling:\n    yarn_factor: 40.0\n"
+          "    beta_fast: 32.0\n    beta_slow: 1.0\n    original_context_length: 16\n"
+          "    mscale: 1.0\n    mscale_all_dim: 0.5\n  weight_tying: disabled\n"));
   CHECK_STR(
       read("{\"model_type\": \"deepseek_v3\", " DEEPSEEK ", \"num_key_value_heads\": 2, "
            "\"first_k_dense_replace\": 1}"),
@@ -435,11 +437,10 @@ static void test_json(void) {
 }
 
 int main(void) {
-  static const char *const models[] = {"gpt2-124m",         "llama-3.2-1b",  "llama-3.1-405b",
-                                       "smollm2-135m",      "qwen3-0.6b",    "qwen3-32b",
-                                       "mixtral-8x7b",      "qwen3-30b-a3b", "olmoe-1b-7b",
-                                       "qwen1.5-moe-a2.7b", "tinyllama-1.1b", "deepseek-v2-lite",
-                                       "deepseek-v3"};
+  static const char *const models[] = {
+      "gpt2-124m",      "llama-3.2-1b",     "llama-3.1-405b", "smollm2-135m", "qwen3-0.6b",
+      "qwen3-32b",      "mixtral-8x7b",     "qwen3-30b-a3b",  "olmoe-1b-7b",  "qwen1.5-moe-a2.7b",
+      "tinyllama-1.1b", "deepseek-v2-lite", "deepseek-v3"};
   arena = tsr_arena_new();
   diags = tsr_diags_new(arena);
   test_gpt2();

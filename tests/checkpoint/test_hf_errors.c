@@ -130,14 +130,16 @@ static void test_mtp(void) {
   tsr_hf_import_options options = {.graphs_folder = graphs, .version = "test"};
   CHECK(tsr_hf_import(arena, deepseek, "good-v3", &options, diags));
   make_folder_of(deepseek, mtp, 2, "");
-  shell("sed -i 's/\"num_nextn_predict_layers\": 0/\"num_nextn_predict_layers\": 1/' in/config.json");
+  shell(
+      "sed -i 's/\"num_nextn_predict_layers\": 0/\"num_nextn_predict_layers\": 1/' in/config.json");
   CHECK(import("in"));
   CHECK_STR(
       scratch_diags(diags), "note: 'in': the 2 tensors of the layer for multi-token prediction, "
                             "from model.layers.2 on, are left out\n");
   shell("cmp out/rank-00000.safetensors good-v3/rank-00000.safetensors && rm -r out");
   make_folder_of(deepseek, mtp, 3, "");
-  shell("sed -i 's/\"num_nextn_predict_layers\": 0/\"num_nextn_predict_layers\": 1/' in/config.json");
+  shell(
+      "sed -i 's/\"num_nextn_predict_layers\": 0/\"num_nextn_predict_layers\": 1/' in/config.json");
   check_refused("error: 'in/model.safetensors': tensor 'model.layers.3.enorm.weight' of shape (16) "
                 "has no place in the model\n");
 }
