@@ -22,18 +22,35 @@ static void add(tsr_yaml *map, tsr_yaml *key, tsr_yaml *item) {
 /* How a key of both is joined: NULL is by the value of `over`. */
 typedef tsr_yaml *join_rule(tsr_arena *arena, const tsr_yaml *key, tsr_yaml *base, tsr_yaml *over);
 
-/* The keys of `base` in their order, then those that `over` alone has. */
+static int index_of(const tsr_yaml *map, const char *key) {
+  for (int i = 0; i < map->count; i++)
+    if (!strcmp(map->keys[i]->text, key)) return i;
+  return -1;
+}
+
+/* The keys that `over` alone has, and that directly precede its key `end`. */
+static void add_new(tsr_yaml *map, const tsr_yaml *base, const tsr_yaml *over, int end) {
+  int begin = end;
+  while (begin > 0 && index_of(base, over->keys[begin - 1]->text) < 0) begin--;
+  for (int i = begin; i < end; i++) add(map, over->keys[i], over->items[i]);
+}
+
+/* The keys of `base` in their order. Those that `over` alone has stand before the next one of both,
+ * so that defaults can use them. */
 static tsr_yaml *
 join_maps(tsr_arena *arena, const tsr_yaml *base, const tsr_yaml *over, join_rule *rule) {
   tsr_yaml *map = new_map(arena, over->location, base->count + over->count);
   for (int i = 0; i < base->count; i++) {
-    tsr_yaml *key = tsr_yaml_key(over, base->keys[i]->text);
-    tsr_yaml *item = (tsr_yaml *)tsr_yaml_get(over, base->keys[i]->text);
-    if (key && rule) item = rule(arena, key, base->items[i], item);
-    add(map, key ? key : base->keys[i], key ? item : base->items[i]);
+    tsr_yaml *key = base->keys[i], *item = base->items[i];
+    int changed = index_of(over, key->text);
+    if (changed >= 0) {
+      add_new(map, base, over, changed);
+      key = over->keys[changed];
+      item = rule ? rule(arena, key, item, over->items[changed]) : over->items[changed];
+    }
+    add(map, key, item);
   }
-  for (int i = 0; i < over->count; i++)
-    if (!tsr_yaml_get(base, over->keys[i]->text)) add(map, over->keys[i], over->items[i]);
+  add_new(map, base, over, over->count);
   return map;
 }
 

@@ -55,7 +55,7 @@ read_limit(const tsr_file_reader *r, const tsr_yaml *map, const char *key, doubl
 
 static bool read_default(const tsr_file_reader *r, const tsr_yaml *value, tsr_size_decl *d) {
   if (!value || value->kind == TSR_YAML_NULL) return true;
-  if (d->kind != TSR_SIZE_CHOICE)
+  if (d->kind != TSR_SIZE_CHOICE || (value->text && !tsr_is_name(value->text)))
     return tsr_expr_parse(r->arena, value, false, &d->value, r->diags);
   for (int i = 0; i < d->choices_count; i++)
     if (!strcmp(value->text, d->choices[i])) return d->word = d->choices[i], true;

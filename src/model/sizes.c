@@ -226,6 +226,15 @@ static const tsr_name *find_given_name(const tsr_scope *scope, const tsr_expr *e
   return NULL;
 }
 
+static bool eval_choice(const reader *r, const tsr_size_decl *d, tsr_eval *ret) {
+  if (!tsr_expr_eval(d->value, r->scope, ret, r->diags)) return false;
+  for (int i = 0; ret->kind == TSR_EVAL_WORD && i < d->choices_count; i++)
+    if (!strcmp(ret->word, d->choices[i])) return true;
+  return tsr_diag_error(
+      r->diags, d->value->location, "'%s' is no choice of '%s'",
+      ret->kind == TSR_EVAL_WORD ? ret->word : d->value->text, d->names[0]);
+}
+
 static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret) {
   if (d->kind == TSR_SIZE_CHOICE && d->word)
     return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = d->word}, true;
@@ -235,6 +244,7 @@ static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret)
         "'%s' is missing in %s: the %s graph needs it", d->names[0], r->source->map_name,
         r->file->name);
   if (d->kind == TSR_SIZE_LIST) return tsr_expr_eval(d->value, r->scope, ret, r->diags);
+  if (d->kind == TSR_SIZE_CHOICE) return eval_choice(r, d, ret);
   const tsr_name *from = find_given_name(r->scope, d->value);
   tsr_location location = from ? from->location : d->value->location;
   ret->kind = TSR_EVAL_NUMBER;
@@ -344,8 +354,8 @@ bool tsr_sizes_read(
 
 /* As a configuration would say it; NULL: it has no default, or one that says nothing here. */
 static const char *default_text(tsr_scope *scope, const tsr_size_decl *d) {
-  if (d->kind == TSR_SIZE_CHOICE) return d->word;
-  if (d->kind == TSR_SIZE_LIST || !d->value) return NULL;
+  if (d->kind == TSR_SIZE_CHOICE && d->word) return d->word;
+  if (d->kind == TSR_SIZE_LIST || d->kind == TSR_SIZE_CHOICE || !d->value) return NULL;
   double number;
   if (!tsr_expr_number(d->value, scope, &number, tsr_diags_new(scope->arena))) return NULL;
   if (d->kind == TSR_SIZE_BOOLEAN) return number != 0 ? "true" : "false";

@@ -34,6 +34,7 @@ static void check_sizes(void) {
   check_shape("wide.yaml", "{kind: narrow}", 16, 8);
   check_shape("wide.yaml", "{out: 5, many: {factor: 3}}", 15, 8);
   check_shape("other.yaml", "{}", 8, 8);
+  check_shape("earlier.yaml", "{}", 3, 4);
   CHECK(!build("wide.yaml", "{kind: x}"));
   CHECK_STR(
       scratch_diags(diags), "m.yaml:1:8: error: 'kind' cannot be 'x'\n"
@@ -69,13 +70,13 @@ int main(void) {
       "parameters: {w: {shape: [rows, width], init: zeros}}\n"
       "graph: [y: \"linear(features, w)\"]\n");
   scratch_text(
-      "wide.yaml",
-      "extends: base.yaml\nsizes:\n  kind: broad\n  width: {default: 8, doc: wider}\n"
-      "  rows: 8\n"
-      "  factor: {default: 4 if kind == broad else 2, alias: many.factor}\n"
-      "parameters: {w: {shape: [rows * factor, width], init: zeros}}\n");
-  scratch_text(
-      "other.yaml", "extends: wide.yaml\nsizes: {factor: 1}\n");
+      "wide.yaml", "extends: base.yaml\nsizes:\n  kind: broad\n  width: {default: 8, doc: wider}\n"
+                   "  rows: 8\n"
+                   "  factor: {default: 4 if kind == broad else 2, alias: many.factor}\n"
+                   "parameters: {w: {shape: [rows * factor, width], init: zeros}}\n");
+  scratch_text("other.yaml", "extends: wide.yaml\nsizes: {factor: 1}\n");
+  /* a new size stands before those that follow it here */
+  scratch_text("earlier.yaml", "extends: base.yaml\nsizes:\n  first: 3\n  rows: first\n");
   scratch_text("cycle.yaml", "extends: cycle.yaml\n");
   scratch_text("list.yaml", "extends: [base.yaml]\n");
   scratch_text("lost.yaml", "name: x\nextends: nothing.yaml\n");
@@ -85,12 +86,12 @@ int main(void) {
       "cycle.yaml", "cycle.yaml:1:10: error: graph files extend each other more than 8 deep\n"
                     "    1 | extends: cycle.yaml\n      |          ^~~~~~~~~~\n");
   check_refused(
-      "list.yaml", "list.yaml:1:10: error: 'extends' must be a graph file beside this one, not a list\n"
-                   "    1 | extends: [base.yaml]\n      |          ^\n");
+      "list.yaml",
+      "list.yaml:1:10: error: 'extends' must be a graph file beside this one, not a list\n"
+      "    1 | extends: [base.yaml]\n      |          ^\n");
   check_refused(
-      "lost.yaml",
-      "lost.yaml:2:10: error: cannot read 'nothing.yaml': No such file or directory\n"
-      "    2 | extends: nothing.yaml\n      |          ^~~~~~~~~~~~\n");
+      "lost.yaml", "lost.yaml:2:10: error: cannot read 'nothing.yaml': No such file or directory\n"
+                   "    2 | extends: nothing.yaml\n      |          ^~~~~~~~~~~~\n");
   check_refused(
       "number.yaml", "number.yaml:1:1: error: a graph file must be a map, not the integer 5\n"
                      "    1 | 5\n      | ^\n");
