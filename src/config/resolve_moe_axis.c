@@ -10,8 +10,8 @@
 #include "config/config_internal.h"
 #include <inttypes.h>
 
-static const char *const moe_keys[] = {"device_config.moe_axis", "device_config.moe_ep_axis",
-                                       "device_config.moe_tp_axis"};
+static const char *const moe_keys[] = {
+    "device_config.moe_axis", "device_config.moe_ep_axis", "device_config.moe_tp_axis"};
 enum { MOE_KEYS = sizeof moe_keys / sizeof *moe_keys };
 
 /* The dimension; -1: none, or two that differ. */
@@ -101,8 +101,8 @@ static void add_dimension(tsr_loader *l, const char *key, int dim, const int *ax
   if (extra)
     tsr_diag_error(
         l->diags, tsr_loader_value(l, key)->location,
-        "beside '%s' the mesh has %d dimension%s without a strategy",
-        tsr_loader_key(l, key)->text, extra, extra == 1 ? "" : "s");
+        "beside '%s' the mesh has %d dimension%s without a strategy", tsr_loader_key(l, key)->text,
+        extra, extra == 1 ? "" : "s");
 }
 
 void tsr_moe_axis_resolve(tsr_loader *l) {
@@ -112,7 +112,8 @@ void tsr_moe_axis_resolve(tsr_loader *l) {
   if (dim < 0 || d->enable_tp || d->enable_ep) return;
   if (d->axes_count) {
     int axis = d->axes[dim];
-    if (axis != TSR_TP && axis != TSR_EP && axis != TSR_CP) refuse(l, key, dim, tsr_axis_name(axis));
+    if (axis != TSR_TP && axis != TSR_EP && axis != TSR_CP)
+      refuse(l, key, dim, tsr_axis_name(axis));
     return;
   }
   if (d->enable_ddp && d->enable_fsdp) tsr_loader_contradict(l, key, "device_config.enable_fsdp");

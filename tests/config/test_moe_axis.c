@@ -24,7 +24,8 @@ static void check_mesh(const char *text, const char *words, int count, ...) {
 
 static void test_taken(void) {
   check_mesh(D("mesh_shape: [2, 4], enable_ddp: true, moe_axis: 1"), "", 2, TSR_DP, 2, TSR_TP, 4);
-  check_mesh(D("mesh_shape: [4, 2], enable_ddp: true, moe_ep_axis: 0"), "", 2, TSR_TP, 4, TSR_DP, 2);
+  check_mesh(
+      D("mesh_shape: [4, 2], enable_ddp: true, moe_ep_axis: 0"), "", 2, TSR_TP, 4, TSR_DP, 2);
   check_mesh(D("mesh_shape: [1, 4], moe_tp_axis: 1"), "", 1, TSR_TP, 4);
   check_mesh(
       D("mesh_shape: [1, 2, 4], enable_fsdp: true, moe_axis: 2, moe_ep_axis: 2"), "", 2, TSR_DP, 2,
