@@ -17,8 +17,7 @@ typedef struct {
 int tsr_graph_routing(const tsr_graph *graph, tsr_routing_layer **ret_layers);
 
 /* Each choice is read from an input of its shape, i32, beside the scores, which have their weights
- * and gradients as before. The input's name is this prefix and the layer's name. Before autodiff.
- * */
+ * and gradients as before. The input's name is this prefix and the layer's. Before autodiff. */
 #define TSR_ROUTING_INPUT "routing."
 void tsr_graph_replay_routing(tsr_graph *graph);
 
