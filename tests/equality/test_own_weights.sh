@@ -95,6 +95,18 @@ for schedule in gpipe 1f1b zb_h1; do
   equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[z]' pipeline.microbatches=2 pipeline.schedule=$schedule
 done
 
+# a matrix that ep splits is stored in parts, and is no weights of experts, which cp would distribute too
+recipe=(training_config.optimizer.type=AdamW)
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [8, 8], init: normal(0.3), ep: shard(0)}
+  v: {shape: [8, 8], init: normal(0.3), ep: shard(1), tp: shard(0)}' '- x: embedding(tokens, p1)
+- logits: linear(add(linear(x, w), linear(x, v)), p1)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [cp], shape: [2]}'
+equal 'mesh={axes: [ep, cp], shape: [2, 2]}'
+equal 'mesh={axes: [dp, ep, tp], shape: [2, 2, 2]}' zero.stage=2
+equal 'mesh={axes: [ep], shape: [4]}' zero.stage=3
+
 # rows that checkpoints leave out are not trained
 graph '  p1: {shape: [vocab_padded, 8], init: normal(0.3), valid0: vocab_size}
   b: {shape: [vocab_padded], init: normal(0.3), valid0: vocab_size}' '- x: embedding(tokens, p1)
