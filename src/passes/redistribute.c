@@ -45,6 +45,21 @@ static void check_experts(tsr_placer *p, const tsr_value *v) {
   tsr_text_free(&axes);
 }
 
+/* A parameter's shape is what the file declares, without padding. */
+static void refuse_uneven(tsr_placer *p, const tsr_value *v, int axis, int64_t parts) {
+  int64_t shape[TSR_DIMS_MAX];
+  int dim = v->placement[axis].dim;
+  if (v->param >= 0) tsr_param_real_shape(&p->old->params[v->param], shape);
+  else memcpy(shape, v->shape, sizeof shape);
+  p->ok = tsr_diag_error(
+      p->diags, v->location,
+      "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide", v->name,
+      tsr_shape_text(v->ndim, shape).text, tsr_axis_name(axis), dim, (long long)shape[dim],
+      (long long)parts);
+  if (v->param >= 0 && axis != TSR_TP)
+    tsr_diag_hint(p->diags, "the blocks of a dimension may be uneven over tp alone");
+}
+
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
   bool experts = tsr_routed_is_weights(v->routed);
   if (experts) check_experts(p, v);
@@ -64,11 +79,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
       members = p->placing->size[outer] * p->placing->size[a];
     if (size % n == 0 && size % members) n = members; /* it splits what the outer one leaves */
     if (size % n == 0) continue;
-    p->ok = tsr_diag_error(
-        p->diags, v->location,
-        "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide",
-        v->name, tsr_shape_text(v->ndim, v->shape).text, tsr_axis_name(a), v->placement[a].dim,
-        (long long)size, (long long)n);
+    refuse_uneven(p, v, a, n);
   }
 }
 
