@@ -309,8 +309,8 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
     return tsr_placer_redistribute(p, value, axis, to, at);
   }
   if (from.kind == TSR_PARTIAL) value = complete_before(p, value, axis, at);
-  if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_TP, to)) {
-    value = tsr_placer_redistribute(p, value, TSR_DP, tsr_whole, at);
+  if (tsr_axis_splits_batch(axis) && tsr_placer_is_split_alike(p, value, TSR_TP, to)) {
+    value = tsr_placer_redistribute(p, value, axis, tsr_whole, at);
     value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
     from = tsr_whole;
   }
@@ -320,7 +320,7 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
   }
   if (axis == TSR_CP) value = gather_inner(p, value, TSR_CP, TSR_TP, to, at);
   if (axis == TSR_DP) value = gather_inner(p, value, TSR_DP, TSR_EP, to, at);
-  if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_CP, to))
+  if (tsr_axis_splits_batch(axis) && tsr_placer_is_split_alike(p, value, TSR_CP, to))
     value = tsr_placer_redistribute(p, value, TSR_CP, tsr_whole, at);
   if (from.kind == TSR_PARTIAL) at = tsr_placer_home(p, value, at);
   else value = tsr_placer_receive(p, value, at);

@@ -107,6 +107,18 @@ equal 'mesh={axes: [ep, cp], shape: [2, 2]}'
 equal 'mesh={axes: [dp, ep, tp], shape: [2, 2, 2]}' zero.stage=2
 equal 'mesh={axes: [ep], shape: [4]}' zero.stage=3
 
+# a table of positions that ep splits, whose gradients cp and sequence parallelism split, too
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  t: {shape: [sequence, 8], init: normal(0.3), ep: shard(0)}
+  w: {shape: [8, 8], init: normal(0.3), tp: shard(0)}
+  v: {shape: [8, 8], init: normal(0.3), tp: shard(1)}' '- x: add(embedding(tokens, p1), t)
+- x: add(add(x, linear(relu(linear(x, w)), v)), t)
+- logits: linear(x, p1)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp, ep, cp], shape: [2, 2, 2]}'
+equal 'mesh={axes: [ep, cp, tp], shape: [4, 2, 2]}' device_config.enable_sp=true
+equal 'mesh={axes: [ep, tp], shape: [2, 2]}' device_config.enable_sp=true zero.stage=2 pipeline.microbatches=2
+
 # rows that checkpoints leave out are not trained
 graph '  p1: {shape: [vocab_padded, 8], init: normal(0.3), valid0: vocab_size}
   b: {shape: [vocab_padded], init: normal(0.3), valid0: vocab_size}' '- x: embedding(tokens, p1)
