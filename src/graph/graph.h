@@ -142,9 +142,10 @@ typedef struct {
 
 enum { TSR_EVERY_STAGE = -1 };
 
-/* Whether dimension 0 is experts: what ep splits of parameters. */
+/* Whether dimension 0 of (experts, out, in) is experts, which ep and cp distribute. */
 static inline bool tsr_param_is_of_experts(const tsr_param *p) {
-  return p->placement[TSR_EP].kind == TSR_SHARD && p->placement[TSR_EP].dim == 0;
+  const tsr_placement *ep = &p->placement[TSR_EP];
+  return p->ndim == 3 && ep->kind == TSR_SHARD && ep->dim == 0;
 }
 /* The shape without padding. */
 void tsr_param_real_shape(const tsr_param *param, int64_t ret_shape[TSR_DIMS_MAX]);

@@ -63,6 +63,21 @@ static void check_experts(tsr_placer *p, const tsr_value *v) {
   hint_ranks(p, v->shape[0]);
 }
 
+/* A parameter's shape is what the file declares, without padding. */
+static void refuse_uneven(tsr_placer *p, const tsr_value *v, int axis, int64_t parts) {
+  int64_t shape[TSR_DIMS_MAX];
+  int dim = v->placement[axis].dim;
+  if (v->param >= 0) tsr_param_real_shape(&p->old->params[v->param], shape);
+  else memcpy(shape, v->shape, sizeof shape);
+  p->ok = tsr_diag_error(
+      p->diags, v->location,
+      "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide", v->name,
+      tsr_shape_text(v->ndim, shape).text, tsr_axis_name(axis), dim, (long long)shape[dim],
+      (long long)parts);
+  if (v->param >= 0 && axis != TSR_TP)
+    tsr_diag_hint(p->diags, "the blocks of a dimension may be uneven over tp alone");
+}
+
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
   bool experts = tsr_routed_is_weights(v->routed);
   if (experts) check_experts(p, v);
@@ -82,11 +97,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
       members = p->placing->size[outer] * p->placing->size[a];
     if (size % n == 0 && size % members) n = members; /* it splits what the outer one leaves */
     if (size % n == 0) continue;
-    p->ok = tsr_diag_error(
-        p->diags, v->location,
-        "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide",
-        v->name, tsr_shape_text(v->ndim, v->shape).text, tsr_axis_name(a), v->placement[a].dim,
-        (long long)size, (long long)n);
+    refuse_uneven(p, v, a, n);
   }
 }
 
@@ -316,8 +327,8 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
     return tsr_placer_redistribute(p, value, axis, to, at);
   }
   if (from.kind == TSR_PARTIAL) value = complete_before(p, value, axis, at);
-  if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_TP, to)) {
-    value = tsr_placer_redistribute(p, value, TSR_DP, tsr_whole, at);
+  if (tsr_axis_splits_batch(axis) && tsr_placer_is_split_alike(p, value, TSR_TP, to)) {
+    value = tsr_placer_redistribute(p, value, axis, tsr_whole, at);
     value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
     from = tsr_whole;
   }
@@ -327,7 +338,7 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
   }
   if (axis == TSR_CP) value = gather_inner(p, value, TSR_CP, TSR_TP, to, at);
   if (axis == TSR_DP) value = gather_inner(p, value, TSR_DP, TSR_EP, to, at);
-  if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_CP, to))
+  if (tsr_axis_splits_batch(axis) && tsr_placer_is_split_alike(p, value, TSR_CP, to))
     value = tsr_placer_redistribute(p, value, TSR_CP, tsr_whole, at);
   if (from.kind == TSR_PARTIAL) at = tsr_placer_home(p, value, at);
   else value = tsr_placer_receive(p, value, at);
