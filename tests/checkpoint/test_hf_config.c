@@ -374,7 +374,8 @@ static void test_refused(void) {
   CHECK_STR(
       read("{" LLAMA ", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}"),
       "error: 'config.json': quantization_config 'gptq' is not supported\n"
-      "      = supported: weights in float32, bfloat16 or float16\n");
+      "      = supported: weights in float32, bfloat16 or float16, and 'fp8' of e4m3 with a "
+      "weight_block_size\n");
   CHECK_STR(
       read("{" LLAMA ", \"architectures\": [\"LlamaForSequenceClassification\"]}"),
       "error: 'config.json': architectures 'LlamaForSequenceClassification' is not supported\n"
