@@ -17,8 +17,8 @@
  *                   experts than the classes have; of deepseek_v2 norm_topk_prob, which its class
  *                   does not read
  *
- * and everywhere: other architectures, and quantized weights but those of hf_quantized.h. Keys that do not change what the model
- * computes (use_cache, initializer_range, …) are not looked at. */
+ * and everywhere: other architectures, and quantized weights but those of hf_quantized.h. Keys
+ * that do not change what the model computes (use_cache, initializer_range, …) are not looked at. */
 #ifndef TSR_CHECKPOINT_HF_CONFIG_H
 #define TSR_CHECKPOINT_HF_CONFIG_H
 #include "base/json.h"
