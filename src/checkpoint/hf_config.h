@@ -18,7 +18,8 @@
  *                   does not read
  *
  * and everywhere: other architectures, and quantized weights but those of hf_quantized.h. Keys
- * that do not change what the model computes (use_cache, initializer_range, …) are not looked at. */
+ * that do not change what the model computes (use_cache, initializer_range, …) are not looked
+ * at. */
 #ifndef TSR_CHECKPOINT_HF_CONFIG_H
 #define TSR_CHECKPOINT_HF_CONFIG_H
 #include "base/json.h"

@@ -6,8 +6,8 @@
 #include "checkpoint/hf_folder.h"
 
 /* fp8: tensor "X" of F8_E4M3 (rows, columns) and "X_scale_inv" of F32 or BF16 with a number for
- * each block of X, by which its elements are multiplied; blocks at the ends may be smaller (DeepSeek
- * V3's inference/kernel.py, weight_dequant). */
+ * each block of X, by which its elements are multiplied; blocks at the ends may be smaller
+ * (DeepSeek V3's inference/kernel.py, weight_dequant). */
 typedef enum { TSR_HF_UNQUANTIZED, TSR_HF_FP8 } tsr_hf_quantization_kind;
 
 typedef struct {
