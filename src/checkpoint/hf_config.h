@@ -17,11 +17,13 @@
  *                   experts than the classes have; of deepseek_v2 norm_topk_prob, which its class
  *                   does not read
  *
- * and everywhere: other architectures, quantised weights. Keys that do not change what the model
- * computes (use_cache, initializer_range, …) are not looked at. */
+ * and everywhere: other architectures, and quantized weights but those of hf_quantized.h. Keys
+ * that do not change what the model computes (use_cache, initializer_range, …) are not looked
+ * at. */
 #ifndef TSR_CHECKPOINT_HF_CONFIG_H
 #define TSR_CHECKPOINT_HF_CONFIG_H
 #include "base/json.h"
+#include "checkpoint/hf_quantized.h"
 #include "config/config.h"
 
 /* Latent attention and YaRN, of deepseek_v3 and deepseek_v2. */
@@ -66,6 +68,7 @@ typedef struct {
                              mistral */
   tsr_hf_latent latent;
   tsr_hf_experts experts;
+  tsr_hf_quantization quantization; /* of the weights beside config.json */
   int64_t mtp_layers; /* blocks behind the last that predict further tokens; imports drop them */
 } tsr_hf_config;
 

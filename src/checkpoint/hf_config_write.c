@@ -20,7 +20,8 @@ static const char *real(char buffer[40], double value) {
   return buffer;
 }
 
-/* Our graph files that transformers has classes for. A llama with a window is another one. */
+/* Our graph files that transformers has classes for. A llama with a window is another one; a
+ * DeepSeek is V3 or V2 by how it scores experts. */
 static const struct {
   const char *name, *class;
 } families[] = {
@@ -32,7 +33,8 @@ static const struct {
     {"qwen2_moe", "Qwen2MoeForCausalLM"},
     {"qwen3_moe", "Qwen3MoeForCausalLM"},
     {"deepseek_v3", "DeepseekV3ForCausalLM"},
-    {"deepseek_v2", "DeepseekV2ForCausalLM"}};
+    {"deepseek_v2", "DeepseekV2ForCausalLM"},
+    {"deepseek", "DeepseekV3ForCausalLM"}};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 static bool is(const tsr_hf_config *c, const char *type) { return !strcmp(c->model_type, type); }
@@ -40,7 +42,7 @@ static bool is(const tsr_hf_config *c, const char *type) { return !strcmp(c->mod
 static bool is_gpt2(const tsr_hf_config *c) { return is(c, "gpt2"); }
 
 static bool is_latent(const tsr_hf_config *c) {
-  return is(c, "deepseek_v3") || is(c, "deepseek_v2");
+  return is(c, "deepseek_v3") || is(c, "deepseek_v2") || is(c, "deepseek");
 }
 
 static bool is_mistral(const tsr_hf_config *c) { return is(c, "llama") && c->sliding_window; }
