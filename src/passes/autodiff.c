@@ -141,6 +141,13 @@ static void accumulate_loss(tsr_graph *g) {
     if (g->outputs[i].value == loss) g->outputs[i].value = g->loss;
 }
 
+/* What the ranks distribute of a parameter, they distribute of its gradient. */
+static void mark_experts(tsr_graph *g) {
+  for (int p = 0; p < g->params_count; p++)
+    if (g->grads[p] >= 0 && tsr_param_is_of_experts(&g->params[p]))
+      g->values[g->grads[p]].routed.experts = g->params[p].shape[0];
+}
+
 void tsr_pass_autodiff(tsr_graph *g) {
   int loss = tsr_graph_find_loss(g, g->loss);
   assert(loss >= 0);
@@ -161,4 +168,5 @@ void tsr_pass_autodiff(tsr_graph *g) {
   for (int i = 0; i < grads.values; i++)
     if (g->values[i].kind == TSR_VALUE_PARAM)
       g->grads[g->values[i].param] = total(&grads, i, TSR_UPDATE);
+  mark_experts(g);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/score_check.h"
 
-/* The node that the value comes from through first inputs, which is one of these ops; NULL: none. */
+/* The node of one of these ops that the value comes from through first inputs; NULL: none. */
 static const tsr_node *find_made(const tsr_graph *g, int value, tsr_op op, tsr_op other) {
   while (g->values[value].kind == TSR_VALUE_NODE) {
     const tsr_node *n = &g->nodes[g->values[value].node];
