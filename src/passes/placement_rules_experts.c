@@ -33,7 +33,6 @@ void tsr_place_expert_plan(call *c) {
   bool shares = always || (is_shard(w, 0) && c->axis == TSR_TP);
   bool samples = !shares && tsr_axis_splits_batch(c->axis) && is_shard(chosen, 0);
   for (int i = 0; i < last; i++) c->in[i] = samples ? shard(0) : whole;
-  if (shares) c->in[last] = shard(0);
   c->out[0] = shares ? routed : c->in[0];
 }
 
@@ -93,7 +92,6 @@ void tsr_place_expert_linear_dw(call *c) {
   tsr_placement w = c->in[3];
   if (find_split(c, 2, &s)) {
     c->in[0] = c->in[1] = s.rows;
-    if (s.rows.kind == TSR_ROUTED) c->in[3] = s.weights;
     c->out[0] = s.rows.kind == TSR_ROUTED ? shard(0) : partial;
     return;
   }

@@ -47,6 +47,14 @@ recipe=(training_config.max_steps=4 numerics.reduce_tree=flat training_config.op
 equal 'mesh={axes: [cp], shape: [4]}'
 equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
 
+# what the ranks of an inner axis have together is a subtree, too: 3 of 6, and not 2
+recipe=(training_config.max_steps=4 numerics.units.sequence=2 numerics.units.tp=3
+  training_config.batch_size=6 numerics.units.batch=3)
+mixture 6 5 ', tp: shard(0)'
+equal 'mesh={axes: [cp, tp], shape: [2, 3]}'
+recipe+=(numerics.units.tp=2)
+refused "the 6 experts of 'up' cannot be shared out over ep = 3: " 'mesh={axes: [ep, tp], shape: [3, 2]}'
+
 # also where ranks add them behind an op that passes their partial sums on
 recipe+=(numerics.units.tp=4)
 mixture 8 5 ', tp: shard(0)' '' '- y: reshape(y, shape=[batch, sequence, 2, 2])
