@@ -141,11 +141,12 @@ static void accumulate_loss(tsr_graph *g) {
     if (g->outputs[i].value == loss) g->outputs[i].value = g->loss;
 }
 
-/* What the ranks distribute of a parameter, they distribute of its gradient. */
+/* Dimension 0 of a gradient is what it is of the parameter: experts, or nothing in particular. */
 static void mark_experts(tsr_graph *g) {
-  for (int p = 0; p < g->params_count; p++)
-    if (g->grads[p] >= 0 && tsr_param_is_of_experts(&g->params[p]))
-      g->values[g->grads[p]].routed.experts = g->params[p].shape[0];
+  for (int p = 0; p < g->params_count; p++) {
+    int64_t experts = tsr_param_is_of_experts(&g->params[p]) ? g->params[p].shape[0] : 0;
+    if (g->grads[p] >= 0) g->values[g->grads[p]].routed = (tsr_routed){.experts = experts};
+  }
 }
 
 void tsr_pass_autodiff(tsr_graph *g) {

@@ -35,7 +35,7 @@ static bool is_shared(const check *c, int rows, int axis) {
   return value(c, rows)->placement[axis].kind == TSR_ROUTED && c->s->p->lowering.size[axis] > 1;
 }
 
-/* A value of a task over an axis: rows, or weights whose experts the axis splits as it does rows. */
+/* A value of a task over an axis: rows, or weights whose experts the axis splits like rows. */
 static void check_operand(const check *c, int rows, int axis, int id) {
   const tsr_value *x = value(c, id);
   tsr_placement p = x->placement[axis];

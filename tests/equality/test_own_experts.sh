@@ -93,7 +93,8 @@ ${5:-}
   equal 'mesh={axes: [pp, ep], shape: [2, 2]}' 'pipeline.stages=[plan]' pipeline.microbatches=2
   proven 'mesh={axes: [ep], shape: [2]}'
 }
-recipe=(numerics.units.expert=2)
+recipe=(numerics.units.expert=2 training_config.use_clip_grad_norm=true
+  training_config.clip_grad_norm_max_norm=0.1)
 up='  up: {shape: [4, 12, 4], init: normal(0.5), ep: shard(0)'
 down='  down: {shape: [4, 4, 12], init: normal(0.5), ep: shard(0)'
 both="$up}
