@@ -201,6 +201,18 @@ static void name_dims(const tsr_graph *g, const tsr_node *n, tsr_value *v) {
   }
 }
 
+/* What multiplies rows of experts is weights of these, whatever made it. Parameters that do so are
+ * distributed over ep, whether or not the file says it. */
+static void mark_weights(tsr_graph *g, const tsr_node *n) {
+  int input = n->op == TSR_OP_EXPERT_LINEAR ? 1 : n->inputs_count - 1;
+  if (n->op != TSR_OP_EXPERT_LINEAR && n->op != TSR_OP_EXPERT_PLAN) return;
+  tsr_value *w = &g->values[n->inputs[input]];
+  w->routed.experts = w->shape[0];
+  if (w->kind != TSR_VALUE_PARAM) return;
+  tsr_placement ep = {TSR_SHARD, 0, 0, 0};
+  w->placement[TSR_EP] = g->params[w->param].placement[TSR_EP] = ep;
+}
+
 /* Adds a node whose outputs have these types. */
 static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
   tsr_arena_grow(
@@ -219,11 +231,13 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
         name, TSR_VALUE_NODE, types[i].dtype, types[i].ndim, types[i].shape, n->location);
     v.node = id;
     v.output = i;
-    v.routed = types[i].routed;
+    bool other = tsr_routed_is_weights(types[i].routed) && v.shape[0] != types[i].routed.experts;
+    if (!other) v.routed = types[i].routed;
     name_dims(g, n, &v);
     int value = add_value(g, &v);
     g->nodes[id].outputs[i] = value;
   }
+  mark_weights(g, &g->nodes[id]);
   return n->outputs_count ? g->nodes[id].outputs[0] : id;
 }
 

@@ -191,6 +191,7 @@ static const char *infer_transpose(const inference *i) {
   i->out[0] = type_of(i->in[0]);
   i->out[0].shape[a] = i->in[0]->shape[b];
   i->out[0].shape[b] = i->in[0]->shape[a];
+  if (a != b && (a == 0 || b == 0)) i->out[0].routed = (tsr_routed){0};
   return NULL;
 }
 

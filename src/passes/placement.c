@@ -262,8 +262,10 @@ ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_placemen
   call->parts = tsr_axis_splits_batch(call->axis) ? tsr_placer_units(p, TSR_DP)
                                                   : tsr_placer_parts(p->placing, call->axis);
   const tsr_placing *placing = p->placing;
+  call->members = placing->size[call->axis];
   int64_t units = p->old->units.sequence, slices = placing->size[TSR_CP] * placing->size[TSR_TP];
-  call->slices_are_units = units % slices == 0 && (!placing->zigzag || units <= 2);
+  call->slices_are_units = units % slices == 0 && (!placing->zigzag || units <= 2) &&
+                           tsr_tree_of_is_subtree(p->old->units.tree, units, units / slices);
   tsr_placement_rule_apply(call);
 }
 

@@ -23,11 +23,14 @@ static bool find_split(const call *c, int plan, split *ret) {
   return p.kind == TSR_ROUTED || is_shard(p, 0);
 }
 
-/* experts (…, k)[, priority (…, k)], w (E, out, in) for its placement alone */
+/* experts (…, k)[, priority (…, k)], w (E, out, in). ep and cp distribute experts, whose gradients
+ * are not made of the units of either; what is not stored so, and what an op has made of
+ * parameters, is split here. Over tp the placement of w decides. */
 void tsr_place_expert_plan(call *c) {
   int last = c->node->inputs_count - 1;
   tsr_placement w = c->in[last], chosen = c->in[0];
-  bool shares = is_shard(w, 0) && c->axis != TSR_DP;
+  bool always = (c->axis == TSR_EP || c->axis == TSR_CP) && c->members > 1;
+  bool shares = always || (is_shard(w, 0) && c->axis == TSR_TP);
   bool samples = !shares && tsr_axis_splits_batch(c->axis) && is_shard(chosen, 0);
   for (int i = 0; i < last; i++) c->in[i] = samples ? shard(0) : whole;
   c->out[0] = shares ? routed : c->in[0];

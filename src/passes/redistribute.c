@@ -41,26 +41,37 @@ static void hint_ranks(const tsr_placer *p, int64_t experts) {
   tsr_text_free(&counts);
 }
 
-/* Experts are shared out over the product of axes, whatever the units of these are. */
+/* The value that was moved to make this one. */
+static const char *moved_name(const tsr_placer *p, const tsr_value *v) {
+  while (v->kind == TSR_VALUE_NODE && tsr_op_moves(p->g->nodes[v->node].op))
+    v = &p->g->values[p->g->nodes[v->node].inputs[0]];
+  return v->name;
+}
+
+/* An axis shares out what the outer ones leave of the experts, whatever their units are. What its
+ * ranks have together is added before that of other groups, so it must be a subtree, too. */
 static void check_experts(tsr_placer *p, const tsr_value *v) {
   int64_t members = 1;
-  for (int a = 0; a < TSR_AXES; a++)
-    if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0)
-      members *= p->placing->size[a];
-  if (can_share_experts(v->shape[0], members)) return;
+  bool fits = true;
   tsr_text axes = {0};
-  for (int a = 0; a < TSR_AXES; a++)
-    if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0 && p->placing->size[a] > 1)
-      tsr_text_add(
-          &axes, "%s%s = %d", axes.length ? " × " : "", tsr_axis_name(a), p->placing->size[a]);
-  p->ok = tsr_diag_error(
-      p->diags, v->location, "the %lld experts of '%s' cannot be shared out over %s: %s",
-      (long long)v->shape[0], v->name, axes.data,
-      v->shape[0] % members ? "they do not divide"
-                            : "a rank's must be a subtree of the tree in which the experts of a "
-                              "token are added");
+  for (int a = 0; a < TSR_AXES && fits; a++) {
+    tsr_placement is = v->placement[a];
+    int size = p->placing->size[a];
+    if (a == TSR_DP || is.kind != TSR_SHARD || is.dim != 0 || size == 1) continue;
+    members *= size;
+    fits = can_share_experts(v->shape[0], members);
+    tsr_text_add(&axes, "%s%s = %d", axes.length ? " × " : "", tsr_axis_name(a), size);
+  }
+  if (!fits) {
+    p->ok = tsr_diag_error(
+        p->diags, v->location, "the %lld experts of '%s' cannot be shared out over %s: %s",
+        (long long)v->shape[0], moved_name(p, v), axes.data,
+        v->shape[0] % members ? "they do not divide"
+                              : "a rank's must be a subtree of the tree in which the experts of a "
+                                "token are added");
+    hint_ranks(p, v->shape[0]);
+  }
   tsr_text_free(&axes);
-  hint_ranks(p, v->shape[0]);
 }
 
 /* A parameter's shape is what the file declares, without padding. */
@@ -82,7 +93,8 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
   bool experts = tsr_routed_is_weights(v->routed);
   if (experts) check_experts(p, v);
   for (int a = 0; a < TSR_AXES; a++) {
-    if (v->placement[a].kind != TSR_SHARD || (experts && v->placement[a].dim == 0)) continue;
+    bool shared = experts && v->placement[a].dim == 0 && a != TSR_DP;
+    if (v->placement[a].kind != TSR_SHARD || shared) continue;
     int64_t size = v->shape[v->placement[a].dim], n = tsr_placer_parts(p->placing, a);
     if (v->placement[a].groups > 1) n = tsr_placement_blocks(v->placement[a], (int)n);
     for (int b = a + 1; b < TSR_AXES; b++)
