@@ -47,7 +47,8 @@ static tsr_graph *experts_graph(tsr_arena *arena, const bench *b) {
              arena, "in %d,%d; goal %d,%d; s %d,%d; v %d,1", rows, K, rows, N, rows, E, rows));
   harness_params(g, tsr_arena_printf(arena, "b %d; w %d,%d,%d experts", K, E, N, K));
   harness_calls(
-      g, "x: add(in, b); c: choose_experts(s, k: 1); plan: expert_plan(c, w); a: permute_experts(x, plan)\n"
+      g, "x: add(in, b); c: choose_experts(s, k: 1); plan: expert_plan(c, w); a: "
+         "permute_experts(x, plan)\n"
          "y: expert_linear(a, w, plan); f: combine_experts(y, v, plan); loss: mse(f, goal)");
   return g;
 }
@@ -80,8 +81,7 @@ static side side_open(tsr_arena *arena, const bench *b, int kind) {
   o.microbatches = o.batch_units = o.tp_units = 1;
   s.h = harness_open(arena, g, &o);
   int64_t events = tsr_recorder_events_of_step(&s.h.programs, &s.h.parallel);
-  s.recorder =
-      tsr_executable_record(arena, s.h.executable, WARM_UP, b->rounds, events * b->rounds);
+  s.recorder = tsr_executable_record(arena, s.h.executable, WARM_UP, b->rounds, events * b->rounds);
   return s;
 }
 
@@ -98,7 +98,8 @@ static double *side_seconds(tsr_arena *arena, const side *s, int kind) {
   tsr_record record = tsr_recorder_read(arena, s->recorder);
   for (int64_t i = 0; i < record.events_count; i++) {
     const tsr_event *e = &record.events[i];
-    if (e->task < 0 || s->h.programs.of_stage[0]->tasks[e->task].op != ops[s->kind == EXPERTS][kind])
+    if (e->task < 0 ||
+        s->h.programs.of_stage[0]->tasks[e->task].op != ops[s->kind == EXPERTS][kind])
       continue;
     seconds[e->step] += 1e-9 * (double)(e->end - e->begin);
   }
@@ -125,7 +126,8 @@ static void print_ratio(tsr_arena *arena, const side *sides, int kind, int dense
          work = 2e-9 * (double)(E * b->rows * b->K * b->N);
   for (int i = 0; i < b->rounds; i++) ratios[i] = theirs[i] / ours[i];
   printf(
-      "%-5s %5" PRId64 " rows  %4" PRId64 " -> %4" PRId64 "  %-2s  %7.1f  %7.1f   %.2f (%.2f to %.2f)\n",
+      "%-5s %5" PRId64 " rows  %4" PRId64 " -> %4" PRId64
+      "  %-2s  %7.1f  %7.1f   %.2f (%.2f to %.2f)\n",
       tsr_dtype_name(b->dtype), b->rows, b->K, b->N, kind_names[kind],
       work / quantile(ours, b->rounds, 0.5), work / quantile(theirs, b->rounds, 0.5),
       quantile(ratios, b->rounds, 0.5), quantile(ratios, b->rounds, 0.25),

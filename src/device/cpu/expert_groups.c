@@ -54,12 +54,12 @@ int64_t cpu_expert_groups_max(int64_t rows, int64_t here, int64_t room, int64_t 
 }
 
 static void skip_group(cpu_expert_cursor *at) {
-  for (cpu_expert_segment s; cpu_expert_next(at, &s);) {}
+  for (cpu_expert_segment s; cpu_expert_next(at, &s);) {
+  }
   at->used = 0;
 }
 
-cpu_expert_cursor
-cpu_expert_group(const cpu_expert_rows *rows, int64_t group, int64_t groups) {
+cpu_expert_cursor cpu_expert_group(const cpu_expert_rows *rows, int64_t group, int64_t groups) {
   cpu_expert_cursor at = {.rows = rows};
   for (int64_t i = 0; i < group; i++) skip_group(&at);
   cpu_expert_cursor end = at;

@@ -37,8 +37,7 @@ bool cpu_expert_next(cpu_expert_cursor *at, cpu_expert_segment *ret);
 /* The most groups of so many rows: two neighbours have more than fit into one. */
 int64_t cpu_expert_groups_max(int64_t rows, int64_t here, int64_t room, int64_t strip);
 /* Where a group begins, of at most `groups`; groups behind the last one are empty. */
-cpu_expert_cursor
-cpu_expert_group(const cpu_expert_rows *rows, int64_t group, int64_t groups);
+cpu_expert_cursor cpu_expert_group(const cpu_expert_rows *rows, int64_t group, int64_t groups);
 
 /* ---- shares of a group ---- */
 
