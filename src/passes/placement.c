@@ -49,8 +49,10 @@ static void place_source(tsr_placer *p, int old) {
     tsr_placement asked = v.placement[a];
     v.placement[a] = (tsr_placement){TSR_REPLICATE, 0};
     if (!tsr_placer_is_active(p->placing, a)) continue;
-    bool stored = v.kind == TSR_VALUE_PARAM || v.kind == TSR_VALUE_STATE;
-    if (stored && is_of_experts(p, v.param)) v.placement[a] = experts_placement(p, v.param, a);
+    bool stored = v.kind == TSR_VALUE_PARAM || v.kind == TSR_VALUE_STATE,
+         experts = stored && is_of_experts(p, v.param);
+    if (a == TSR_CP && p->placing->whole_positions && !experts) continue;
+    if (experts) v.placement[a] = experts_placement(p, v.param, a);
     else if (stored && !is_stored_whole(p, a)) v.placement[a] = asked;
     bool laid_out = v.kind == TSR_VALUE_INPUT && p->old->loss < 0;
     if (laid_out && asked.kind == TSR_SHARD) v.placement[a] = asked;

@@ -308,11 +308,12 @@ static bool split_loss(const tsr_compile_options *o, tsr_compiled *ret) {
   return !ret->joins_samples;
 }
 
-/* All ranks of cp do the same. */
+/* All ranks of cp have the same tokens. */
 static void keep_whole_over_cp(const tsr_graph *g, tsr_lowering *l, tsr_placing *p) {
   l->sequence_units = g->units.sequence;
   l->zigzag = p->zigzag = false;
-  p->size[TSR_CP] = p->units[TSR_CP] = 1;
+  p->units[TSR_CP] = 1;
+  p->whole_positions = true;
   p->sequence_parallel = false;
 }
 
