@@ -64,7 +64,8 @@ typedef struct {
  * keep with 1-p, scale kept ones by 1/(1-p); the element index in the stream `key` is
  * (((b + batch_offset) * heads_global + h + head_offset) * T + i) * T + j, with head_gap added to h
  * from H/2 on; p = 0 switches it off.
- * stats are those of the softmax before dropout. */
+ * stats are those of the softmax before dropout. With sinks (Xiao et al. 2023, Agarwal et al. 2025: gpt-oss)
+ * the softmax of a row has one term more in its denominator, exp(sinks[h]), and stats include it. */
 typedef struct {
   int64_t B, T, H, G, D;
   float scale;
@@ -76,6 +77,7 @@ typedef struct {
   int64_t batch_offset, head_offset, heads_global;
   int64_t head_gap; /* heads of other ranks between the two halves of these; 0: they are one run */
   int64_t Dv;       /* 0: D */
+  const float *sinks; /* (H), read by what completes rows of out; NULL: none */
 } tsr_attention;
 
 static inline int64_t tsr_attention_value_size(const tsr_attention *a) {
@@ -283,6 +285,11 @@ typedef struct {
   void (*attention_backward)(
       const tsr_attention *a, float *dq, float *dk, float *dv, const float *dout, const float *q,
       const float *k, const float *v, const float *out, const float *stats, void *scratch,
+      int64_t begin, int64_t end);
+  /* d (B,T,H) by the sink of each row's head, for the sum over rows: -exp(sink - maximum) / sum *
+   * dout . out. Items are b*T + t. */
+  void (*attention_sinks_backward)(
+      const tsr_attention *a, float *d, const float *dout, const float *out, const float *stats,
       int64_t begin, int64_t end);
 
   /* ---- attention with a cache: items are b*G + g ---- */

@@ -159,6 +159,9 @@ static void grad_attention(const call *c) {
   int first = add(c, TSR_OP_ATTENTION_DX, 0, 6, inputs, &attrs);
   c->g->nodes[c->g->values[first].node].stream = c->g->nodes[c->node].stream;
   for (int i = 0; i < 3; i++) give(c, i, first + i);
+  if (c->g->nodes[c->node].inputs_count < 4 || !wanted(c, 3)) return;
+  int of_rows[] = {c->dy[0], output(c, 0), output(c, 1), input(c, 3)};
+  give(c, 3, sum_to(c, 3, add(c, TSR_OP_ATTENTION_SINKS_DX, 3, 4, of_rows, &attrs)));
 }
 
 static void grad_reshape(const call *c) {

@@ -84,6 +84,11 @@ const oracle_case oracle_cases[] = {
     {"attention_before_split", TOKENS "goal 4,4,6", TABLE "wq 12,6; w 6,12 1",
      ROWS "q: linear(x, wq); a: attention(q, x, x, head_dim: 2); y: linear(a, w)\n"
           "loss: mse(y, goal)"},
+    {"attention_sinks", TOKENS "goal 4,4,12",
+     TABLE "wq 16,6 0; wk 8,6 0; wv 8,6 0; s 4 0; wo 12,16 1",
+     ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
+          "a: attention(q, k, v, s, head_dim: 4, window: 3, dropout: 0.1); y: linear(a, wo)\n"
+          "loss: mse(y, goal)"},
     {"attention_fused", TOKENS "goal 4,4,6", TABLE "w 18,6; wo 6,6",
      ROWS "f: linear(x, w); s: split(f, sections: 3); a: attention(s.0, s.1, s.2, head_dim: 2)\n"
           "y: linear(a, wo); loss: mse(y, goal)"},

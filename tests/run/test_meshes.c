@@ -33,7 +33,8 @@ static const model gpt2 = {
  */
 static const model llama = {
     "llama", "tokens $B,$T tokens; targets $B,$T tokens",
-    "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; wo 20,32 1; n2 20; gate "
+    "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; s 8 0; wo 20,32 1; n2 20; "
+    "gate "
     "28,20 0\n"
     "up 28,20 0; down 20,28 1; nf 20; head 24,20 0",
     "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk); v: "
@@ -42,7 +43,7 @@ static const model llama = {
     "qn4: rmsnorm(q4, qn); kn4: rmsnorm(k4, kn)\n"
     "q3: reshape(qn4, shape: [$B,$T,32]); k3: reshape(kn4, shape: [$B,$T,16])\n"
     "qr: rope(q3, head_dim: 4); kr: rope(k3, head_dim: 4)\n"
-    "a: attention(qr, kr, v, head_dim: 4, window: 3)\n"
+    "a: attention(qr, kr, v, s, head_dim: 4, window: 3)\n"
     "o: linear(a, wo); x1: add(x0, o); h2: rmsnorm(x1, n2); g: linear(h2, gate); u: linear(h2, "
     "up)\n"
     "s: swiglu(g, u); d: linear(s, down); x2: add(x1, d); hf: rmsnorm(x2, nf)\n"
