@@ -196,6 +196,15 @@ typedef struct {
       tsr_unary kind, float *dgate, float *dup, const float *dout, const float *gate,
       const float *up, int64_t begin, int64_t end);
 
+  /* out = x sigmoid(alpha x) (u + 1) of x = min(gate, limit) and u = up within [-limit, limit]; the
+   * gradient of what is clamped is 0 */
+  void (*clamped_swiglu)(
+      float alpha, float limit, float *out, const float *gate, const float *up, int64_t begin,
+      int64_t end);
+  void (*clamped_swiglu_backward)(
+      float alpha, float limit, float *dgate, float *dup, const float *dout, const float *gate,
+      const float *up, int64_t begin, int64_t end);
+
   /* ---- rows (R, C): items are rows; y may be x, dx may be dy ---- */
   /* x (R,C) + row (C), x * row */
   void (*add_row)(

@@ -439,6 +439,7 @@ static const char *infer_slice_last(const inference *i) {
 #define infer_expert_plan tsr_infer_expert_plan
 #define infer_permute_experts tsr_infer_permute_experts
 #define infer_expert_linear tsr_infer_expert_linear
+#define infer_expert_add tsr_infer_expert_add
 #define infer_expert_linear_dx tsr_infer_expert_linear_dx
 #define infer_combine_experts tsr_infer_combine_experts
 #define infer_combine_experts_dx tsr_infer_combine_experts_dx

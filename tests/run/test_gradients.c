@@ -157,6 +157,11 @@ static const op_case cases[] = {
      ROUTED(2, 1) "plan: expert_plan(c, gate); a: permute_experts(x, plan)\n"
                   "g: expert_linear(a, gate, plan); u: expert_linear(a, up, plan)\n"
                   "m: swiglu(g, u); h: expert_linear(m, down, plan)\n" COMBINED},
+    {"expert_add", "", "x 3,5,6; r 5,6; gate 5,7,6; up 5,7,6; down 5,4,7; bg 5,7; bu 5,7; bd 5,4",
+     ROUTED(2, 1) "plan: expert_plan(c, gate); a: permute_experts(x, plan)\n"
+                  "g: expert_linear(a, gate, plan, bg); u: expert_linear(a, up, plan, bu)\n"
+                  "m: clamped_swiglu(g, u); h: expert_linear(m, down, plan, bd)\n" COMBINED},
+    {"clamped_swiglu", "", "g 3,40; u 3,40", "y: clamped_swiglu(g, u, limit: 0.6, alpha: 1.3)"},
     {"expert_linear", "", "x 3,5,6; r 5,6; e 5,6,6", /* used twice */
      ROUTED(2, 1) EXPERTS "i: expert_linear(h, e, plan)\n"
                           "y: combine_experts(i, v, plan)"},

@@ -213,13 +213,20 @@ const cpu_op cpu_expert_linear = {
     .ranges = RANGES};
 
 /* ---- dw[e] (N, K) = dy^T (N, rows) x (rows, K), over the rows of each batch unit in turn
- * (schedule/expert_rows.h) ---- */
+ * (schedule/expert_rows.h). The gradient of biases has no x: it is that of a weight (N, 1) whose
+ * rows are 1. ---- */
+
+static bool is_of_bias(const tsr_task *t) { return t->inputs_count == 3; }
+static int64_t dw_columns(const tsr_task *t) {
+  return is_of_bias(t) ? 1 : tsr_tensor_last(&t->inputs[1]);
+}
+static const float ones[] = {1};
 
 static shape dw_shape(const tsr_task *t) {
   shape s = {.rows_max = t->experts->unit_tokens};
   s.parts = t->experts->tokens / t->experts->unit_tokens;
   s.N = tsr_tensor_last(&t->inputs[0]);
-  s.K = tsr_tensor_last(&t->inputs[1]);
+  s.K = dw_columns(t);
   set_rounds(&s, least(s.N, s.K), s.rows_max);
   return s;
 }
@@ -246,7 +253,7 @@ static int dw_rounds(const tsr_task *t) {
   shape s = dw_shape(t);
   return rounds_of(t, &s);
 }
-static int64_t dw_items(const tsr_task *t) { return items_of(tsr_tensor_last(&t->inputs[1])); }
+static int64_t dw_items(const tsr_task *t) { return items_of(dw_columns(t)); }
 
 static float *dw_entry(const cpu_call *c, int i) {
   int64_t elements = tsr_tensor_elements(&c->call.task->outputs[0]),
@@ -280,12 +287,14 @@ static int leaf_entry(const cpu_call *c, int64_t leaf) {
 static tsr_gemm dw_gemm(const cpu_call *c, const shape *s, place at, unit_place unit) {
   const tsr_expert_rows *r = c->call.task->experts;
   int64_t begin = at.part * r->unit_tokens;
-  rows of = rows_of(c, PLAN, at.expert, begin, begin + r->unit_tokens);
+  int plan = is_of_bias(c->call.task) ? 1 : PLAN;
+  rows of = rows_of(c, plan, at.expert, begin, begin + r->unit_tokens);
   int64_t skip = least(at.piece * s->depth, of.count);
   tsr_gemm g = {.M = s->N, .N = s->K, .c_stride = s->K, .by_rows = s->K <= s->N};
   g.K = least(of.count - skip, s->depth);
   g.a = (tsr_matrix){cpu_in(c, 0) + (of.first + skip) * s->N, 1, s->N};
-  g.b = (tsr_matrix){cpu_in(c, 1) + (of.first + skip) * s->K, s->K, 1};
+  g.b = (tsr_matrix){ones, 0, 1};
+  if (plan == PLAN) g.b = (tsr_matrix){cpu_in(c, 1) + (of.first + skip) * s->K, s->K, 1};
   g.c = dw_entry(c, leaf_entry(c, unit.leaf)) + at.expert * s->N * s->K;
   g.adds = !unit.begins || at.piece > 0;
   return g;
