@@ -361,19 +361,34 @@ static void read_olmoe(reader *r) {
 
 /* ---- DeepSeek ---- */
 
-/* Blocks behind the dense ones are mixtures of experts. */
-static void check_dense(reader *r, int64_t otherwise) {
-  const cJSON *item = get(r->root, "first_k_dense_replace");
-  int64_t dense = otherwise;
-  if (item && !tsr_json_int(r->root, "first_k_dense_replace", r->path, &dense, r->diags))
-    r->ok = false;
-  else if (dense < r->c->num_blocks)
-    unsupported(
-        r, "first_k_dense_replace", tsr_arena_printf(r->arena, "%" PRId64, dense),
-        "num_hidden_layers, so that no block is a mixture of experts");
+/* n_group is one group, too, where the choice is of all experts (greedy). */
+static void read_expert_groups(reader *r, bool greedy) {
+  tsr_hf_experts *e = &r->c->experts;
+  e->num_expert_groups = greedy ? 1 : count(r, "n_group", 1);
+  e->num_kept_groups = greedy ? 1 : count(r, "topk_group", e->num_expert_groups);
 }
 
-static void read_deepseek(reader *r, int64_t dense) {
+/* Blocks behind the dense ones are mixtures of experts. `dense`, `shared`: so many by default. */
+static void read_deepseek_experts(reader *r, int64_t dense, int64_t shared) {
+  tsr_hf_experts *e = &r->c->experts;
+  if (get(r->root, "first_k_dense_replace") &&
+      !tsr_json_int(r->root, "first_k_dense_replace", r->path, &dense, r->diags))
+    r->ok = false;
+  if (dense >= r->c->num_blocks) return;
+  const cJSON *every = get(r->root, "moe_layer_freq");
+  if (every && !(cJSON_IsNumber(every) && every->valuedouble == 1))
+    unsupported(r, "moe_layer_freq", describe(r, every), "1");
+  const char *key = get(r->root, "num_local_experts") ? "num_local_experts" : "n_routed_experts";
+  e->num_experts = count(r, key, -1);
+  e->num_experts_per_token = count(r, "num_experts_per_tok", -1);
+  e->num_shared_experts = count(r, "n_shared_experts", shared);
+  e->first_k_dense_replace = dense < 0 ? 0 : dense;
+  e->routed_scaling_factor = number(r, "routed_scaling_factor", -1);
+  e->dense_intermediate_dim = r->c->intermediate_dim;
+  r->c->intermediate_dim = count(r, "moe_intermediate_size", -1);
+}
+
+static void read_deepseek(reader *r) {
   tsr_hf_config *c = r->c;
   tsr_hf_latent *latent = &c->latent;
   read_common(r);
@@ -390,19 +405,36 @@ static void read_deepseek(reader *r, int64_t dense) {
   latent->rope_interleave = true;
   c->attention_bias = flag(r, "attention_bias", false);
   read_rope(r, ROPE_YARN);
-  check_dense(r, dense);
 }
 
 static void read_deepseek_v3(reader *r) {
   check_architecture(r, "DeepseekV3ForCausalLM", "DeepseekV3Model");
-  read_deepseek(r, 3);
+  read_deepseek(r);
   r->c->latent.rope_interleave = flag(r, "rope_interleave", true);
+  const cJSON *mtp = get(r->root, "num_nextn_predict_layers");
+  if (!cJSON_IsNumber(mtp) || mtp->valuedouble > 0)
+    r->c->mtp_layers = count(r, "num_nextn_predict_layers", 1);
+  read_deepseek_experts(r, 3, 1);
+  if (!r->c->experts.num_experts) return;
+  fixed_text(r, "scoring_func", "sigmoid");
+  fixed_text(r, "topk_method", "noaux_tc");
+  r->c->experts.norm_topk_prob = flag(r, "norm_topk_prob", true);
+  read_expert_groups(r, false);
 }
 
 static void read_deepseek_v2(reader *r) {
   check_architecture(r, "DeepseekV2ForCausalLM", "DeepseekV2Model");
   fixed(r, "mlp_bias", false);
-  read_deepseek(r, 0);
+  read_deepseek(r);
+  read_deepseek_experts(r, 0, 2);
+  if (!r->c->experts.num_experts) return;
+  const cJSON *method = get(r->root, "topk_method");
+  bool groups = is_text(method, "group_limited_greedy");
+  if (method && !groups && !is_text(method, "greedy"))
+    unsupported(r, "topk_method", describe(r, method), "'greedy', 'group_limited_greedy'");
+  fixed_text(r, "scoring_func", "softmax");
+  fixed(r, "norm_topk_prob", false);
+  read_expert_groups(r, !groups);
 }
 
 static const struct {
@@ -418,7 +450,7 @@ static const struct {
     {"qwen3_moe", "qwen3_moe", read_qwen3_moe},
     {"olmoe", "olmoe", read_olmoe},
     {"deepseek_v3", "deepseek_v3", read_deepseek_v3},
-    {"deepseek_v2", "deepseek_v3", read_deepseek_v2},
+    {"deepseek_v2", "deepseek_v2", read_deepseek_v2},
 };
 
 bool tsr_hf_config_read(

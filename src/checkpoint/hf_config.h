@@ -13,8 +13,9 @@
  *                   as qwen3
  *   olmoe           activations but silu, rope types but default, clip_qkv
  *   deepseek_v3, deepseek_v2
- *                   activations but silu, rope types but default and yarn, mixtures of experts:
- *                   first_k_dense_replace below num_hidden_layers
+ *                   activations but silu, rope types but default and yarn, other choices of
+ *                   experts than the classes have; of deepseek_v2 norm_topk_prob, which its class
+ *                   does not read
  *
  * and everywhere: other architectures, quantised weights. Keys that do not change what the model
  * computes (use_cache, initializer_range, …) are not looked at. */
@@ -23,7 +24,7 @@
 #include "base/json.h"
 #include "config/config.h"
 
-/* Latent attention and YaRN, of deepseek_v3. */
+/* Latent attention and YaRN, of deepseek_v3 and deepseek_v2. */
 typedef struct {
   int64_t q_lora_rank, kv_lora_rank; /* q_lora_rank 0: queries have one layer */
   int64_t qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
@@ -33,16 +34,19 @@ typedef struct {
   bool truncate;
 } tsr_hf_latent;
 
-/* Mixtures of experts: mixtral, qwen2_moe, qwen3_moe, olmoe. */
+/* Mixtures of experts: mixtral, qwen2_moe, qwen3_moe, olmoe, deepseek_v3, deepseek_v2. */
 typedef struct {
   int64_t num_experts, num_experts_per_token; /* num_experts 0: the model has none */
-  int64_t dense_intermediate_dim;             /* of blocks without experts, of Qwen's; else 0 */
-  int64_t shared_intermediate_dim;            /* of qwen2_moe; else 0 */
-  int64_t decoder_sparse_step;                /* of Qwen's */
+  int64_t dense_intermediate_dim;  /* of blocks without experts, of Qwen's and DeepSeek's; else 0 */
+  int64_t shared_intermediate_dim; /* of qwen2_moe; else 0 */
+  int64_t decoder_sparse_step;     /* of Qwen's */
   const int64_t *mlp_only_layers;
   int mlp_only_layers_count;
   bool norm_topk_prob; /* not of mixtral */
   double router_aux_loss_coef;
+  /* of DeepSeek's */
+  int64_t num_shared_experts, first_k_dense_replace, num_expert_groups, num_kept_groups;
+  double routed_scaling_factor;
 } tsr_hf_experts;
 
 typedef struct {
@@ -61,6 +65,7 @@ typedef struct {
                              mistral */
   tsr_hf_latent latent;
   tsr_hf_experts experts;
+  int64_t mtp_layers; /* blocks behind the last that predict further tokens; imports drop them */
 } tsr_hf_config;
 
 /* From config.json's text, which errors call `path`. All errors in one call. */

@@ -23,17 +23,25 @@ static const char *real(char buffer[40], double value) {
 /* Our graph files that transformers has classes for. A llama with a window is another one. */
 static const struct {
   const char *name, *class;
-} families[] = {{"gpt2", "GPT2LMHeadModel"},          {"llama", "LlamaForCausalLM"},
-                {"qwen3", "Qwen3ForCausalLM"},        {"mixtral", "MixtralForCausalLM"},
-                {"olmoe", "OlmoeForCausalLM"},        {"qwen2_moe", "Qwen2MoeForCausalLM"},
-                {"qwen3_moe", "Qwen3MoeForCausalLM"}, {"deepseek_v3", "DeepseekV3ForCausalLM"}};
+} families[] = {
+    {"gpt2", "GPT2LMHeadModel"},
+    {"llama", "LlamaForCausalLM"},
+    {"qwen3", "Qwen3ForCausalLM"},
+    {"mixtral", "MixtralForCausalLM"},
+    {"olmoe", "OlmoeForCausalLM"},
+    {"qwen2_moe", "Qwen2MoeForCausalLM"},
+    {"qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"deepseek_v3", "DeepseekV3ForCausalLM"},
+    {"deepseek_v2", "DeepseekV2ForCausalLM"}};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 static bool is(const tsr_hf_config *c, const char *type) { return !strcmp(c->model_type, type); }
 
 static bool is_gpt2(const tsr_hf_config *c) { return is(c, "gpt2"); }
 
-static bool is_latent(const tsr_hf_config *c) { return is(c, "deepseek_v3"); }
+static bool is_latent(const tsr_hf_config *c) {
+  return is(c, "deepseek_v3") || is(c, "deepseek_v2");
+}
 
 static bool is_mistral(const tsr_hf_config *c) { return is(c, "llama") && c->sliding_window; }
 
@@ -72,6 +80,19 @@ static void add_expert_sizes(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, "  router_aux_loss_coef: %s\n", real(buffer, e->router_aux_loss_coef));
 }
 
+static void add_deepseek_expert_sizes(const tsr_hf_experts *e, tsr_text *text) {
+  char buffer[40];
+  tsr_text_add(text, "  num_experts: %" PRId64 "\n", e->num_experts);
+  tsr_text_add(text, "  num_experts_per_token: %" PRId64 "\n", e->num_experts_per_token);
+  tsr_text_add(text, "  num_shared_experts: %" PRId64 "\n", e->num_shared_experts);
+  tsr_text_add(text, "  first_k_dense_replace: %" PRId64 "\n", e->first_k_dense_replace);
+  tsr_text_add(text, "  dense_intermediate_dim: %" PRId64 "\n", e->dense_intermediate_dim);
+  tsr_text_add(text, "  num_expert_groups: %" PRId64 "\n", e->num_expert_groups);
+  tsr_text_add(text, "  num_kept_groups: %" PRId64 "\n", e->num_kept_groups);
+  tsr_text_add(text, "  norm_topk_prob: %s\n", e->norm_topk_prob ? "true" : "false");
+  tsr_text_add(text, "  routed_scaling_factor: %s\n", real(buffer, e->routed_scaling_factor));
+}
+
 static void add_latent_sizes(const tsr_hf_latent *l, tsr_text *text) {
   tsr_text_add(text, "  q_lora_rank: %" PRId64 "\n", l->q_lora_rank);
   tsr_text_add(text, "  kv_lora_rank: %" PRId64 "\n", l->kv_lora_rank);
@@ -105,7 +126,8 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, "  num_heads: %" PRId64 "\n", c->num_heads);
   if (!is_gpt2(c) && !is_latent(c))
     tsr_text_add(text, "  num_groups: %" PRId64 "\n", c->num_groups);
-  if (c->experts.num_experts) add_expert_sizes(c, text);
+  if (c->experts.num_experts && is_latent(c)) add_deepseek_expert_sizes(&c->experts, text);
+  else if (c->experts.num_experts) add_expert_sizes(c, text);
   if (is_latent(c)) add_latent_sizes(&c->latent, text);
   else tsr_text_add(text, "  head_dim: %" PRId64 "\n", c->head_dim);
   tsr_text_add(text, "  max_sequence_length: %" PRId64 "\n", c->max_sequence_length);
@@ -183,6 +205,11 @@ static void take_experts(const tsr_scope *scope, tsr_hf_experts *e) {
   e->decoder_sparse_step = tsr_sizes_get(scope, "decoder_sparse_step");
   e->norm_topk_prob = size_number(scope, "norm_topk_prob") != 0;
   e->router_aux_loss_coef = size_number(scope, "router_aux_loss_coef");
+  e->num_shared_experts = tsr_sizes_get(scope, "num_shared_experts");
+  e->first_k_dense_replace = tsr_sizes_get(scope, "first_k_dense_replace");
+  e->num_expert_groups = tsr_sizes_get(scope, "num_expert_groups");
+  e->num_kept_groups = tsr_sizes_get(scope, "num_kept_groups");
+  e->routed_scaling_factor = size_number(scope, "routed_scaling_factor");
   if (!layers || layers->value.kind != TSR_EVAL_LIST) return;
   int64_t *list = tsr_arena_array(scope->arena, int64_t, layers->value.count + 1);
   for (int i = 0; i < layers->value.count; i++) list[i] = (int64_t)layers->value.list[i];
@@ -201,9 +228,30 @@ static bool check_class(const tsr_config_model *m, tsr_hf_config *c, tsr_diags *
       : m->model_type ? m->model_type
                       : "this model");
   tsr_diag_hint(
-      diags, "gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe and deepseek_v3 can be "
-             "exported");
+      diags, "gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe, deepseek_v2 and "
+             "deepseek_v3 can be exported");
   return false;
+}
+
+/* A DeepSeek is the class that scores experts as it does; what that class has no size for must be
+ * what it computes. */
+static bool
+take_deepseek(const tsr_scope *scope, tsr_location location, tsr_hf_config *c, tsr_diags *diags) {
+  const tsr_hf_experts *e = &c->experts;
+  const tsr_name *score = tsr_scope_find(scope, "score_func");
+  bool v2 = score && score->value.kind == TSR_EVAL_WORD && !strcmp(score->value.word, "softmax");
+  const char *class = v2 ? "DeepSeek V2" : "DeepSeek V3", *wrong = NULL;
+  c->model_type = v2 ? "deepseek_v2" : "deepseek_v3";
+  c->num_groups = c->num_heads;
+  int64_t top = tsr_sizes_get(scope, "group_top");
+  if (size_number(scope, "latent_norm_eps") != 1e-6) wrong = "latent_norm_eps other than 1e-6";
+  else if (v2 && !c->latent.rope_interleave) wrong = "rope_interleave: false";
+  else if (!e->num_experts) wrong = NULL;
+  else if (!e->num_shared_experts) wrong = "num_shared_experts: 0";
+  else if (e->num_expert_groups > 1 && top != (v2 ? 1 : 2)) wrong = "this group_top";
+  else if (v2 && e->norm_topk_prob) wrong = "norm_topk_prob: true";
+  else if (v2 && size_number(scope, "balance.bias.rate") > 0) wrong = "a bias of the choice";
+  return !wrong || tsr_diag_error(diags, location, "transformers has no %s with %s", class, wrong);
 }
 
 bool tsr_hf_config_of(
@@ -220,14 +268,14 @@ bool tsr_hf_config_of(
   tsr_yaml *root;
   tsr_graph_file *file;
   tsr_scope scope = {.arena = arena};
-  if (!tsr_yaml_read(arena, path, m->location, &root, diags) ||
+  if (!tsr_graph_file_load(arena, path, m->location, &root, diags) ||
       !tsr_graph_file_read(arena, root, &file, diags) ||
       !tsr_sizes_read(&scope, file, &source, &options, diags))
     return false;
   take_sizes(&scope, ret);
   take_latent(&scope, &ret->latent);
-  if (is_latent(ret)) ret->num_groups = ret->num_heads;
   take_experts(&scope, &ret->experts);
+  if (is_latent(ret) && !take_deepseek(&scope, m->location, ret, diags)) return false;
   if (ret->sliding_window && (ret->attention_bias || ret->mlp_bias))
     return tsr_diag_error(
         diags, m->location, "transformers has no class for a sliding_window with biases");
@@ -319,7 +367,26 @@ static void add_attention(const tsr_hf_config *c, tsr_text *text) {
   else tsr_text_add(text, ",\n  \"%s\": %s", key, c->attention_bias ? "true" : "false");
 }
 
-/* All blocks are dense. */
+static void add_deepseek_experts(const tsr_hf_config *c, tsr_text *text) {
+  const tsr_hf_experts *e = &c->experts;
+  bool v2 = is(c, "deepseek_v2");
+  char buffer[40];
+  tsr_text_add(text, ",\n  \"moe_intermediate_size\": %" PRId64, c->intermediate_dim);
+  tsr_text_add(text, ",\n  \"n_routed_experts\": %" PRId64, e->num_experts);
+  tsr_text_add(text, ",\n  \"num_experts_per_tok\": %" PRId64, e->num_experts_per_token);
+  tsr_text_add(text, ",\n  \"n_shared_experts\": %" PRId64, e->num_shared_experts);
+  tsr_text_add(text, ",\n  \"n_group\": %" PRId64, e->num_expert_groups);
+  tsr_text_add(text, ",\n  \"topk_group\": %" PRId64, e->num_kept_groups);
+  tsr_text_add(
+      text, ",\n  \"topk_method\": \"%s\"",
+      !v2                        ? "noaux_tc"
+      : e->num_expert_groups > 1 ? "group_limited_greedy"
+                                 : "greedy");
+  tsr_text_add(text, ",\n  \"scoring_func\": \"%s\"", v2 ? "softmax" : "sigmoid");
+  tsr_text_add(text, ",\n  \"norm_topk_prob\": %s", e->norm_topk_prob ? "true" : "false");
+  tsr_text_add(text, ",\n  \"routed_scaling_factor\": %s", real(buffer, e->routed_scaling_factor));
+}
+
 static void add_latent(const tsr_hf_config *c, tsr_text *text) {
   const tsr_hf_latent *l = &c->latent;
   if (l->q_lora_rank) tsr_text_add(text, ",\n  \"q_lora_rank\": %" PRId64, l->q_lora_rank);
@@ -328,8 +395,10 @@ static void add_latent(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, ",\n  \"qk_nope_head_dim\": %" PRId64, l->qk_nope_head_dim);
   tsr_text_add(text, ",\n  \"qk_rope_head_dim\": %" PRId64, l->qk_rope_head_dim);
   tsr_text_add(text, ",\n  \"v_head_dim\": %" PRId64, l->v_head_dim);
+  int64_t dense = c->experts.num_experts ? c->experts.first_k_dense_replace : c->num_blocks;
+  tsr_text_add(text, ",\n  \"first_k_dense_replace\": %" PRId64, dense);
+  if (is(c, "deepseek_v2")) return;
   tsr_text_add(text, ",\n  \"rope_interleave\": %s", l->rope_interleave ? "true" : "false");
-  tsr_text_add(text, ",\n  \"first_k_dense_replace\": %" PRId64, c->num_blocks);
   tsr_text_add(text, ",\n  \"num_nextn_predict_layers\": 0");
 }
 
@@ -355,12 +424,13 @@ static void add_scaling(const tsr_hf_config *c, tsr_text *text) {
 static void add_llama(const tsr_hf_config *c, tsr_text *text) {
   char buffer[40];
   tsr_text_add(text, ",\n  \"hidden_size\": %" PRId64, c->embedding_dim);
-  int64_t dense = c->experts.dense_intermediate_dim;
+  int64_t dense = c->experts.num_experts ? c->experts.dense_intermediate_dim : 0;
   tsr_text_add(text, ",\n  \"intermediate_size\": %" PRId64, dense ? dense : c->intermediate_dim);
   tsr_text_add(text, ",\n  \"num_hidden_layers\": %" PRId64, c->num_blocks);
   tsr_text_add(text, ",\n  \"num_attention_heads\": %" PRId64, c->num_heads);
   tsr_text_add(text, ",\n  \"num_key_value_heads\": %" PRId64, c->num_groups);
-  if (c->experts.num_experts) add_experts(c, text);
+  if (c->experts.num_experts && is_latent(c)) add_deepseek_experts(c, text);
+  else if (c->experts.num_experts) add_experts(c, text);
   if (is_latent(c)) add_latent(c, text);
   else if (!is(c, "olmoe")) tsr_text_add(text, ",\n  \"head_dim\": %" PRId64, c->head_dim);
   tsr_text_add(text, ",\n  \"max_position_embeddings\": %" PRId64, c->max_sequence_length);

@@ -82,6 +82,18 @@ static bool find_stored(const exporter *x, const tsr_param *param, const tsr_sto
                      tsr_shape_text(param->ndim, shape).text);
 }
 
+/* What is added to scores before the choice of experts stays as it is: rounded it would choose
+ * others, so transformers keeps it in f32, too. */
+static bool is_choice_bias(const tsr_graph *g, const tsr_param *param) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op != TSR_OP_CHOOSE_EXPERTS || n->inputs_count < 2) continue;
+    const tsr_value *bias = &g->values[n->inputs[1]];
+    if (bias->kind == TSR_VALUE_PARAM && &g->params[bias->param] == param) return true;
+  }
+  return false;
+}
+
 static target *target_of(exporter *x, const tsr_hf_place *location, int64_t expert) {
   const char *name = tsr_hf_place_name(x->arena, location, expert);
   for (int i = x->targets_count - 1; location->parts > 1 && i >= 0; i--)
@@ -93,21 +105,24 @@ static target *target_of(exporter *x, const tsr_hf_place *location, int64_t expe
   return t;
 }
 
-static bool
-add_part(exporter *x, const tsr_hf_place *location, int64_t expert, const tsr_stored *stored) {
+static void add_part(
+    exporter *x, const tsr_hf_place *location, int64_t expert, const tsr_stored *stored,
+    tsr_dtype dtype) {
   target *t = target_of(x, location, expert);
-  if (!t->bytes && !read_dtype(x, stored->dtype, &t->dtype)) return false;
+  if (!t->bytes) t->dtype = dtype;
   t->parts[location->part] = *location;
   t->stored[location->part] = stored;
   t->bytes += tsr_stored_elements(location->ndim, location->shape) * tsr_dtype_bytes(t->dtype);
-  return true;
 }
 
-static bool add_param(exporter *x, const tsr_param *param, const tsr_hf_place *location) {
+static bool
+add_param(exporter *x, const tsr_graph *g, const tsr_param *param, const tsr_hf_place *location) {
   const tsr_stored *stored;
-  if (!find_stored(x, param, &stored)) return false;
+  tsr_dtype dtype;
+  if (!find_stored(x, param, &stored) || !read_dtype(x, stored->dtype, &dtype)) return false;
+  if (is_choice_bias(g, param)) dtype = stored->dtype;
   for (int64_t e = 0; e < tsr_hf_place_tensors(location); e++)
-    if (!add_part(x, location, e, stored)) return false;
+    add_part(x, location, e, stored, dtype);
   return true;
 }
 
@@ -123,7 +138,7 @@ static bool add_params(exporter *x, const tsr_graph *g) {
   }
   x->targets = tsr_arena_array(x->arena, target, count + 1);
   for (int i = 0; i < g->params_count; i++)
-    if (!add_param(x, &g->params[i], &all[i])) return false;
+    if (!add_param(x, g, &g->params[i], &all[i])) return false;
   return true;
 }
 

@@ -184,9 +184,31 @@ static bool check_tied(const importer *m, const tsr_hf_tensor *head) {
       head->file->path, a->name, name);
 }
 
+/* Of the blocks behind the last one, which predict further tokens. */
+static bool is_mtp(const importer *m, const char *name) {
+  long long block;
+  int end = 0;
+  if (!strncmp(name, "model.", 6)) name += 6;
+  bool numbered = sscanf(name, "layers.%lld%n", &block, &end) == 1 && name[end] == '.';
+  return numbered && block >= m->config.num_blocks &&
+         block < m->config.num_blocks + m->config.mtp_layers;
+}
+
+static void note_mtp(const importer *m) {
+  int count = 0;
+  for (int i = 0; i < m->weights.tensors_count; i++)
+    count += is_mtp(m, m->weights.tensors[i].tensor->name);
+  if (count)
+    tsr_diag(
+        m->diags, TSR_NOTE, TSR_NOWHERE,
+        "'%s': the %d tensors of the layer%s for multi-token prediction, from model.layers.%" PRId64
+        " on, are left out",
+        m->folder, count, m->config.mtp_layers == 1 ? "" : "s", m->config.num_blocks);
+}
+
 static bool check_surplus(const importer *m, const tsr_hf_tensor *t) {
   const char *name = t->tensor->name;
-  if (t->used || is_no_weight(name)) return true;
+  if (t->used || is_no_weight(name) || is_mtp(m, name)) return true;
   if (m->config.tied && !strcmp(name, "lm_head.weight")) return check_tied(m, t);
   return tsr_diag_error(
       m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s has no place in the model",
@@ -200,6 +222,7 @@ static bool match(importer *m) {
     ok &= find_source(m, &m->graph->params[i], &m->sources[i]);
   if (m->experts_refused) return false;
   for (int i = 0; i < m->weights.tensors_count; i++) ok &= check_surplus(m, &m->weights.tensors[i]);
+  if (ok) note_mtp(m);
   return ok;
 }
 

@@ -54,6 +54,10 @@ bool tsr_ids_read(
 bool tsr_axes_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 
+/* --- resolve_moe_axis.c --- */
+/* tt-train's moe_axis, moe_ep_axis and moe_tp_axis as names of the mesh's dimensions. */
+void tsr_moe_axis_resolve(tsr_loader *loader);
+
 /* --- field_read.c --- */
 /* As tsr_scalar_read, of all types. */
 bool tsr_value_read(

@@ -181,7 +181,6 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define LEGACY(now) .legacy = true, .why = (now), .doc = "An old key of tt-train: " now "."
 #define MODEL_DOC                                                                                  \
   .doc = "The model: a file with transformer_config or mlp_config, or such sections."
-#define OF_GRAPH_FILE "the model's graph file chooses the axes that distribute experts"
 #define EXPERTS_ONLY(key)                                                                          \
   UNSUPPORTED("the all-to-all of experts (" key                                                    \
               ")\nexperts gather the tokens of their group instead, without it")

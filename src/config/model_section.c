@@ -5,13 +5,13 @@
 #include "config/config_internal.h"
 #include <string.h>
 
-static const char *const shipped_types[] = {"gpt2",      "llama",     "qwen3", "mixtral",
-                                            "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v3"};
+static const char *const shipped_types[] = {"gpt2",        "llama",      "qwen3", "mixtral",
+                                            "qwen2_moe",   "qwen3_moe",  "olmoe", "deepseek",
+                                            "deepseek_v2", "deepseek_v3"};
 
 static const struct {
   const char *name, *feature;
 } missing_types[] = {
-    {"deepseek", "mixture-of-experts models (model_type: deepseek)"},
     {"dit", "diffusion transformers (model_type: dit)"},
     {"bert", "BERT models (model_type: bert)"},
     {"qwen38", "gated delta nets (model_type: qwen38)"},

@@ -418,5 +418,6 @@ void tsr_config_resolve(tsr_loader *l) {
   resolve_optimizer(l);
   resolve_scheduler(l);
   resolve_mesh(l);
+  tsr_moe_axis_resolve(l);
   tsr_pipeline_resolve(l);
 }

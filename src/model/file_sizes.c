@@ -10,7 +10,8 @@ static bool read_kind(const tsr_file_reader *r, const tsr_yaml *map, tsr_size_de
   if (!node) return true;
   for (int i = 0; i < 5; i++)
     if (!strcmp(node->text, words[i])) return d->kind = (tsr_size_kind)i, true;
-  tsr_diag_error(r->diags, node->location, "unknown kind '%s' of size '%s'", node->text, d->name);
+  tsr_diag_error(
+      r->diags, node->location, "unknown kind '%s' of size '%s'", node->text, d->names[0]);
   tsr_diag_nearest(r->diags, node->text, words, 5);
   return false;
 }
@@ -54,32 +55,50 @@ read_limit(const tsr_file_reader *r, const tsr_yaml *map, const char *key, doubl
 
 static bool read_default(const tsr_file_reader *r, const tsr_yaml *value, tsr_size_decl *d) {
   if (!value || value->kind == TSR_YAML_NULL) return true;
-  if (d->kind != TSR_SIZE_CHOICE)
+  if (d->kind != TSR_SIZE_CHOICE || (value->text && !tsr_is_name(value->text)))
     return tsr_expr_parse(r->arena, value, false, &d->value, r->diags);
   for (int i = 0; i < d->choices_count; i++)
     if (!strcmp(value->text, d->choices[i])) return d->word = d->choices[i], true;
-  tsr_diag_error(r->diags, value->location, "'%s' is not a choice of '%s'", value->text, d->name);
+  tsr_diag_error(
+      r->diags, value->location, "'%s' is not a choice of '%s'", value->text, d->names[0]);
   tsr_diag_nearest(r->diags, value->text, d->choices, d->choices_count);
   return false;
+}
+
+/* One name, or a list. */
+static bool read_aliases(const tsr_file_reader *r, const tsr_yaml *map, tsr_size_decl *d) {
+  const tsr_yaml *node = tsr_yaml_get(map, "alias");
+  if (!node) return true;
+  bool list = node->kind == TSR_YAML_LIST, ok = true;
+  int count = list ? node->count : 1;
+  const char **names = tsr_arena_array(r->arena, const char *, count + 1);
+  names[0] = d->names[0];
+  for (int i = 0; i < count; i++)
+    ok &= tsr_file_name(r, list ? node->items[i] : node, &names[i + 1]);
+  d->names = names;
+  d->names_count = count + 1;
+  return ok;
 }
 
 static bool read_long_form(const tsr_file_reader *r, const tsr_yaml *map, tsr_size_decl *d) {
   static const char *const keys[] = {"default", "kind", "choices", "min", "max", "alias", "doc"};
   if (!tsr_file_keys(r, map, "a size", 7, keys)) return false;
-  const tsr_yaml *value = tsr_yaml_get(map, "default"), *alias = tsr_yaml_get(map, "alias");
+  const tsr_yaml *value = tsr_yaml_get(map, "default");
   d->kind = kind_of(value);
   bool ok = read_choices(r, map, d) && read_kind(r, map, d);
   if (d->kind != TSR_SIZE_INTEGER && d->kind != TSR_SIZE_LIST) d->min = -INFINITY;
   ok &= read_limit(r, map, "min", &d->min);
   ok &= read_limit(r, map, "max", &d->max);
-  if (alias) ok &= tsr_file_name(r, alias, &d->alias);
+  ok &= read_aliases(r, map, d);
   return ok && read_default(r, value, d);
 }
 
 static bool
 read_size(const tsr_file_reader *r, const tsr_yaml *key, const tsr_yaml *value, tsr_size_decl *d) {
   *d = (tsr_size_decl){.location = key->location, .min = 1, .max = INFINITY};
-  if (!tsr_file_name(r, key, &d->name)) return false;
+  d->names = tsr_arena_array(r->arena, const char *, 1);
+  d->names_count = 1;
+  if (!tsr_file_name(r, key, &d->names[0])) return false;
   if (value->kind == TSR_YAML_MAP) return read_long_form(r, value, d);
   d->kind = kind_of(value);
   if (d->kind == TSR_SIZE_REAL || d->kind == TSR_SIZE_BOOLEAN) d->min = -INFINITY;

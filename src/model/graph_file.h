@@ -16,7 +16,8 @@ typedef enum {
 } tsr_size_kind;
 
 typedef struct {
-  const char *name, *alias; /* alias: another key of the model file for it, or NULL */
+  const char **names; /* its own, then other keys of the model file for it; maps' with dots */
+  int names_count;
   tsr_location location;
   tsr_size_kind kind;
   tsr_expr *value;  /* the default; NULL: must be given */
@@ -119,6 +120,12 @@ typedef struct {
   tsr_output_decl *outputs; /* none: the results of the last statement */
   int outputs_count;
 } tsr_graph_file;
+
+/* The map of a graph file. A file that extends another one of its folder (`extends: llama.yaml`)
+ * has that one's sections where it has none itself, and adds to its sizes or changes them. */
+bool tsr_graph_file_load(
+    tsr_arena *arena, const char *path, tsr_location location, tsr_yaml **ret_root,
+    tsr_diags *diags);
 
 /* `root` is the file's map, or just its list of statements. All errors of form are reported in one
  * go. */

@@ -96,12 +96,8 @@ static bool read_root(
   if (!model->map && !model->graph_file && !model->model_type)
     return join_sections(arena, config, NULL, ret_root, diags);
   if (!find_graph(arena, model, folder, &path, &location, diags) ||
-      !tsr_yaml_read(arena, path, location, ret_root, diags))
+      !tsr_graph_file_load(arena, path, location, ret_root, diags))
     return false;
-  if ((*ret_root)->kind != TSR_YAML_MAP)
-    return tsr_diag_error(
-        diags, (*ret_root)->location, "a graph file must be a map, not %s",
-        tsr_yaml_describe(arena, *ret_root));
   return join_sections(arena, config, *ret_root, ret_root, diags);
 }
 

@@ -34,8 +34,9 @@ static bool is_declared(const reader *r, const char *name, bool prefix) {
   size_t length = strlen(name);
   for (int i = 0; i < r->file->sizes_count; i++) {
     const tsr_size_decl *d = &r->file->sizes[i];
-    if (prefix && !strncmp(d->name, name, length) && d->name[length] == '.') return true;
-    if (!prefix && (!strcmp(d->name, name) || (d->alias && !strcmp(d->alias, name)))) return true;
+    for (int k = 0; k < d->names_count; k++)
+      if (!strncmp(d->names[k], name, length) && d->names[k][length] == (prefix ? '.' : '\0'))
+        return true;
   }
   return false;
 }
@@ -65,15 +66,21 @@ static bool hint_elsewhere(const reader *r, const char *key) {
   return ours || section;
 }
 
+static int names_of_all(const tsr_graph_file *file) {
+  int count = 0;
+  for (int i = 0; i < file->sizes_count; i++) count += file->sizes[i].names_count;
+  return count;
+}
+
 static bool unknown_key(const reader *r, const char *map_name, const char *name, const given *g) {
-  const char **names = tsr_arena_array(r->scope->arena, const char *, 2 * r->file->sizes_count + 1);
+  const char **names = tsr_arena_array(r->scope->arena, const char *, names_of_all(r->file) + 1);
   const char *dot = strrchr(name, '.');
   size_t skip = dot ? (size_t)(dot + 1 - name) : 0;
   int count = 0;
   for (int i = 0; i < r->file->sizes_count; i++) {
     const tsr_size_decl *d = &r->file->sizes[i];
-    if (!strncmp(d->name, name, skip)) names[count++] = d->name + skip;
-    if (d->alias && !skip) names[count++] = d->alias;
+    for (int k = 0; k < d->names_count; k++)
+      if (!strncmp(d->names[k], name, skip)) names[count++] = d->names[k] + skip;
   }
   const tsr_yaml *own = tsr_yaml_get(r->source->map, "graph");
   if (own && own->kind == TSR_YAML_SCALAR)
@@ -99,9 +106,10 @@ static bool no_map(const reader *r, const char *name, const tsr_yaml *node) {
   tsr_text keys = {0};
   size_t length = strlen(name);
   for (int i = 0; i < r->file->sizes_count; i++) {
-    const char *size = r->file->sizes[i].name;
-    if (!strncmp(size, name, length) && size[length] == '.')
-      tsr_text_add(&keys, "%s%s", keys.length ? ", " : "", size + length + 1);
+    const tsr_size_decl *d = &r->file->sizes[i];
+    for (int k = 0; k < d->names_count; k++)
+      if (!strncmp(d->names[k], name, length) && d->names[k][length] == '.')
+        tsr_text_add(&keys, "%s%s", keys.length ? ", " : "", d->names[k] + length + 1);
   }
   tsr_diag_hint(r->diags, "its sizes: %s", keys.data ? keys.data : "");
   tsr_text_free(&keys);
@@ -135,7 +143,7 @@ static bool collect(reader *r, const tsr_yaml *map, const char *prefix) {
 }
 
 static given *find_given(reader *r, const char *name) {
-  for (int i = 0; name && i < r->count; i++)
+  for (int i = 0; i < r->count; i++)
     if (!strcmp(r->items[i].name, name)) return &r->items[i];
   return NULL;
 }
@@ -148,7 +156,7 @@ static const char *kind_text(tsr_size_kind kind) {
 
 static bool wrong_kind(const reader *r, const tsr_size_decl *d, const tsr_yaml *node) {
   return tsr_diag_error(
-      r->diags, node->location, "'%s' must be %s, not %s", d->name, kind_text(d->kind),
+      r->diags, node->location, "'%s' must be %s, not %s", d->names[0], kind_text(d->kind),
       tsr_yaml_describe(r->scope->arena, node));
 }
 
@@ -160,8 +168,9 @@ static bool check_limits(
   double most = fmin(d->max, whole ? whole_most : real_most), least = fmax(d->min, -most);
   if (x >= least && x <= most) return true;
   return tsr_diag_error(
-      r->diags, location, "'%s' must be at %s %.15g, not %s", d->name, x < least ? "least" : "most",
-      x < least ? least : most, text ? text : tsr_arena_printf(r->scope->arena, "%.15g", x));
+      r->diags, location, "'%s' must be at %s %.15g, not %s", d->names[0],
+      x < least ? "least" : "most", x < least ? least : most,
+      text ? text : tsr_arena_printf(r->scope->arena, "%.15g", x));
 }
 
 static bool
@@ -195,7 +204,7 @@ read_choice(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, tsr_e
   if (node->kind != TSR_YAML_SCALAR) return wrong_kind(r, d, node);
   for (int i = 0; i < d->choices_count; i++)
     if (!strcmp(node->text, d->choices[i])) return ret->word = d->choices[i], true;
-  tsr_diag_error(r->diags, node->location, "'%s' cannot be '%s'", d->name, node->text);
+  tsr_diag_error(r->diags, node->location, "'%s' cannot be '%s'", d->names[0], node->text);
   tsr_diag_nearest(r->diags, node->text, d->choices, d->choices_count);
   return false;
 }
@@ -217,15 +226,25 @@ static const tsr_name *find_given_name(const tsr_scope *scope, const tsr_expr *e
   return NULL;
 }
 
+static bool eval_choice(const reader *r, const tsr_size_decl *d, tsr_eval *ret) {
+  if (!tsr_expr_eval(d->value, r->scope, ret, r->diags)) return false;
+  for (int i = 0; ret->kind == TSR_EVAL_WORD && i < d->choices_count; i++)
+    if (!strcmp(ret->word, d->choices[i])) return true;
+  return tsr_diag_error(
+      r->diags, d->value->location, "'%s' is no choice of '%s'",
+      ret->kind == TSR_EVAL_WORD ? ret->word : d->value->text, d->names[0]);
+}
+
 static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret) {
   if (d->kind == TSR_SIZE_CHOICE && d->word)
     return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = d->word}, true;
   if (!d->value)
     return tsr_diag_error(
         r->diags, r->source->map ? r->source->location : d->location,
-        "'%s' is missing in %s: the %s graph needs it", d->name, r->source->map_name,
+        "'%s' is missing in %s: the %s graph needs it", d->names[0], r->source->map_name,
         r->file->name);
   if (d->kind == TSR_SIZE_LIST) return tsr_expr_eval(d->value, r->scope, ret, r->diags);
+  if (d->kind == TSR_SIZE_CHOICE) return eval_choice(r, d, ret);
   const tsr_name *from = find_given_name(r->scope, d->value);
   tsr_location location = from ? from->location : d->value->location;
   ret->kind = TSR_EVAL_NUMBER;
@@ -233,7 +252,7 @@ static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret)
     return tsr_expr_number(d->value, r->scope, &ret->number, r->diags) &&
            check_limits(r, d, ret->number, NULL, location);
   int64_t whole, min = d->min > -9e15 ? (int64_t)d->min : -9000000000000000;
-  if (!tsr_expr_whole(d->value, r->scope, d->name, min, &whole, r->diags)) return false;
+  if (!tsr_expr_whole(d->value, r->scope, d->names[0], min, &whole, r->diags)) return false;
   ret->number = (double)whole;
   return check_limits(r, d, ret->number, NULL, location);
 }
@@ -260,16 +279,26 @@ static bool detect_vocab(const reader *r, tsr_name *n) {
       "vocab_size is %s, and there is no tokenizer to count it from", n->given ? "0" : "not given");
 }
 
+/* Under one of its names. */
+static bool find_size(reader *r, const tsr_size_decl *d, given **ret_given) {
+  bool ok = true;
+  *ret_given = NULL;
+  for (int i = 0; i < d->names_count; i++) {
+    given *other = find_given(r, d->names[i]);
+    if (*ret_given && other)
+      ok = tsr_diag_error(
+          r->diags, other->key->location, "'%s' and '%s' are the same size; give one", other->name,
+          (*ret_given)->name);
+    else if (other) *ret_given = other;
+  }
+  return ok;
+}
+
 static bool read_size(reader *r, const tsr_size_decl *d) {
-  given *g = find_given(r, d->name), *other = find_given(r, d->alias);
-  if (g && other)
-    tsr_diag_error(
-        r->diags, other->key->location, "'%s' and '%s' are the same size; give one", other->name,
-        g->name);
-  bool ok = !(g && other);
-  if (!g) g = other;
+  given *g;
+  bool ok = find_size(r, d, &g);
   tsr_name n = {
-      .name = d->name, .given = g != NULL, .location = g ? g->value->location : d->location};
+      .name = d->names[0], .given = g != NULL, .location = g ? g->value->location : d->location};
   if (d->bad) ok = false;
   else ok &= g ? read_given(r, d, g->value, &n.value) : eval_default(r, d, &n.value);
   ok = ok && detect_vocab(r, &n);
@@ -325,8 +354,8 @@ bool tsr_sizes_read(
 
 /* As a configuration would say it; NULL: it has no default, or one that says nothing here. */
 static const char *default_text(tsr_scope *scope, const tsr_size_decl *d) {
-  if (d->kind == TSR_SIZE_CHOICE) return d->word;
-  if (d->kind == TSR_SIZE_LIST || !d->value) return NULL;
+  if (d->kind == TSR_SIZE_CHOICE && d->word) return d->word;
+  if (d->kind == TSR_SIZE_LIST || d->kind == TSR_SIZE_CHOICE || !d->value) return NULL;
   double number;
   if (!tsr_expr_number(d->value, scope, &number, tsr_diags_new(scope->arena))) return NULL;
   if (d->kind == TSR_SIZE_BOOLEAN) return number != 0 ? "true" : "false";
@@ -334,13 +363,12 @@ static const char *default_text(tsr_scope *scope, const tsr_size_decl *d) {
 }
 
 void tsr_sizes_defaults(tsr_scope *scope, const tsr_graph_file *file, tsr_model *model) {
-  tsr_model_default *all =
-      tsr_arena_array(scope->arena, tsr_model_default, 2 * file->sizes_count + 1);
+  tsr_model_default *all = tsr_arena_array(scope->arena, tsr_model_default, names_of_all(file) + 1);
   for (int i = 0; i < file->sizes_count; i++) {
     const tsr_size_decl *d = &file->sizes[i];
     const char *text = default_text(scope, d);
-    if (text) all[model->defaults_count++] = (tsr_model_default){d->name, text};
-    if (text && d->alias) all[model->defaults_count++] = (tsr_model_default){d->alias, text};
+    for (int k = 0; text && k < d->names_count; k++)
+      all[model->defaults_count++] = (tsr_model_default){d->names[k], text};
   }
   model->defaults = all;
 }
@@ -353,7 +381,7 @@ check_place(const tsr_scope *scope, const tsr_graph_file *file, const tsr_check 
   if (!at) return check->that->location;
   for (int i = 0; !at->given && i < file->sizes_count; i++) {
     const tsr_size_decl *d = &file->sizes[i];
-    if (strcmp(d->name, at->name) || !d->value) continue;
+    if (strcmp(d->names[0], at->name) || !d->value) continue;
     const tsr_name *source = find_given_name(scope, d->value);
     if (source) return source->location;
   }

@@ -320,12 +320,12 @@ static void find_sizes(reducer *x) {
   x->sizes = tsr_arena_array(x->arena, size, x->file->sizes_count + 1);
   for (int i = 0; i < x->file->sizes_count; i++) {
     const tsr_size_decl *d = &x->file->sizes[i];
-    const tsr_name *n = entry(&x->full, d->name);
+    const tsr_name *n = entry(&x->full, d->names[0]);
     size *s = &x->sizes[x->count++];
-    *s = (size){.name = d->name, .decl = d, .given = n && n->given};
+    *s = (size){.name = d->names[0], .decl = d, .given = n && n->given};
     bool computed = !s->given && d->value && d->kind == TSR_SIZE_INTEGER && names_any(d->value);
     if (computed) s->from = d->value;
-    s->in_shape = !strcmp(d->name, "max_sequence_length");
+    s->in_shape = !strcmp(d->names[0], "max_sequence_length");
   }
   x->sizes[x->count++] = (size){.name = "sequence", .in_shape = model->sequence > 0};
 }
@@ -411,11 +411,20 @@ static void resolve_all(reducer *x) {
 
 /* ---- results ---- */
 
+/* Whether the model's map has a size under this name, in maps of maps where it has dots. */
+static bool is_key(const tsr_yaml *map, const char *name) {
+  size_t length = strcspn(name, ".");
+  for (int i = 0; map && map->kind == TSR_YAML_MAP && i < map->count; i++)
+    if (strlen(map->keys[i]->text) == length && !strncmp(map->keys[i]->text, name, length))
+      return !name[length] || is_key(map->items[i], name + length + 1);
+  return false;
+}
+
 static const char *key_of(const reducer *x, const size *s) {
-  const tsr_yaml *map = x->request->config->model.map;
   if (!s->decl) return NULL;
-  bool alias = s->decl->alias && map && tsr_yaml_get(map, s->decl->alias);
-  return alias ? s->decl->alias : s->decl->name;
+  for (int i = 1; i < s->decl->names_count; i++)
+    if (is_key(x->request->config->model.map, s->decl->names[i])) return s->decl->names[i];
+  return s->decl->names[0];
 }
 
 static void add_row(reducer *x, tsr_reduced_sizes *out, const size *s) {

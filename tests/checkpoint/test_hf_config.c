@@ -184,13 +184,67 @@ static void test_qwen3(void) {
   "\"num_attention_heads\": 4, \"max_position_embeddings\": 64, \"kv_lora_rank\": 10, "            \
   "\"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 8, \"v_head_dim\": 5"
 
-static const char *deepseek_yaml(int q_lora_rank, const char *rest) {
+#define DEEPSEEK_EXPERTS                                                                           \
+  DEEPSEEK ", \"q_lora_rank\": null, \"n_routed_experts\": 16, \"num_experts_per_tok\": 3, "       \
+           "\"moe_intermediate_size\": 24, \"first_k_dense_replace\": 1, "                         \
+           "\"routed_scaling_factor\": 1.5"
+
+/* `experts`: the sizes of these. */
+static const char *
+deepseek_yaml(int version, int width, const char *experts, int q_lora_rank, const char *rest) {
   return tsr_arena_printf(
       arena,
-      "transformer_config:\n  model_type: deepseek_v3\n  vocab_size: 96\n  embedding_dim: 32\n"
-      "  intermediate_dim: 64\n  num_blocks: 2\n  num_heads: 4\n  q_lora_rank: %d\n"
+      "transformer_config:\n  model_type: deepseek_v%d\n  vocab_size: 96\n  embedding_dim: 32\n"
+      "  intermediate_dim: %d\n  num_blocks: 2\n  num_heads: 4\n%s  q_lora_rank: %d\n"
       "  kv_lora_rank: 10\n  qk_nope_head_dim: 6\n  qk_rope_head_dim: 8\n  v_head_dim: 5\n%s",
-      q_lora_rank, rest);
+      version, width, experts, q_lora_rank, rest);
+}
+
+static const char *deepseek_experts_yaml(int version, int shared, const char *groups) {
+  const char *experts = tsr_arena_printf(
+      arena,
+      "  num_experts: 16\n  num_experts_per_token: 3\n  num_shared_experts: %d\n"
+      "  first_k_dense_replace: 1\n  dense_intermediate_dim: 64\n%s"
+      "  routed_scaling_factor: 1.5\n",
+      shared, groups);
+  return deepseek_yaml(
+      version, 24, experts, 0,
+      "  max_sequence_length: 64\n  dropout_prob: 0.0\n  norm_eps: 1e-06\n  theta: 10000.0\n"
+      "  weight_tying: disabled\n");
+}
+
+/* As the hub has them, and what would compute something else. */
+static void test_deepseek_experts(void) {
+  CHECK_STR(
+      read("{\"model_type\": \"deepseek_v3\", " DEEPSEEK_EXPERTS ", \"n_shared_experts\": 1, "
+           "\"n_group\": 8, \"topk_group\": 4, \"topk_method\": \"noaux_tc\", "
+           "\"scoring_func\": \"sigmoid\", \"moe_layer_freq\": 1, \"norm_topk_prob\": true}"),
+      deepseek_experts_yaml(
+          3, 1, "  num_expert_groups: 8\n  num_kept_groups: 4\n  norm_topk_prob: true\n"));
+  CHECK_STR(
+      read("{\"model_type\": \"deepseek_v2\", " DEEPSEEK_EXPERTS ", \"n_shared_experts\": 2, "
+           "\"n_group\": 8, \"topk_group\": 4, \"topk_method\": \"greedy\"}"),
+      deepseek_experts_yaml(
+          2, 2, "  num_expert_groups: 1\n  num_kept_groups: 1\n  norm_topk_prob: false\n"));
+  CHECK_STR(
+      read("{\"model_type\": \"deepseek_v2\", " DEEPSEEK_EXPERTS ", \"n_group\": 4, "
+           "\"topk_group\": 2, \"topk_method\": \"group_limited_greedy\"}"),
+      deepseek_experts_yaml(
+          2, 2, "  num_expert_groups: 4\n  num_kept_groups: 2\n  norm_topk_prob: false\n"));
+  CHECK_STR(
+      read("{\"model_type\": \"deepseek_v2\", " DEEPSEEK_EXPERTS ", \"norm_topk_prob\": true, "
+           "\"topk_method\": \"noaux_tc\", \"moe_layer_freq\": 2}"),
+      "error: 'config.json': moe_layer_freq 2 is not supported\n      = supported: 1\n"
+      "error: 'config.json': topk_method 'noaux_tc' is not supported\n"
+      "      = supported: 'greedy', 'group_limited_greedy'\n"
+      "error: 'config.json': norm_topk_prob true is not supported\n      = supported: false\n");
+  CHECK_STR(
+      read("{\"model_type\": \"deepseek_v3\", " DEEPSEEK_EXPERTS ", \"topk_method\": \"greedy\", "
+           "\"scoring_func\": \"softmax\"}"),
+      "error: 'config.json': scoring_func 'softmax' is not supported\n"
+      "      = supported: 'sigmoid'\n"
+      "error: 'config.json': topk_method 'greedy' is not supported\n"
+      "      = supported: 'noaux_tc'\n");
 }
 
 static void test_deepseek(void) {
@@ -198,25 +252,30 @@ static void test_deepseek(void) {
       read("{\"model_type\": \"deepseek_v2\", " DEEPSEEK ", \"first_k_dense_replace\": 2, "
            "\"q_lora_rank\": null}"),
       deepseek_yaml(
-          0, "  max_sequence_length: 64\n  dropout_prob: 0.0\n  norm_eps: 1e-06\n"
-             "  theta: 10000.0\n  weight_tying: disabled\n"));
+          2, 64, "", 0,
+          "  max_sequence_length: 64\n  dropout_prob: 0.0\n  norm_eps: 1e-06\n"
+          "  theta: 10000.0\n  weight_tying: disabled\n"));
   CHECK_STR(
       read("{\"model_type\": \"deepseek_v3\", " DEEPSEEK ", \"q_lora_rank\": 12, "
            "\"rope_interleave\": false, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, "
            "\"beta_fast\": 32, \"beta_slow\": 1, \"mscale\": 1.0, \"mscale_all_dim\": 0.5, "
            "\"original_max_position_embeddings\": 16}}"),
       deepseek_yaml(
-          12, "  rope_interleave: false\n  max_sequence_length: 64\n  dropout_prob: 0.0\n"
-              "  norm_eps: 1e-06\n  theta: 10000.0\n  rope_scaling:\n    yarn_factor: 40.0\n"
-              "    beta_fast: 32.0\n    beta_slow: 1.0\n    original_context_length: 16\n"
-              "    mscale: 1.0\n    mscale_all_dim: 0.5\n  weight_tying: disabled\n"));
+          3, 64, "", 12,
+          "  rope_interleave: false\n  max_sequence_length: 64\n  dropout_prob: 0.0\n"
+          "  norm_eps: 1e-06\n  theta: 10000.0\n  rope_scaling:\n    yarn_factor: 40.0\n"
+          "    beta_fast: 32.0\n    beta_slow: 1.0\n    original_context_length: 16\n"
+          "    mscale: 1.0\n    mscale_all_dim: 0.5\n  weight_tying: disabled\n"));
   CHECK_STR(
       read("{\"model_type\": \"deepseek_v3\", " DEEPSEEK ", \"num_key_value_heads\": 2, "
            "\"first_k_dense_replace\": 1}"),
       "error: 'config.json': num_key_value_heads 2 is not supported\n"
       "      = supported: as many as num_attention_heads\n"
-      "error: 'config.json': first_k_dense_replace 1 is not supported\n"
-      "      = supported: num_hidden_layers, so that no block is a mixture of experts\n");
+      "error: 'config.json': key 'n_routed_experts' is missing\n"
+      "error: 'config.json': key 'num_experts_per_tok' is missing\n"
+      "error: 'config.json': key 'routed_scaling_factor' is missing\n"
+      "error: 'config.json': key 'moe_intermediate_size' is missing\n");
+  test_deepseek_experts();
 }
 
 /* Our sizes of a mixture of experts, from those behind the heads on. */
@@ -378,10 +437,10 @@ static void test_json(void) {
 }
 
 int main(void) {
-  static const char *const models[] = {"gpt2-124m",         "llama-3.2-1b",  "llama-3.1-405b",
-                                       "smollm2-135m",      "qwen3-0.6b",    "qwen3-32b",
-                                       "mixtral-8x7b",      "qwen3-30b-a3b", "olmoe-1b-7b",
-                                       "qwen1.5-moe-a2.7b", "tinyllama-1.1b"};
+  static const char *const models[] = {
+      "gpt2-124m",      "llama-3.2-1b",     "llama-3.1-405b", "smollm2-135m", "qwen3-0.6b",
+      "qwen3-32b",      "mixtral-8x7b",     "qwen3-30b-a3b",  "olmoe-1b-7b",  "qwen1.5-moe-a2.7b",
+      "tinyllama-1.1b", "deepseek-v2-lite", "deepseek-v3"};
   arena = tsr_arena_new();
   diags = tsr_diags_new(arena);
   test_gpt2();

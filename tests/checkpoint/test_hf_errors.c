@@ -12,6 +12,7 @@
 static const char graphs[] = TSR_SOURCE_ROOT "/configs/graphs";
 static const char llama[] = TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_llama";
 static const char mixtral[] = TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_mixtral";
+static const char deepseek[] = TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_deepseek_v3_moe";
 static tsr_arena *arena;
 static tsr_diags *diags;
 
@@ -118,6 +119,29 @@ static void test_taken(void) {
        .shape = {50, 32},
        .copy = "model.embed_tokens.weight"}};
   check_taken(old, 4, "");
+}
+
+/* The blocks behind the last one that predict further tokens, so many as config.json has. */
+static void test_mtp(void) {
+  static const change mtp[] = {
+      {.as = "model.layers.2.eh_proj.weight", .dtype = "BF16", .ndim = 2, .shape = {16, 32}},
+      {.as = "model.layers.2.enorm.weight", .dtype = "BF16", .ndim = 1, .shape = {16}},
+      {.as = "model.layers.3.enorm.weight", .dtype = "BF16", .ndim = 1, .shape = {16}}};
+  tsr_hf_import_options options = {.graphs_folder = graphs, .version = "test"};
+  CHECK(tsr_hf_import(arena, deepseek, "good-v3", &options, diags));
+  make_folder_of(deepseek, mtp, 2, "");
+  shell(
+      "sed -i 's/\"num_nextn_predict_layers\": 0/\"num_nextn_predict_layers\": 1/' in/config.json");
+  CHECK(import("in"));
+  CHECK_STR(
+      scratch_diags(diags), "note: 'in': the 2 tensors of the layer for multi-token prediction, "
+                            "from model.layers.2 on, are left out\n");
+  shell("cmp out/rank-00000.safetensors good-v3/rank-00000.safetensors && rm -r out");
+  make_folder_of(deepseek, mtp, 3, "");
+  shell(
+      "sed -i 's/\"num_nextn_predict_layers\": 0/\"num_nextn_predict_layers\": 1/' in/config.json");
+  check_refused("error: 'in/model.safetensors': tensor 'model.layers.3.enorm.weight' of shape (16) "
+                "has no place in the model\n");
 }
 
 static void test_tensors(void) {
@@ -281,8 +305,8 @@ static void test_export(void) {
       "mlp/config.yaml:1:1: error: transformers has no class for mlp\n"
       "    1 | mlp_config:\n"
       "      | ^~~~~~~~~~\n"
-      "      = gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe and deepseek_v3 can be "
-      "exported\n");
+      "      = gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe, deepseek_v2 and "
+      "deepseek_v3 can be exported\n");
   make_checkpoint(
       "bare", "transformer_config:\n  model_type: gpt2\n  vocab_size: 50\n  bias: false\n");
   check_not_exported(
@@ -306,6 +330,7 @@ int main(void) {
   diags = tsr_diags_new(arena);
   scratch_enter(folder);
   test_taken();
+  test_mtp();
   test_tensors();
   test_experts();
   test_files();

@@ -197,11 +197,11 @@ static void test_model(void) {
       "    1 | transformer_config: {model_type: lama}\n"
       "      |                                  ^~~~\n      = did you mean 'llama'?\n");
   CHECK_SAID(
-      "transformer_config: {model_type: deepseek}", false,
-      "run.yaml:1:34: error: unsupported feature: mixture-of-experts models (model_type: "
-      "deepseek)\n"
-      "    1 | transformer_config: {model_type: deepseek}\n"
-      "      |                                  ^~~~~~~~\n");
+      "transformer_config: {model_type: qwen38}", false,
+      "run.yaml:1:34: error: unsupported feature: gated delta nets (model_type: qwen38)\n"
+      "    1 | transformer_config: {model_type: qwen38}\n"
+      "      |                                  ^~~~~~\n");
+  check_model("transformer_config: {model_type: deepseek}", "transformer", "deepseek");
   CHECK_SAID(
       T "model_type: gpt2}\ntransformer_config: {model_type: llama}", false,
       "run.yaml:1:31: error: 'model_type' is 'gpt2', but the model's own is 'llama'\n"

@@ -9,7 +9,7 @@ import struct
 
 from collectives import comm_trace, example_with, mesh, small, weights
 from feature import Missing, feature
-from small_models import MOE_GRAPH, moe, same_bits
+from small_models import DEEPSEEK, MOE_GRAPH, moe, same_bits
 
 LINEAR = """\
 training_config:
@@ -318,8 +318,23 @@ def moe_op(c):
                         "graph:\n- y: moe(x, experts=8, router=topk, k=2)\noutputs: [y]\n")
     one_op = c.run("check", "--config", "moe.yaml", code=2)
     one_op.says("choose_experts", "combine_experts").matches(r"^moe\.yaml:4:6: error: .*\bmoe\b")
-    deepseek = small(c).with_keys("check", transformer_config__model_type="deepseek", code=2)
-    deepseek.says("--set:1:31: error: unsupported feature: mixture-of-experts models (model_type: deepseek)")
+
+
+@feature("DeepSeek under tt-train's keys: moe_hyperparam, moe_type, and moe_axis as tp or ep; one rank's bits")
+def tt_train_deepseek(c):
+    c.write("run.yaml", DEEPSEEK)
+    one = c.with_keys()
+    over_tp = c.with_keys(device_config={"mesh_shape": [2, 2], "enable_ddp": True, "moe_axis": 1})
+    over_ep = c.with_keys(device_config={"mesh_shape": [4], "enable_ddp": True, "moe_axis": 0})
+    over_tp.says("DP axis 0 (size 2), TP axis 1 (size 2)")
+    over_ep.says("EP axis 0 (size 4)")
+    same_bits([one, over_tp, over_ep])
+    features = c.with_keys(transformer_config__moe_type="sparse_tp")
+    same_bits([features, c.with_keys(transformer_config__moe_type="sparse_tp", device_config={
+        "mesh_shape": [1, 2], "moe_tp_axis": 1})])
+    if weights(features) == weights(one):
+        features.fail("sums over the features of an expert have the units of tp")
+    c.with_keys("check", transformer_config__moe_type="sparse_pp", code=2).says("error: 'moe_type' cannot be 'sparse_pp'")
 
 
 @feature("Expert and data parallel axes: 64 ranks as ep × dp, 8 × 8, with the groups of both, and one rank's bits")

@@ -73,6 +73,17 @@ training_config:
    model_config: {graph: graph.yaml}, eval_every: 0, sample_tokens: 0, optimizer: {type: AdamW, lr: 0.01}}
 numerics: {threads: 1, units: {batch: 64, sequence: 2, tp: 2, expert: 8}}
 """
+# tt-train's keys: one dense block, then a mixture of experts.
+DEEPSEEK = """\
+training_config:
+  {seed: 7, batch_size: 8, sequence_length: 8, max_steps: 3, data_path: text.txt, tokenizer_type: char, eval_every: 0,
+   sample_tokens: 0, optimizer: {type: AdamW, lr: 0.01}}
+transformer_config:
+  {model_type: deepseek, embedding_dim: 16, num_blocks: 2, num_heads: 4, max_sequence_length: 8, n_dense_layers: 1,
+   inter_dim: 32, q_lora_rank: 0, kv_lora_rank: 12, qk_nope_head_dim: 4, qk_rope_head_dim: 4, v_head_dim: 4,
+   moe_hyperparam: {moe_inter_dim: 8, n_routed_experts: 8, n_activated_experts: 2, n_expert_groups: 2}}
+numerics: {threads: 1, units: {batch: 8, tp: 2, expert: 2}}
+"""
 
 
 def mesh(**sizes):

@@ -55,8 +55,8 @@ case_files(const char *graph, const char *model, const tsr_model_options *option
   c.diags = tsr_diags_new(c.arena);
   tsr_yaml *root, *top;
   const char *folder = TSR_SOURCE_ROOT;
-  bool ok =
-      tsr_yaml_read(c.arena, tsr_path_join(c.arena, folder, graph), TSR_NOWHERE, &root, c.diags);
+  const char *path = tsr_path_join(c.arena, folder, graph);
+  bool ok = tsr_graph_file_load(c.arena, path, TSR_NOWHERE, &root, c.diags);
   ok = ok &&
        tsr_yaml_read(c.arena, tsr_path_join(c.arena, folder, model), TSR_NOWHERE, &top, c.diags);
   if (ok) {

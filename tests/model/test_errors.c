@@ -70,6 +70,19 @@ static void check_size_forms(void) {
       AS_SIZES("  n: {default: 3, alias: old_n}\n"), "{n: 3, old_n: 4}",
       "m.yaml:1:8: error: 'old_n' and 'n' are the same size; give one\n");
   REPORT(
+      AS_SIZES("  n: {default: 3, alias: [old_n, older.n]}\n"), "{older: {n: 3}, old_n: 4}",
+      "m.yaml:1:10: error: 'older.n' and 'old_n' are the same size; give one\n");
+  REPORT(
+      AS_SIZES("  n: {default: 3, alias: [old_n, {}]}\n"), "{}",
+      "g.yaml:2:34: error: expected a name of letters, digits and '_', found a map\n");
+#define WORDS "choices: [on_, off_]}\n"
+  REPORT(
+      AS_SIZES("  a: {default: on_, " WORDS "  b: {default: off_ if a == on_ else on_, " WORDS),
+      "{}", "");
+  REPORT(
+      AS_SIZES("  b: {default: 1 + 1, " WORDS), "{}",
+      "g.yaml:2:16: error: '1 + 1' is no choice of 'b'\n");
+  REPORT(
       AS_SIZES("  tie: {default: off_, choices: [on_, off_]}\n"), "{tie: onn_}",
       "m.yaml:1:7: error: 'tie' cannot be 'onn_'\n      = did you mean 'on_'?\n");
   REPORT(

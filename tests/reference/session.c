@@ -105,6 +105,8 @@ static void compile(session *s, const tsr_kernels *kernels) {
   require(s, ok, "compile");
   if (!s->options.generation) return;
   o.split = &s->training.split;
+  o.split_of = s->training.graph;
+  o.placed_of = s->training.placed;
   o.training_pipeline = s->training.programs.pipeline;
   o.chunk = -1; /* the logits of all positions */
   ok = tsr_compile(s->arena, &o, TSR_COMPILE_GENERATE, &s->generation, s->diags);
