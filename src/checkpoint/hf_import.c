@@ -110,7 +110,7 @@ static bool check_tensor(importer *m, const source *s, const tsr_hf_tensor *from
 /* A tensor of ours has one dtype. */
 static bool check_dtypes(const importer *m, const source *s) {
   const tsr_hf_tensor *first = s->from[0];
-  for (int64_t e = 1; e < s->location.experts; e++)
+  for (int64_t e = 1; e < s->location.tensors; e++)
     if (strcmp(s->from[e]->tensor->dtype, first->tensor->dtype))
       return tsr_diag_error(
           m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the dtype %s, but '%s' has %s",
@@ -233,27 +233,27 @@ static tsr_dtype dtype_of(const source *s) {
   return !strcmp(dtype, "F32") ? TSR_F32 : !strcmp(dtype, "F16") ? TSR_F16 : TSR_BF16;
 }
 
-/* Rows [begin, end) of ours (out, in) out of columns of theirs (in, parts * out). */
-static void transpose_rows(
-    const source *s, const tsr_hf_tensor *tensor, int64_t begin, int64_t end, char *rows) {
-  int64_t in = s->location.shape[1], stride = s->location.whole[1],
-          each = tsr_dtype_bytes(dtype_of(s));
-  const char *from = tensor->file->map + tensor->tensor->offset;
-  from += (s->location.part * s->location.shape[0] + begin) * each;
-  for (int64_t i = 0; i < in; i++, from += stride * each)
-    for (int64_t o = 0; o < end - begin; o++) {
-      if (each == 4) memcpy(rows + (o * in + i) * 4, from + o * 4, 4);
-      else memcpy(rows + (o * in + i) * 2, from + o * 2, 2);
+/* Rows [begin, end) of ours (experts * out, in). */
+static void gather_rows(
+    const tsr_hf_place *p, int64_t each, const char *theirs, int64_t begin, int64_t end,
+    char *ours) {
+  for (int64_t i = 0; i < p->in; i++)
+    for (int64_t r = begin; r < end; r++) {
+      int64_t from = p->first + r / p->out * p->expert + r % p->out * p->row + i * p->column;
+      char *to = ours + ((r - begin) * p->in + i) * each;
+      if (each == 4) memcpy(to, theirs + from * 4, 4);
+      else memcpy(to, theirs + from * 2, 2);
     }
 }
 
-static bool write_transposed(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
-  int64_t out = s->location.shape[0], row = s->location.shape[1] * tsr_dtype_bytes(dtype_of(s));
+static bool write_strided(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
+  const tsr_hf_place *p = &s->location;
+  int64_t each = tsr_dtype_bytes(dtype_of(s)), all = p->experts * p->out, row = p->in * each;
   int64_t rows = row < BLOCK_BYTES ? BLOCK_BYTES / row : 1;
   if (row > BLOCK_BYTES) block = tsr_arena_alloc(m->arena, (size_t)row);
-  for (int64_t at = 0; at < out; at += rows) {
-    int64_t end = at + rows < out ? at + rows : out;
-    transpose_rows(s, from, at, end, block);
+  for (int64_t at = 0; at < all; at += rows) {
+    int64_t end = at + rows < all ? at + rows : all;
+    gather_rows(p, each, from->file->map + from->tensor->offset, at, end, block);
     if (!tsr_checkpoint_writer_data(m->output, block, (size_t)((end - at) * row), m->diags))
       return false;
   }
@@ -270,9 +270,10 @@ static void forget(const tsr_hf_tensor *from, int64_t begin, int64_t end) {
     madvise((char *)(uintptr_t)from->file->map + begin, (size_t)(end - begin), MADV_DONTNEED);
 }
 
-static bool write_straight(importer *m, const source *s, const tsr_hf_tensor *from) {
+static bool write_run(importer *m, const source *s, const tsr_hf_tensor *from) {
   enum { AT_ONCE = 1 << 24 };
-  int64_t bytes = from->tensor->bytes / s->location.parts, begin = bytes * s->location.part;
+  int64_t bytes = from->tensor->bytes / s->location.parts,
+          begin = s->location.first * tsr_dtype_bytes(dtype_of(s));
   const char *data = from->file->map + from->tensor->offset;
   for (int64_t at = begin, end; at < begin + bytes; at = end) {
     end = begin + bytes - at < AT_ONCE ? begin + bytes : at + AT_ONCE;
@@ -284,8 +285,8 @@ static bool write_straight(importer *m, const source *s, const tsr_hf_tensor *fr
 }
 
 static bool write_tensor(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
-  if (!s->location.transposed) return write_straight(m, s, from);
-  bool ok = write_transposed(m, s, from, block);
+  if (tsr_hf_place_is_run(&s->location)) return write_run(m, s, from);
+  bool ok = write_strided(m, s, from, block);
   forget(from, 0, from->tensor->bytes);
   return ok;
 }
