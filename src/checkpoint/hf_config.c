@@ -5,16 +5,6 @@
 
 /* ---- what all have ---- */
 
-static void check_quantization(reader *r) {
-  const cJSON *item = get(r->root, "quantization_config");
-  if (!item) return;
-  const cJSON *method = get(item, "quant_method");
-  if (is_text(method, "mxfp4")) return; /* tensors that have it are known by their names */
-  unsupported(
-      r, "quantization_config", method ? describe(r, method) : describe(r, item),
-      "weights in float32, bfloat16 or float16");
-}
-
 /* The class that wrote the weights: the language model, or its body alone. */
 static void check_architecture(reader *r, const char *model, const char *body) {
   const cJSON *list = get(r->root, "architectures"), *item;
@@ -452,7 +442,8 @@ bool tsr_hf_config_read(
   for (size_t i = 0; i < sizeof types / sizeof *types && !ret_config->model_type; i++)
     if (!strcmp(type, types[i].name)) {
       ret_config->model_type = types[i].ours;
-      check_quantization(&r);
+      r.ok = tsr_hf_quantization_read(
+          arena, path, get(root, "quantization_config"), &ret_config->quantization, diags);
       types[i].read(&r);
     }
   if (!ret_config->model_type)

@@ -20,11 +20,12 @@
  *   gpt_oss         activations but silu, rope types but default and yarn, layer_types but windows
  *                   in all blocks but every n-th
  *
- * and everywhere: other architectures, quantised weights but MXFP4. Keys that do not change what the model
+ * and everywhere: other architectures, and quantized weights but those of hf_quantized.h. Keys that do not change what the model
  * computes (use_cache, initializer_range, …) are not looked at. */
 #ifndef TSR_CHECKPOINT_HF_CONFIG_H
 #define TSR_CHECKPOINT_HF_CONFIG_H
 #include "base/json.h"
+#include "checkpoint/hf_quantized.h"
 #include "config/config.h"
 
 /* Latent attention, of deepseek_v3 and deepseek_v2; YaRN, of these and gpt_oss. */
@@ -73,6 +74,7 @@ typedef struct {
   bool use_qk_norm;             /* of glm4_moe */
   tsr_hf_latent latent;
   tsr_hf_experts experts;
+  tsr_hf_quantization quantization; /* of the weights beside config.json */
   int64_t mtp_layers; /* blocks behind the last that predict further tokens; imports drop them */
 } tsr_hf_config;
 

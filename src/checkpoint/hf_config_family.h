@@ -5,7 +5,7 @@
 #include "checkpoint/hf_config.h"
 #include <string.h>
 
-/* A llama with a window is another class. */
+/* A llama with a window is another class; a DeepSeek is V3 or V2 by how it scores experts. */
 typedef struct {
   const char *name, *class;
 } tsr_hf_family;
@@ -19,7 +19,7 @@ static inline bool is(const tsr_hf_config *c, const char *type) {
 static inline bool is_gpt2(const tsr_hf_config *c) { return is(c, "gpt2"); }
 
 static inline bool is_latent(const tsr_hf_config *c) {
-  return is(c, "deepseek_v3") || is(c, "deepseek_v2");
+  return is(c, "deepseek_v3") || is(c, "deepseek_v2") || is(c, "deepseek");
 }
 
 /* Routed and shared experts, chosen as DeepSeek does. */

@@ -27,6 +27,7 @@ const tsr_hf_family tsr_hf_families[] = {
     {"qwen3_moe", "Qwen3MoeForCausalLM"},
     {"deepseek_v3", "DeepseekV3ForCausalLM"},
     {"deepseek_v2", "DeepseekV2ForCausalLM"},
+    {"deepseek", "DeepseekV3ForCausalLM"},
     {"glm4_moe", "Glm4MoeForCausalLM"},
     {"gpt_oss", "GptOssForCausalLM"}};
 const int tsr_hf_families_count = sizeof tsr_hf_families / sizeof *tsr_hf_families;

@@ -6,9 +6,10 @@
 #include "checkpoint/safetensors.h"
 #include "graph/graph.h"
 
-typedef struct {
+typedef struct tsr_hf_tensor {
   const tsr_safetensor *tensor;
   const tsr_safetensors *file;
+  const struct tsr_hf_tensor *scales; /* of a quantized tensor (hf_quantized.h); else NULL */
   bool used;
 } tsr_hf_tensor;
 

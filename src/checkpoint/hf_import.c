@@ -5,6 +5,7 @@
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/folder_writer.h"
+#include "kernels/kernels.h"
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 24, BLOCK_BYTES = 1 << 20, SEQUENCE_MAX = 1024 };
+enum { DEQUANTIZED_AT_ONCE = 1 << 18 }; /* elements */
 
 /* A parameter of ours and the tensors that it comes out of: one, or one for each expert. */
 typedef struct {
@@ -33,6 +35,9 @@ typedef struct {
   tsr_hf_folder weights;
   source *sources; /* per parameter of the graph */
   tsr_checkpoint_writer *output;
+  const tsr_kernels *kernels;
+  float *wide; /* DEQUANTIZED_AT_ONCE elements, and the same in bf16 */
+  uint16_t *half;
   tsr_diags *diags;
 } importer;
 
@@ -89,7 +94,11 @@ static bool read_graph(importer *m, const char *text, size_t length) {
 
 /* ---- which tensor is what ---- */
 
-static bool check_tensor(importer *m, const source *s, const tsr_hf_tensor *from) {
+static bool is_quantized(const importer *m, const tsr_hf_tensor *t) {
+  return tsr_hf_is_quantized(&m->config.quantization, t);
+}
+
+static bool check_tensor(importer *m, const source *s, tsr_hf_tensor *from) {
   const tsr_safetensor *t = from->tensor;
   bool same = t->ndim == s->location.ndim;
   for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == s->location.whole[d];
@@ -100,6 +109,8 @@ static bool check_tensor(importer *m, const source *s, const tsr_hf_tensor *from
         tsr_shape_text(s->location.ndim, s->location.whole).text);
   if (!strcmp(t->dtype, "F32") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16"))
     return true;
+  if (is_quantized(m, from) && s->location.parts == 1 && tsr_hf_place_is_run(&s->location))
+    return tsr_hf_quantized_open(&m->config.quantization, &m->weights, from, m->diags);
   if (m->dtype_refused) return false;
   m->dtype_refused = true;
   return tsr_diag_error(
@@ -199,8 +210,8 @@ static void note_mtp(const importer *m) {
   for (int i = 0; i < m->weights.tensors_count; i++)
     count += is_mtp(m, m->weights.tensors[i].tensor->name);
   if (count)
-    tsr_diag(
-        m->diags, TSR_NOTE, TSR_NOWHERE,
+    tsr_diag_note(
+        m->diags, TSR_NOWHERE,
         "'%s': the %d tensors of the layer%s for multi-token prediction, from model.layers.%" PRId64
         " on, are left out",
         m->folder, count, m->config.mtp_layers == 1 ? "" : "s", m->config.num_blocks);
@@ -215,6 +226,15 @@ static bool check_surplus(const importer *m, const tsr_hf_tensor *t) {
       t->file->path, name, tsr_shape_text(t->tensor->ndim, t->tensor->shape).text);
 }
 
+static void note_quantized(const importer *m) {
+  int count = 0;
+  for (int i = 0; i < m->weights.tensors_count; i++) count += m->weights.tensors[i].scales != NULL;
+  if (count)
+    tsr_diag_note(
+        m->diags, TSR_NOWHERE, "'%s': %d tensors of %s are taken in bf16", m->folder, count,
+        tsr_hf_quantization_text(m->arena, &m->config.quantization));
+}
+
 static bool match(importer *m) {
   bool ok = true;
   m->sources = tsr_arena_array(m->arena, source, m->graph->params_count);
@@ -223,6 +243,7 @@ static bool match(importer *m) {
   if (m->experts_refused) return false;
   for (int i = 0; i < m->weights.tensors_count; i++) ok &= check_surplus(m, &m->weights.tensors[i]);
   if (ok) note_mtp(m);
+  if (ok) note_quantized(m);
   return ok;
 }
 
@@ -284,7 +305,21 @@ static bool write_run(importer *m, const source *s, const tsr_hf_tensor *from) {
   return true;
 }
 
+static bool write_dequantized(importer *m, const tsr_hf_tensor *from) {
+  int64_t all = from->tensor->bytes; /* of one element each */
+  for (int64_t at = 0, n; at < all; at += n) {
+    n = all - at < DEQUANTIZED_AT_ONCE ? all - at : DEQUANTIZED_AT_ONCE;
+    tsr_hf_dequantize(&m->config.quantization, from, at, n, m->wide);
+    m->kernels->f32_to_bf16(m->half, m->wide, 0, n);
+    if (!tsr_checkpoint_writer_data(m->output, m->half, (size_t)n * sizeof *m->half, m->diags))
+      return false;
+    forget(from, at, at + n);
+  }
+  return true;
+}
+
 static bool write_tensor(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
+  if (from->scales) return write_dequantized(m, from);
   if (tsr_hf_place_is_run(&s->location)) return write_run(m, s, from);
   bool ok = write_strided(m, s, from, block);
   forget(from, 0, from->tensor->bytes);
@@ -311,6 +346,9 @@ static bool write_tensors(importer *m) {
   if (!tsr_checkpoint_writer_tensors(m->output, "rank-00000.safetensors", pieces, count, m->diags))
     return false;
   char *block = tsr_arena_alloc(m->arena, BLOCK_BYTES);
+  m->kernels = tsr_kernels_get(NULL);
+  m->wide = tsr_arena_array(m->arena, float, DEQUANTIZED_AT_ONCE);
+  m->half = tsr_arena_array(m->arena, uint16_t, DEQUANTIZED_AT_ONCE);
   for (int i = 0; i < count; i++)
     if (!write_param(m, &m->sources[i], block)) return false;
   return tsr_checkpoint_writer_end_tensors(m->output, m->diags);

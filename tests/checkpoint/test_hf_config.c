@@ -374,7 +374,8 @@ static void test_refused(void) {
   CHECK_STR(
       read("{" LLAMA ", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}"),
       "error: 'config.json': quantization_config 'gptq' is not supported\n"
-      "      = supported: weights in float32, bfloat16 or float16\n");
+      "      = supported: weights in float32, bfloat16 or float16, and 'fp8' of e4m3 with a "
+      "weight_block_size\n");
   CHECK_STR(
       read("{" LLAMA ", \"architectures\": [\"LlamaForSequenceClassification\"]}"),
       "error: 'config.json': architectures 'LlamaForSequenceClassification' is not supported\n"
@@ -411,6 +412,49 @@ static void test_round_trip(const char *name) {
   tsr_text_free(&json);
   tsr_text_free(&yaml);
   tsr_text_free(&back);
+}
+
+/* Sizes of a DeepSeek as a class of transformers, or why there is none. */
+static const char *class_of_deepseek(const char *type, const char *sizes) {
+  const char *text = tsr_arena_printf(
+      arena,
+      "transformer_config: {model_type: %s, vocab_size: 96, num_experts: 8, num_blocks: 3, "
+      "num_experts_per_token: 2, %s}\n",
+      type, sizes);
+  tsr_config *config;
+  tsr_hf_config ret;
+  bool ok =
+      tsr_config_parse(arena, "run.yaml", text, strlen(text), NULL, 0, true, &config, diags) &&
+      tsr_hf_config_of(arena, config, 0, TSR_SOURCE_ROOT "/configs/graphs", &ret, diags);
+  const char *said = printed_diags(arena, diags);
+  diags = tsr_diags_new(arena);
+  if (ok) return ret.model_type;
+  const char *begin = strstr(said, "error: "), *end = begin ? strchr(begin, '\n') : NULL;
+  return end ? tsr_arena_strndup(arena, begin, (size_t)(end - begin)) : said;
+}
+
+static void test_deepseek_classes(void) {
+  static const struct {
+    const char *type, *sizes, *want;
+  } cases[] = {
+      {"deepseek_v3", "weight_tying: disabled", "deepseek_v3"},
+      {"deepseek_v2", "num_expert_groups: 4", "deepseek_v2"},
+      {"deepseek_v3", "score_func: softmax, norm_topk_prob: false", "deepseek_v2"},
+      {"deepseek", "latent_norm_eps: 1.0e-6", "deepseek_v3"},
+      {"deepseek", "n_shared_experts: 1",
+       "error: transformers has no DeepSeek V3 with latent_norm_eps other than 1e-6"},
+      {"deepseek_v3", "num_shared_experts: 0",
+       "error: transformers has no DeepSeek V3 with num_shared_experts: 0"},
+      {"deepseek_v3", "num_expert_groups: 4, group_top: 1",
+       "error: transformers has no DeepSeek V3 with this group_top"},
+      {"deepseek_v2", "norm_topk_prob: true",
+       "error: transformers has no DeepSeek V2 with norm_topk_prob: true"},
+      {"deepseek_v2", "rope_interleave: false",
+       "error: transformers has no DeepSeek V2 with rope_interleave: false"},
+      {"deepseek_v2", "balance: {bias: {rate: 0.1}}",
+       "error: transformers has no DeepSeek V2 with a bias of the choice"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    CHECK_STR(class_of_deepseek(cases[i].type, cases[i].sizes), cases[i].want);
 }
 
 static void test_json(void) {
@@ -450,6 +494,7 @@ int main(void) {
   test_deepseek();
   test_mixtral();
   test_qwen_moe();
+  test_deepseek_classes();
   test_refused();
   test_json();
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) test_round_trip(models[i]);
