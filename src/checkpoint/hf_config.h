@@ -67,7 +67,7 @@ typedef struct {
   double scaling_factor, low_freq_factor, high_freq_factor; /* of llama; scaling_factor 0: none */
   int64_t original_context_length;                          /* of deepseek_v3, too */
   bool mlp_bias;                                            /* of llama */
-  int64_t sliding_window; /* of llama, mixtral and gpt_oss; 0: none. A llama that has one is
+  int64_t sliding_window;       /* of llama, mixtral and gpt_oss; 0: none. A llama that has one is
                              transformers' mistral */
   int64_t full_attention_step;  /* of gpt_oss: every so manyth block has no window */
   double partial_rotary_factor; /* of glm4_moe */

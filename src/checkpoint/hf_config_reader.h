@@ -24,7 +24,8 @@ static inline const char *describe(const reader *r, const cJSON *item) {
   return cJSON_IsObject(item) ? "an object" : "null";
 }
 
-static inline void unsupported(reader *r, const char *key, const char *value, const char *supported) {
+static inline void
+unsupported(reader *r, const char *key, const char *value, const char *supported) {
   r->ok =
       tsr_diag_error(r->diags, TSR_NOWHERE, "'%s': %s %s is not supported", r->path, key, value);
   if (supported) tsr_diag_hint(r->diags, "supported: %s", supported);
@@ -64,7 +65,8 @@ static inline double number_in(reader *r, const cJSON *object, const char *key, 
 }
 
 /* The same above 0. */
-static inline double positive_in(reader *r, const cJSON *object, const char *key, double otherwise) {
+static inline double
+positive_in(reader *r, const cJSON *object, const char *key, double otherwise) {
   int errors = tsr_diags_errors(r->diags);
   double value = number_in(r, object, key, otherwise);
   if (value > 0 || tsr_diags_errors(r->diags) > errors) return value;

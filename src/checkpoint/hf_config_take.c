@@ -150,4 +150,3 @@ bool tsr_hf_config_of(
   return tsr_diag_error(
       diags, m->location, "transformers has no gpt2 without biases, as 'bias: false' asks for");
 }
-

@@ -146,8 +146,7 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
   bool windows = is(c, "gpt_oss");
   if (c->sliding_window || windows)
     tsr_text_add(text, "  sliding_window: %" PRId64 "\n", c->sliding_window);
-  if (windows)
-    tsr_text_add(text, "  full_attention_step: %" PRId64 "\n", c->full_attention_step);
+  if (windows) tsr_text_add(text, "  full_attention_step: %" PRId64 "\n", c->full_attention_step);
   if (c->attention_bias) tsr_text_add(text, "  attention_bias: true\n");
   else if (is(c, "qwen2_moe") || windows) tsr_text_add(text, "  attention_bias: false\n");
   if (c->mlp_bias) tsr_text_add(text, "  mlp_bias: true\n");
@@ -271,10 +270,8 @@ static void add_deepseek_experts(const tsr_hf_config *c, tsr_text *text) {
 
 static void add_glm4_moe(const tsr_hf_config *c, tsr_text *text) {
   char buffer[40];
-  tsr_text_add(
-      text, ",\n  \"first_k_dense_replace\": %" PRId64, c->experts.first_k_dense_replace);
-  tsr_text_add(
-      text, ",\n  \"partial_rotary_factor\": %s", real(buffer, c->partial_rotary_factor));
+  tsr_text_add(text, ",\n  \"first_k_dense_replace\": %" PRId64, c->experts.first_k_dense_replace);
+  tsr_text_add(text, ",\n  \"partial_rotary_factor\": %s", real(buffer, c->partial_rotary_factor));
   tsr_text_add(text, ",\n  \"use_qk_norm\": %s", c->use_qk_norm ? "true" : "false");
   tsr_text_add(text, ",\n  \"num_nextn_predict_layers\": 0");
 }

@@ -5,6 +5,7 @@
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/folder_writer.h"
+#include "checkpoint/mxfp4.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include <inttypes.h>
@@ -98,8 +99,14 @@ static bool is_quantized(const importer *m, const tsr_hf_tensor *t) {
   return tsr_hf_is_quantized(&m->config.quantization, t);
 }
 
+/* The blocks of a tensor, not the tensor. */
+static bool is_mxfp4(const importer *m, const tsr_hf_tensor *t) {
+  return m->config.quantization.kind == TSR_HF_MXFP4 && tsr_path_ends(t->tensor->name, "_blocks");
+}
+
 static bool check_tensor(importer *m, const source *s, tsr_hf_tensor *from) {
   const tsr_safetensor *t = from->tensor;
+  if (is_mxfp4(m, from)) return tsr_hf_mxfp4_open(&m->weights, from, &s->location, m->diags);
   bool same = t->ndim == s->location.ndim;
   for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == s->location.whole[d];
   if (!same)
@@ -132,7 +139,9 @@ static bool check_dtypes(const importer *m, const source *s) {
 
 static bool find_tensor(importer *m, source *s, int64_t expert) {
   const char *name = tsr_hf_place_name(m->arena, &s->location, expert);
-  tsr_hf_tensor *from = s->from[expert] = tsr_hf_folder_find(&m->weights, name);
+  tsr_hf_tensor *from = tsr_hf_folder_find(&m->weights, name);
+  if (!from) from = tsr_hf_mxfp4_find(&m->config.quantization, &m->weights, name);
+  s->from[expert] = from;
   if (!from)
     return s->location.part > 0 ||
            tsr_diag_error(
@@ -318,7 +327,32 @@ static bool write_dequantized(importer *m, const tsr_hf_tensor *from) {
   return true;
 }
 
+/* The blocks of each row of ours. */
+static bool write_mxfp4(importer *m, const source *s, const tsr_hf_tensor *from) {
+  enum { AT_ONCE = DEQUANTIZED_AT_ONCE / TSR_MXFP4_BLOCK };
+  const tsr_hf_place *p = &s->location;
+  const uint8_t *blocks = (const uint8_t *)from->file->map + from->tensor->offset;
+  const uint8_t *scales = (const uint8_t *)from->scales->file->map + from->scales->tensor->offset;
+  int64_t each = p->in / TSR_MXFP4_BLOCK;
+  for (int64_t r = 0; r < p->experts * p->out; r++) {
+    int64_t row = r / p->out * p->whole[2] + p->first + r % p->out * p->row;
+    for (int64_t at = row * each, end = at + each, n; at < end; at += n) {
+      n = end - at < AT_ONCE ? end - at : AT_ONCE;
+      tsr_mxfp4_decode(blocks + at * TSR_MXFP4_BLOCK_BYTES, scales + at, n, m->wide);
+      m->kernels->f32_to_bf16(m->half, m->wide, 0, n * TSR_MXFP4_BLOCK);
+      size_t bytes = (size_t)(n * TSR_MXFP4_BLOCK) * sizeof *m->half;
+      if (!tsr_checkpoint_writer_data(m->output, m->half, bytes, m->diags)) return false;
+    }
+  }
+  return true;
+}
+
 static bool write_tensor(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
+  if (is_mxfp4(m, from)) {
+    bool ok = write_mxfp4(m, s, from);
+    forget(from, 0, from->tensor->bytes);
+    return ok;
+  }
   if (from->scales) return write_dequantized(m, from);
   if (tsr_hf_place_is_run(&s->location)) return write_run(m, s, from);
   bool ok = write_strided(m, s, from, block);

@@ -270,6 +270,8 @@ int main(void) {
   test_model("gpt_oss_f32", "f32");
   CHECK(has_line("gpt_oss_f32-out/config.json", "\"rope_scaling\": {\"rope_type\": \"default\"},"));
   test_expert_dtypes("deepseek_v3_moe");
+  test_expert_dtypes("glm4_moe");
+  test_expert_dtypes("gpt_oss");
   test_expert_dtypes("deepseek_v2_moe");
   check_same(TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_mixtral", "mixtral-f32-again", 1);
   test_side_files();

@@ -64,7 +64,8 @@ float *session_reference(const session *s, const char *prefix, int param, float 
   float *out = malloc(sizeof *out * (size_t)n);
   for (int64_t i = 0; i < n; i++) {
     int64_t row = i / cols + part * rows, col = i % cols;
-    out[i] = p->hf_transposed && p->ndim == 2 ? from[col * rows * parts + row] : from[row * cols + col];
+    out[i] =
+        p->hf_transposed && p->ndim == 2 ? from[col * rows * parts + row] : from[row * cols + col];
   }
   *ret_largest = 0;
   for (int64_t i = 0; i < all; i++) *ret_largest = fmaxf(*ret_largest, fabsf(from[i]));
