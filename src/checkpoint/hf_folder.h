@@ -29,11 +29,11 @@ void tsr_hf_folder_close(tsr_hf_folder *folder);
 /* By its name there, with or without the "transformer." or "model." in front; or NULL. */
 tsr_hf_tensor *tsr_hf_folder_find(const tsr_hf_folder *folder, const char *name);
 
-/* A graph parameter's place in a Hugging Face tensor. A parameter of experts may have a tensor there
- * for each of them, "name.{expert}.weight"; without the braces one tensor holds all experts. The
- * output dimension is the first, or the one behind that of experts. Of it a parameter is a part:
- * "name#1/3" the second third of the rows, "name#1%3" the rows 1, 4, 7, …. hf_transposed: the output
- * dimension and the one behind it are swapped there.
+/* A graph parameter's place in a Hugging Face tensor. A parameter of experts may have a tensor
+ * there for each of them, "name.{expert}.weight"; without the braces one tensor holds all experts.
+ * The output dimension is the first, or the one behind that of experts. Of it a parameter is a
+ * part: "name#1/3" the second third of the rows, "name#1%3" the rows 1, 4, 7, …. hf_transposed: the
+ * output dimension and the one behind it are swapped there.
  *
  * Element (e, o, i) of what a tensor there has of the parameter, which is (experts, out, in), is
  * number first + e * expert + o * row + i * column there. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* MXFP4 (OCP Microscaling Formats 1.0): blocks of 32 numbers of 4 bits, e2m1, with one scale of 8 bits,
- * e8m0. */
+/* MXFP4 (OCP Microscaling Formats 1.0): blocks of 32 numbers of 4 bits, e2m1, with one scale of 8
+ * bits, e8m0. */
 #ifndef TSR_CHECKPOINT_MXFP4_H
 #define TSR_CHECKPOINT_MXFP4_H
 #include <stdint.h>

@@ -69,8 +69,8 @@ static void vjp_rope(const tsr_interpreted *n) {
 }
 const tsr_interpreter_rule tsr_interpret_rope = {.forward = forward_rope, .vjp = vjp_rope};
 
-/* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of scale q_i . k_j; with
- * sinks the softmax is of one logit more, that of the head, to which no value belongs ---- */
+/* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of scale q_i . k_j;
+ * with sinks the softmax is of one logit more, that of the head, to which no value belongs ---- */
 
 /* T positions, heads of D features and of Dv in values and out: H of queries, G of keys and values,
  * each for H / G of queries. */

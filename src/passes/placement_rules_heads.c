@@ -80,8 +80,8 @@ void tsr_place_attention_sinks_dx(call *c) {
 }
 
 /* x (batch, new tokens, features), others like it, a rope's table, numbers of each sequence
- * (batch), of attention its sinks (heads): batches and heads are independent. Nothing here is split along
- * positions. */
+ * (batch), of attention its sinks (heads): batches and heads are independent. Nothing here is split
+ * along positions. */
 void tsr_place_cached(call *c) {
   tsr_op op = c->node->op;
   tsr_placement p = whole;
