@@ -250,7 +250,7 @@ read_part(exporter *x, const target *t, int part, int64_t first, int64_t n, void
       x->input, s, begin, s->shape, first, n, ret_elements, x->diags);
 }
 
-static bool write_straight(exporter *x, const target *t) {
+static bool write_runs(exporter *x, const target *t) {
   for (int p = 0; p < t->parts_count; p++) {
     int64_t all = part_elements(t, p);
     for (int64_t at = 0; at < all; at += PORTION) {
@@ -263,36 +263,42 @@ static bool write_straight(exporter *x, const target *t) {
   return true;
 }
 
-/* Ours (out, in) to columns [column, column + out) of theirs (in, width). */
-static void transpose(
-    const char *ours, int64_t out, int64_t in, int64_t each, int64_t column, int64_t width,
-    char *theirs) {
-  for (int64_t i = 0; i < in; i++)
-    for (int64_t o = 0; o < out; o++)
-      memcpy(theirs + (i * width + column + o) * each, ours + (o * in + i) * each, (size_t)each);
+/* An expert of ours (out, in) to its places in that of theirs. */
+static void scatter(const char *ours, const tsr_hf_place *p, int64_t each, char *theirs) {
+  for (int64_t i = 0; i < p->in; i++)
+    for (int64_t o = 0; o < p->out; o++)
+      memcpy(
+          theirs + (p->first + o * p->row + i * p->column) * each, ours + (o * p->in + i) * each,
+          (size_t)each);
 }
 
-static bool write_transposed(exporter *x, const target *t) {
-  int64_t each = tsr_dtype_bytes(t->dtype), width = t->parts[0].whole[1], column = 0;
-  tsr_arena *scratch = tsr_arena_new();
-  char *theirs = tsr_arena_alloc(scratch, (size_t)t->bytes);
-  bool ok = true;
-  for (int p = 0; p < t->parts_count && ok; p++) {
-    const int64_t *shape = t->parts[p].shape;
-    int64_t all = part_elements(t, p);
-    char *ours = tsr_arena_alloc(scratch, (size_t)(all * each));
-    for (int64_t at = 0; at < all && ok; at += PORTION) {
-      int64_t n = all - at < PORTION ? all - at : PORTION;
-      ok = read_part(x, t, p, at, n, x->portion);
-      if (!ok) continue;
-      const void *out = convert(x, t->stored[p]->dtype, x->portion, t->dtype, n);
-      memcpy(ours + at * each, out, (size_t)(n * each));
-    }
-    transpose(ours, shape[0], shape[1], each, column, width, theirs);
-    column += shape[0];
+/* Expert `expert` of a part, in the dtype of theirs. */
+static bool read_expert(exporter *x, const target *t, int part, int64_t expert, char *ret_ours) {
+  const tsr_hf_place *p = &t->parts[part];
+  int64_t all = p->out * p->in, each = tsr_dtype_bytes(t->dtype);
+  for (int64_t at = 0; at < all; at += PORTION) {
+    int64_t n = all - at < PORTION ? all - at : PORTION;
+    if (!read_part(x, t, part, expert * all + at, n, x->portion)) return false;
+    const void *out = convert(x, t->stored[part]->dtype, x->portion, t->dtype, n);
+    memcpy(ret_ours + at * each, out, (size_t)(n * each));
   }
-  for (int64_t at = 0; at < t->bytes && ok; at += PORTION)
-    ok = put(x, theirs + at, t->bytes - at < PORTION ? t->bytes - at : PORTION);
+  return true;
+}
+
+static bool write_strided(exporter *x, const target *t) {
+  int64_t each = tsr_dtype_bytes(t->dtype), bytes = t->parts[0].expert * each;
+  tsr_arena *scratch = tsr_arena_new();
+  char *theirs = tsr_arena_alloc(scratch, (size_t)bytes),
+       *ours = tsr_arena_alloc(scratch, (size_t)bytes);
+  bool ok = true;
+  for (int64_t e = 0; e < t->parts[0].experts && ok; e++) {
+    for (int p = 0; p < t->parts_count && ok; p++) {
+      ok = read_expert(x, t, p, e, ours);
+      if (ok) scatter(ours, &t->parts[p], each, theirs);
+    }
+    for (int64_t at = 0; at < bytes && ok; at += PORTION)
+      ok = put(x, theirs + at, bytes - at < PORTION ? bytes - at : PORTION);
+  }
   tsr_arena_free(scratch);
   return ok;
 }
@@ -326,7 +332,7 @@ static bool write_shard(exporter *x, int shard) {
   for (int i = 0; i < x->targets_count; i++) {
     const target *t = &x->targets[i];
     if (t->shard != shard) continue;
-    if (!(t->parts[0].transposed ? write_transposed(x, t) : write_straight(x, t))) return false;
+    if (!(tsr_hf_place_is_run(&t->parts[0]) ? write_runs(x, t) : write_strided(x, t))) return false;
   }
   return close_file(x);
 }

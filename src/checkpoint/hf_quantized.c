@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_quantized.h"
+#include "checkpoint/mxfp4.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -12,8 +13,8 @@ static bool refuse(tsr_arena *arena, const char *path, const cJSON *item, tsr_di
       cJSON_IsString(method) ? tsr_arena_printf(arena, " '%s'", method->valuestring) : "";
   tsr_diag_error(diags, TSR_NOWHERE, "'%s': quantization_config%s is not supported", path, name);
   tsr_diag_hint(
-      diags, "supported: weights in float32, bfloat16 or float16, and 'fp8' of e4m3 with a "
-             "weight_block_size");
+      diags, "supported: weights in float32, bfloat16 or float16, 'fp8' of e4m3 with a "
+             "weight_block_size, and 'mxfp4'");
   return false;
 }
 
@@ -28,6 +29,8 @@ bool tsr_hf_quantization_read(
     tsr_diags *diags) {
   *ret = (tsr_hf_quantization){0};
   if (!item || cJSON_IsNull(item)) return true;
+  if (cJSON_IsObject(item) && is_text(item, "quant_method", "mxfp4", false))
+    return ret->kind = TSR_HF_MXFP4, true;
   const cJSON *block = tsr_json_get(item, "weight_block_size");
   bool ok = cJSON_IsObject(item) && is_text(item, "quant_method", "fp8", false) &&
             is_text(item, "fmt", "e4m3", true) && cJSON_IsArray(block) &&
@@ -44,6 +47,7 @@ bool tsr_hf_quantization_read(
 }
 
 const char *tsr_hf_quantization_text(tsr_arena *arena, const tsr_hf_quantization *q) {
+  if (q->kind == TSR_HF_MXFP4) return "MXFP4";
   return tsr_arena_printf(
       arena, "fp8 (e4m3, blocks of %" PRId64 " x %" PRId64 ")", q->block[0], q->block[1]);
 }
@@ -125,4 +129,44 @@ void tsr_hf_dequantize(
     float scale = scale_at(t->scales, row / q->block[0] * across + block);
     for (int64_t k = i; k < end; k++) ret[k - first] = values[data[k]] * scale;
   }
+}
+
+/* ---- MXFP4 ---- */
+
+tsr_hf_tensor *
+tsr_hf_mxfp4_find(const tsr_hf_quantization *q, const tsr_hf_folder *folder, const char *name) {
+  if (q->kind != TSR_HF_MXFP4) return NULL;
+  return tsr_hf_folder_find(folder, tsr_arena_printf(folder->arena, "%s_blocks", name));
+}
+
+static bool check_bytes(const tsr_hf_tensor *t, int ndim, const int64_t *want, tsr_diags *diags) {
+  const tsr_safetensor *s = t->tensor;
+  bool same = s->ndim == ndim && !strcmp(s->dtype, "U8");
+  for (int d = 0; same && d < ndim; d++) same = s->shape[d] == want[d];
+  return same || tsr_diag_error(
+                     diags, TSR_NOWHERE, "'%s': tensor '%s' is %s of shape %s, not U8 of shape %s",
+                     t->file->path, s->name, s->dtype, tsr_shape_text(s->ndim, s->shape).text,
+                     tsr_shape_text(ndim, want).text);
+}
+
+bool tsr_hf_mxfp4_open(
+    const tsr_hf_folder *folder, tsr_hf_tensor *blocks, const tsr_hf_place *p, tsr_diags *diags) {
+  const char *name = blocks->tensor->name;
+  int length = (int)(strlen(name) - strlen("blocks"));
+  const char *other = tsr_arena_printf(folder->arena, "%.*sscales", length, name);
+  bool columns = p->ndim == 3 && p->column == p->whole[2] && p->in % TSR_MXFP4_BLOCK == 0;
+  if (!columns)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE,
+        "'%s': tensor '%s' is in MXFP4, whose blocks of %d do not fit the shape %s of its values",
+        blocks->file->path, name, TSR_MXFP4_BLOCK, tsr_shape_text(p->ndim, p->whole).text);
+  tsr_hf_tensor *scales = tsr_hf_folder_find(folder, other);
+  if (!scales)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s': tensor '%s' is quantized, but there is no '%s'",
+        blocks->file->path, name, other);
+  scales->used = true;
+  blocks->scales = scales;
+  const int64_t want[] = {p->experts, p->whole[2], p->in / TSR_MXFP4_BLOCK, TSR_MXFP4_BLOCK_BYTES};
+  return check_bytes(blocks, 4, want, diags) & check_bytes(scales, 3, want, diags);
 }

@@ -7,8 +7,11 @@
 
 /* fp8: tensor "X" of F8_E4M3 (rows, columns) and "X_scale_inv" of F32 or BF16 with a number for
  * each block of X, by which its elements are multiplied; blocks at the ends may be smaller
- * (DeepSeek V3's inference/kernel.py, weight_dequant). */
-typedef enum { TSR_HF_UNQUANTIZED, TSR_HF_FP8 } tsr_hf_quantization_kind;
+ * (DeepSeek V3's inference/kernel.py, weight_dequant).
+ *
+ * MXFP4 (mxfp4.h): where transformers has a tensor "X" (experts, in, out), there are "X_blocks" of
+ * U8 (experts, out, in / 32, 16) and "X_scales" of U8 (experts, out, in / 32) (gpt-oss). */
+typedef enum { TSR_HF_UNQUANTIZED, TSR_HF_FP8, TSR_HF_MXFP4 } tsr_hf_quantization_kind;
 
 typedef struct {
   tsr_hf_quantization_kind kind;
@@ -33,6 +36,16 @@ bool tsr_hf_quantized_open(
 void tsr_hf_dequantize(
     const tsr_hf_quantization *quantization, const tsr_hf_tensor *tensor, int64_t first, int64_t n,
     float *ret_values);
+
+/* The blocks of a tensor `name` in MXFP4; NULL: there are none. */
+tsr_hf_tensor *tsr_hf_mxfp4_find(
+    const tsr_hf_quantization *quantization, const tsr_hf_folder *folder, const char *name);
+
+/* Finds the scales of such blocks, of which a parameter has a place in the tensor that they are,
+ * and marks them as used. Errors: shapes that do not fit. */
+bool tsr_hf_mxfp4_open(
+    const tsr_hf_folder *folder, tsr_hf_tensor *blocks, const tsr_hf_place *place,
+    tsr_diags *diags);
 
 /* "fp8 (e4m3, blocks of 128 x 128)" */
 const char *tsr_hf_quantization_text(tsr_arena *arena, const tsr_hf_quantization *quantization);

@@ -221,9 +221,10 @@ static bool check_attention(caching *c, const tsr_node *n) {
   return !what || fail(c, tsr_arena_printf(c->g->arena, "%s %s", describe(c, n), what));
 }
 
-/* in: q, k, v of the new tokens */
+/* in: q, k, v of the new tokens[, sinks] */
 static void add_attention(caching *c, const tsr_node *n, const int *in) {
   const tsr_attention_attrs *of = &n->attr.attention;
+  bool sinks = n->inputs_count == 4;
   tsr_attrs length = {.kv_cache_append = {c->length}};
   tsr_attrs attr = {.attention_cached = {of->head_dim, of->scale, of->window, of->v_head_dim}};
   int keys = add(
@@ -231,8 +232,8 @@ static void add_attention(caching *c, const tsr_node *n, const int *in) {
   int values = add(
       c, TSR_OP_KV_CACHE_APPEND, n, ".values", 3, (int[]){in[2], c->positions, c->counts}, &length);
   c->map[n->outputs[0]] =
-      add(c, TSR_OP_ATTENTION_CACHED, n, "", 5,
-          (int[]){in[0], keys, values, c->positions, c->counts}, &attr);
+      add(c, TSR_OP_ATTENTION_CACHED, n, "", sinks ? 6 : 5,
+          (int[]){in[0], keys, values, c->positions, c->counts, sinks ? in[3] : -1}, &attr);
 }
 
 /* The logits' product is of the last real tokens alone. */

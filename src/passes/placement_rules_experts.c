@@ -70,6 +70,18 @@ void tsr_place_expert_linear(call *c) {
   }
 }
 
+/* rows (R, out), b (E, out), plan → (R, out) */
+void tsr_place_expert_add(call *c) {
+  split s;
+  if (find_split(c, 2, &s)) {
+    c->in[0] = c->out[0] = s.rows;
+    c->in[1] = s.weights;
+    return;
+  }
+  bool features = is_shard(c->in[0], 1) || is_shard(c->in[1], 1);
+  c->in[0] = c->in[1] = c->out[0] = features ? shard(1) : whole;
+}
+
 /* dy (R, out), w (E, out, in), plan → (R, in) */
 void tsr_place_expert_linear_dx(call *c) {
   split s;
@@ -86,18 +98,19 @@ void tsr_place_expert_linear_dx(call *c) {
   }
 }
 
-/* dy (R, out), rows (R, in), plan, w → dw: summed over the rows of an expert */
+/* dy (R, out)[, rows (R, in)], plan, w → dw: summed over the rows of an expert */
 void tsr_place_expert_linear_dw(call *c) {
   split s;
-  tsr_placement w = c->in[3];
-  if (find_split(c, 2, &s)) {
-    c->in[0] = c->in[1] = s.rows;
+  int last = c->node->inputs_count - 1, plan = last - 1;
+  tsr_placement w = c->in[last];
+  if (find_split(c, plan, &s)) {
+    for (int i = 0; i < plan; i++) c->in[i] = s.rows;
     c->out[0] = s.rows.kind == TSR_ROUTED ? shard(0) : partial;
     return;
   }
   bool inside = is_shard(w, 1) || is_shard(w, 2);
   c->in[0] = is_shard(w, 1) ? shard(1) : whole;
-  c->in[1] = is_shard(w, 2) ? shard(1) : whole;
+  if (plan == 2) c->in[1] = is_shard(w, 2) ? shard(1) : whole;
   c->out[0] = inside ? w : whole;
 }
 

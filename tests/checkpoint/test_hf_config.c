@@ -360,7 +360,7 @@ static void test_refused(void) {
       "error: 'config.json': model_type 'gpt_neo' is not supported\n"
       "      = supported: 'gpt2', 'llama', 'mistral', 'qwen3', 'mixtral', 'qwen2_moe', "
       "'qwen3_moe', "
-      "'olmoe', 'deepseek_v3', 'deepseek_v2'\n");
+      "'olmoe', 'deepseek_v3', 'deepseek_v2', 'glm4_moe', 'gpt_oss'\n");
   CHECK_STR(read("[]"), "error: 'config.json' should be an object\n");
   CHECK_STR(read("{}"), "error: 'config.json': key 'model_type' is missing\n");
   CHECK_STR(
@@ -371,8 +371,8 @@ static void test_refused(void) {
   CHECK_STR(
       read("{" LLAMA ", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}"),
       "error: 'config.json': quantization_config 'gptq' is not supported\n"
-      "      = supported: weights in float32, bfloat16 or float16, and 'fp8' of e4m3 with a "
-      "weight_block_size\n");
+      "      = supported: weights in float32, bfloat16 or float16, 'fp8' of e4m3 with a "
+      "weight_block_size, and 'mxfp4'\n");
   CHECK_STR(
       read("{" LLAMA ", \"architectures\": [\"LlamaForSequenceClassification\"]}"),
       "error: 'config.json': architectures 'LlamaForSequenceClassification' is not supported\n"
@@ -481,7 +481,7 @@ int main(void) {
   static const char *const models[] = {
       "gpt2-124m",      "llama-3.2-1b",     "llama-3.1-405b", "smollm2-135m", "qwen3-0.6b",
       "qwen3-32b",      "mixtral-8x7b",     "qwen3-30b-a3b",  "olmoe-1b-7b",  "qwen1.5-moe-a2.7b",
-      "tinyllama-1.1b", "deepseek-v2-lite", "deepseek-v3"};
+      "tinyllama-1.1b", "deepseek-v2-lite", "deepseek-v3",    "gpt-oss-20b",  "glm-4.5-air"};
   arena = tsr_arena_new();
   diags = tsr_diags_new(arena);
   test_gpt2();

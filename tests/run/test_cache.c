@@ -28,7 +28,8 @@ static const cache_model gpt2 = {
 static const cache_model llama = {
     "llama",
     "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; wo 20,32 1; n2 20; gate 28,20 0\n"
-    "up 28,20 0; down 20,28 1; wq2 32,20 0; wk2 16,20 0; wv2 16,20 0; wo2 20,32 1; nf 20; head "
+    "up 28,20 0; down 20,28 1; wq2 32,20 0; wk2 16,20 0; wv2 16,20 0; s2 8 0; wo2 20,32 1; nf 20; "
+    "head "
     "24,20 "
     "0",
     "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
@@ -37,7 +38,7 @@ static const cache_model llama = {
     "gs: scale(gate, factor: 0.5); g: linear(h2, gs); u: linear(h2, up); s: swiglu(g, u); d: "
     "linear(s, down); x2: add(x1, d)\n"
     "q2: linear(x2, wq2); k2: linear(x2, wk2); v2: linear(x2, wv2); qr2: rope(q2, head_dim: 4)\n"
-    "kr2: rope(k2, head_dim: 4); a2: attention(qr2, kr2, v2, head_dim: 4, window: 3); o2: "
+    "kr2: rope(k2, head_dim: 4); a2: attention(qr2, kr2, v2, s2, head_dim: 4, window: 3); o2: "
     "linear(a2, wo2)\n"
     "x3: add(x2, o2); hf: rmsnorm(x3, nf); logits: linear(hf, head)"};
 

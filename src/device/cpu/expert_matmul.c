@@ -192,7 +192,14 @@ const cpu_op cpu_expert_linear = {
     .ranges = RANGES};
 
 /* ---- dw[e] (N, K) = dy^T (N, rows) x (rows, K), over the rows of each batch unit in turn
- * (schedule/expert_rows.h) ---- */
+ * (schedule/expert_rows.h). The gradient of biases has no x: it is that of a weight (N, 1) whose
+ * rows are 1. ---- */
+
+static bool is_of_bias(const tsr_task *t) { return t->inputs_count == 3; }
+static int64_t dw_columns(const tsr_task *t) {
+  return is_of_bias(t) ? 1 : tsr_tensor_last(&t->inputs[1]);
+}
+static const float ones[] = {1};
 
 typedef struct {
   int64_t N, K, units, depth, groups;
@@ -201,7 +208,7 @@ typedef struct {
 
 static dw_shape dw_shape_of(const tsr_task *t) {
   const tsr_expert_rows *r = t->experts;
-  dw_shape s = {.N = tsr_tensor_last(&t->inputs[0]), .K = tsr_tensor_last(&t->inputs[1])};
+  dw_shape s = {.N = tsr_tensor_last(&t->inputs[0]), .K = dw_columns(t)};
   s.units = r->tokens / r->unit_tokens;
   s.by_rows = s.K <= s.N;
   s.depth = depth_of(least(s.N, s.K), r->unit_tokens);
@@ -231,7 +238,7 @@ static int dw_rounds(const tsr_task *t) {
   dw_shape s = dw_shape_of(t);
   return (int)(s.units * s.groups);
 }
-static int64_t dw_items(const tsr_task *t) { return items_of(t, tsr_tensor_last(&t->inputs[1])); }
+static int64_t dw_items(const tsr_task *t) { return items_of(t, dw_columns(t)); }
 
 static float *dw_entry(const cpu_call *c, int i) {
   int64_t elements = tsr_tensor_elements(&c->call.task->outputs[0]),
@@ -262,7 +269,8 @@ static void dw_round_begin(const cpu_call *c, dw_round *ret) {
   *ret = (dw_round){.c = c, .s = s, .leaf = unit / r->leaf_units};
   ret->begins = unit % r->leaf_units == 0;
   ret->ends = unit % r->leaf_units == r->leaf_units - 1;
-  ret->list = cpu_expert_rows_of(c, PLAN, local * r->unit_tokens, (local + 1) * r->unit_tokens);
+  int plan = is_of_bias(c->call.task) ? 1 : PLAN;
+  ret->list = cpu_expert_rows_of(c, plan, local * r->unit_tokens, (local + 1) * r->unit_tokens);
   ret->list.room = s.depth;
   ret->list.strip = 1;
   ret->group = cpu_expert_group(&ret->list, c->round % s.groups, s.groups);
@@ -273,7 +281,9 @@ static tsr_gemm dw_gemm(const dw_round *r, const cpu_expert_segment *rows) {
   tsr_gemm g = {.M = r->s.N, .N = r->s.K, .K = rows->count, .c_stride = r->s.K};
   g.by_rows = r->s.by_rows;
   g.a = (tsr_matrix){cpu_in(r->c, 0) + rows->first * r->s.N, 1, r->s.N};
-  g.b = (tsr_matrix){cpu_in(r->c, 1) + rows->first * r->s.K, r->s.K, 1};
+  g.b = (tsr_matrix){ones, 0, 1};
+  if (!is_of_bias(r->c->call.task))
+    g.b = (tsr_matrix){cpu_in(r->c, 1) + rows->first * r->s.K, r->s.K, 1};
   g.c = dw_entry(r->c, leaf_entry(r->c, r->leaf)) + rows->expert * r->s.N * r->s.K;
   g.adds = !r->begins || !rows->begins;
   return g;
