@@ -308,6 +308,16 @@ static void copy_source(expander *e, int old) {
   if (p.stored) note_padding(e, e->map[old], p);
 }
 
+/* tp distributes whole experts, not units of them: which parameters these are is known of the
+ * statements that read them. */
+static void keep_experts(const tsr_graph *g) {
+  for (int i = 0; i < g->params_count; i++) {
+    tsr_param *p = &g->params[i];
+    if (tsr_param_is_of_experts(p) && p->padding.dim == 0 && p->padding.blocks > 1)
+      p->padding = (tsr_padding){0, p->shape[0], 1};
+  }
+}
+
 static bool has_uneven(const tsr_graph *g) {
   for (int p = 0; p < g->params_count; p++)
     if (g->params[p].padding.blocks > 1) return true;
@@ -316,6 +326,7 @@ static bool has_uneven(const tsr_graph *g) {
 
 bool tsr_uneven_expand(const tsr_graph *old, tsr_graph **ret, tsr_diags *diags) {
   *ret = (tsr_graph *)old;
+  keep_experts(old);
   if (!has_uneven(old)) return true;
   expander e = {.old = old, .g = tsr_graph_derive(old), .diags = diags};
   e.map = tsr_arena_array(old->arena, int, old->values_count + 1);

@@ -127,6 +127,20 @@ weights "$both
 - few: expert_weights(scores, choose_experts(scores, k=2))
 - y: add(y, combine_experts(expert_linear(r, down, again), few, again))'
 
+recipe=(numerics.units.tp=3 numerics.units.expert=2)
+graph '  table: {shape: [260, 4], init: normal(0.5)}
+  router: {shape: [4, 4], init: normal(0.5)}
+  up: {shape: [4, 12, 4], init: normal(0.5), tp: shard(0)}
+  down: {shape: [4, 4, 12], init: normal(0.5), tp: shard(0)}' '- x: embedding(tokens, table)
+- scores: sigmoid(router(x, router))
+- chosen: choose_experts(scores, k=2)
+- plan: expert_plan(chosen, up)
+- h: relu(expert_linear(permute_experts(x, plan), up, plan))
+- y: combine_experts(expert_linear(h, down, plan), expert_weights(scores, chosen), plan)
+- loss: cross_entropy(linear(y, table), targets)'
+equal 'mesh={axes: [ep], shape: [4]}'
+equal 'mesh={axes: [dp, cp], shape: [2, 2]}' zero.stage=2
+
 # one rank of dp scatters no gradients
 recipe=(numerics.units.expert=2)
 for zero in 0 1 2 3; do
