@@ -3,13 +3,14 @@
 #include <assert.h>
 #include <string.h>
 
-/* Whether a value, or what was moved to make it, is a sum of each token over its experts. These are
- * added in the binary tree over all experts in a flat tree of units, too. */
-static bool sums_experts(const tsr_graph *g, int value) {
+/* Whether a value that is partial over an axis is a sum of each token over its experts, or a linear
+ * map or a part of one. These are added in the binary tree over all experts in a flat tree of
+ * units, too. */
+static bool sums_experts(const tsr_graph *g, int value, int axis) {
   for (int node; (node = g->values[value].node) >= 0; value = g->nodes[node].inputs[0]) {
     tsr_op op = g->nodes[node].op;
+    if (g->values[value].placement[axis].kind != TSR_PARTIAL || !g->nodes[node].inputs_count) break;
     if (op == TSR_OP_COMBINE_EXPERTS || op == TSR_OP_PERMUTE_EXPERTS_DX) return true;
-    if (!(tsr_op_facts(op) & TSR_FACT_COLLECTIVE)) break;
   }
   return false;
 }
@@ -18,7 +19,7 @@ tsr_collective tsr_collective_of(const tsr_program *p, const tsr_task *t) {
   const tsr_tensor *in = &t->inputs[0];
   const tsr_attrs *attr = &p->graph->nodes[t->node].attr;
   tsr_collective c = {.op = t->op, .ndim = in->ndim, .from = -1, .to = -1};
-  c.tree = sums_experts(p->graph, in->value) ? TSR_TREE_BINARY : p->lowering.tree;
+  c.tree = sums_experts(p->graph, in->value, t->axis) ? TSR_TREE_BINARY : p->lowering.tree;
   c.members = (int)p->lowering.size[t->axis];
   c.element = tsr_dtype_bytes(in->dtype);
   memcpy(c.shape, in->shape, sizeof c.shape);
