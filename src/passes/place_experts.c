@@ -30,5 +30,6 @@ void tsr_placer_return_tokens(tsr_placer *p, const tsr_node *n) {
     before &= tsr_placer_is_partial(p, *value, axes[i]);
     if (returns) *value = tsr_placer_redistribute(p, *value, axes[i], tokens, at);
     else if (before) *value = tsr_placer_redistribute(p, *value, axes[i], tsr_whole, at);
+    if (before && axes[i] == TSR_TP) p->plain_tp[n->outputs[output]] = tsr_whole;
   }
 }

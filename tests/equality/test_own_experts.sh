@@ -63,6 +63,30 @@ equal 'mesh={axes: [tp], shape: [4]}'
 mixture 8 5 ', tp: shard(0)' '' '- y: scale(y, factor=2)'
 equal 'mesh={axes: [tp], shape: [4]}'
 
+# in a flat tree of units behind linear maps, and beside the units of positions of a rank that has all
+# of them
+recipe=(training_config.max_steps=4 numerics.reduce_tree=flat training_config.optimizer.type=AdamW numerics.units.tp=4)
+mixture 8 5 ', tp: shard(0)'
+equal 'mesh={axes: [tp], shape: [4]}'
+mixture 8 5 ', tp: shard(0)' '' '- y: reshape(scale(y, factor=2.0), shape=[batch, sequence, 4])'
+equal 'mesh={axes: [tp], shape: [4]}'
+equal 'mesh={axes: [dp, tp], shape: [2, 4]}' zero.stage=2
+
+# nor is a row-parallel layer's sum one over experts, where tp splits the features of these
+mixture 8 2 '' '' '- y: linear(y, p)'
+sed -i 's/^  up: .*/  up: {shape: [8, 12, 4], init: normal(0.5), ep: shard(0)}/
+  s/^  down: .*/  down: {shape: [8, 4, 12], init: normal(0.5), ep: shard(0), tp: shard(1)}\n  p: {shape: [4, 4], init: normal(0.5), tp: shard(1)}/' graph.yaml
+equal 'mesh={axes: [tp], shape: [4]}'
+
+# linear maps behind sums that two axes complete, and a stage that ends there
+recipe=(training_config.precision=bf16)
+mixture 8 2 ', tp: shard(0)' '' '- y: reshape(scale(y, factor=2.0), shape=[batch, sequence, 4])
+- s: send(y, axis=pp, to=1)
+- y: receive(s, axis=pp, from=0)'
+equal 'mesh={axes: [ep, tp], shape: [2, 2]}'
+equal 'mesh={axes: [pp, dp, ep, tp], shape: [2, 1, 2, 2]}' pipeline.microbatches=2 numerics.units.expert=1
+equal 'mesh={axes: [cp, tp], shape: [2, 2]}' device_config.enable_sp=true
+
 # whole experts, which the units of tp do not divide
 recipe=(numerics.units.tp=3)
 mixture 4 2 ', tp: shard(0)'
