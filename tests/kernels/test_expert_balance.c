@@ -65,12 +65,10 @@ static void check_balance(
   double *want = reference_new(S * E), *s = to_double(scores, S * E);
   for (int64_t t = 0; t < S; t++) {
     balance b = {counts + t / each * E, E, 0.25, normalizes};
-    for (int64_t e = 0; e < E; e++)
-      want[t * E + e] = slope_at(balance_loss, s + t * E, e, &b);
+    for (int64_t e = 0; e < E; e++) want[t * E + e] = slope_at(balance_loss, s + t * E, e, &b);
   }
   output d = output_new(S * E);
-  RUN(S, k->balance_backward(
-             d.pass[pass], counts, scores, each, E, 0.25f, normalizes, begin, end));
+  RUN(S, k->balance_backward(d.pass[pass], counts, scores, each, E, 0.25f, normalizes, begin, end));
   CHECK_OUTPUT(d, want, 2e-5, 1);
   output_free(&d);
   free(scores), free(want), free(s);
@@ -78,7 +76,11 @@ static void check_balance(
 
 static void test_balance(const tsr_kernels *k) {
   static const int64_t shapes[][3] = {/* runs, each, E */
-                                      {1, 1, 1}, {1, 37, 8}, {5, 1, 12}, {7, 3, 33}, {2, 9, 65}};
+                                      {1, 1, 1},
+                                      {1, 37, 8},
+                                      {5, 1, 12},
+                                      {7, 3, 33},
+                                      {2, 9, 65}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     int64_t runs = shapes[i][0], E = shapes[i][2];
     float *counts = input_new(runs * E, 1);

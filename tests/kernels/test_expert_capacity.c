@@ -82,7 +82,7 @@ static void check_choices(
 
 static void test_random(const tsr_kernels *k) {
   static const int64_t shapes[][4] = {/* E, k, units, tokens of a unit */
-                                      {1, 1, 1, 1},  {8, 2, 3, 13},  {8, 8, 2, 7}, {12, 3, 1, 65},
+                                      {1, 1, 1, 1},  {8, 2, 3, 13},  {8, 8, 2, 7},  {12, 3, 1, 65},
                                       {6, 1, 5, 29}, {60, 4, 2, 33}, {4, 2, 2, 257}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     const int64_t *s = shapes[i];
