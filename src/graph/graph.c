@@ -204,13 +204,15 @@ static void name_dims(const tsr_graph *g, const tsr_node *n, tsr_value *v) {
 /* What multiplies rows of experts is weights of these, whatever made it. Parameters that do so are
  * distributed over ep, whether or not the file says it. */
 static void mark_weights(tsr_graph *g, const tsr_node *n) {
-  int input = n->op == TSR_OP_EXPERT_LINEAR ? 1 : n->inputs_count - 1;
-  if (n->op != TSR_OP_EXPERT_LINEAR && n->op != TSR_OP_EXPERT_PLAN) return;
+  bool bias = n->op == TSR_OP_EXPERT_ADD, linear = n->op == TSR_OP_EXPERT_LINEAR;
+  int input = linear || bias ? 1 : n->inputs_count - 1;
+  if (!linear && !bias && n->op != TSR_OP_EXPERT_PLAN) return;
   tsr_value *w = &g->values[n->inputs[input]];
   w->routed.experts = w->shape[0];
   if (w->kind != TSR_VALUE_PARAM) return;
   tsr_placement ep = {TSR_SHARD, 0, 0, 0};
   w->placement[TSR_EP] = g->params[w->param].placement[TSR_EP] = ep;
+  g->params[w->param].is_expert_bias = bias;
 }
 
 /* Adds a node whose outputs have these types. */
