@@ -67,7 +67,7 @@ for algo in auto hier tree ring; do
   sums='op=all_reduce axis=tp bytes=[0-9]* algo='
   checks=$((checks + 1))
   # Open MPI forwards the processes' output in pieces, so lines of several processes may run into each other.
-  taken=$(grep -o "$sums[a-z]* tree=binary " "$scratch/out" | sed 's/.* algo=\([a-z]*\) .*/\1/' | sort -u)
+  taken=$(grep -o "${sums}[a-z]* tree=binary " "$scratch/out" | sed 's/.* algo=\([a-z]*\) .*/\1/' | sort -u)
   [ "$taken" = "$name" ] || wrong "$library, $algo: not all sums are by $name, but by ${taken//$'\n'/, }"
 done
 
