@@ -143,8 +143,8 @@ typedef struct {
 
 enum { TSR_EVERY_STAGE = -1 };
 
-/* Whether dimension 0 of (experts, out, in), or of biases (experts, out), is experts, which ep and cp
- * distribute. */
+/* Whether dimension 0 of (experts, out, in), or of biases (experts, out), is experts, which ep and
+ * cp distribute. */
 static inline bool tsr_param_is_of_experts(const tsr_param *p) {
   const tsr_placement *ep = &p->placement[TSR_EP];
   return (p->ndim == 3 || p->is_expert_bias) && ep->kind == TSR_SHARD && ep->dim == 0;
