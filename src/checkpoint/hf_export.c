@@ -82,16 +82,26 @@ static bool find_stored(const exporter *x, const tsr_param *param, const tsr_sto
                      tsr_shape_text(param->ndim, shape).text);
 }
 
+/* Whether a node of this op has the parameter as its input. */
+static bool is_input(const tsr_graph *g, const tsr_param *param, tsr_op op, int input) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op != op || n->inputs_count <= input) continue;
+    const tsr_value *v = &g->values[n->inputs[input]];
+    if (v->kind == TSR_VALUE_PARAM && &g->params[v->param] == param) return true;
+  }
+  return false;
+}
+
 /* What is added to scores before the choice of experts stays as it is: rounded it would choose
  * others, so transformers keeps it in f32, too. */
 static bool is_choice_bias(const tsr_graph *g, const tsr_param *param) {
-  for (int i = 0; i < g->nodes_count; i++) {
-    const tsr_node *n = &g->nodes[i];
-    if (n->op != TSR_OP_CHOOSE_EXPERTS || n->inputs_count < 2) continue;
-    const tsr_value *bias = &g->values[n->inputs[1]];
-    if (bias->kind == TSR_VALUE_PARAM && &g->params[bias->param] == param) return true;
-  }
-  return false;
+  return is_input(g, param, TSR_OP_CHOOSE_EXPERTS, 1);
+}
+
+/* The counts of the step before, which no model needs. */
+static bool is_load(const tsr_graph *g, const tsr_param *param) {
+  return is_input(g, param, TSR_OP_BALANCE_LOSS, 2);
 }
 
 static target *target_of(exporter *x, const tsr_hf_place *location, int64_t expert) {
@@ -128,9 +138,11 @@ add_param(exporter *x, const tsr_graph *g, const tsr_param *param, const tsr_hf_
 
 static bool add_params(exporter *x, const tsr_graph *g) {
   tsr_hf_place *all = tsr_arena_array(x->arena, tsr_hf_place, g->params_count + 1);
+  memset(all, 0, sizeof *all * (size_t)(g->params_count + 1));
   int64_t count = 0;
   for (int i = 0; i < g->params_count; i++) {
     const tsr_param *p = &g->params[i];
+    if (is_load(g, p)) continue;
     if (!tsr_hf_place_of(x->arena, p, &all[i]))
       return tsr_diag_error(
           x->diags, p->location, "parameter '%s' has no name in Hugging Face's files", p->name);
@@ -138,7 +150,7 @@ static bool add_params(exporter *x, const tsr_graph *g) {
   }
   x->targets = tsr_arena_array(x->arena, target, count + 1);
   for (int i = 0; i < g->params_count; i++)
-    if (!add_param(x, g, &g->params[i], &all[i])) return false;
+    if (all[i].name && !add_param(x, g, &g->params[i], &all[i])) return false;
   return true;
 }
 
