@@ -14,6 +14,7 @@
 #define TSR_KERNELS_H
 #include "base/reduction_tree.h"
 #include "base/tensor_slice.h"
+#include "kernels/attention.h"
 #include "kernels/experts.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,60 +56,6 @@ typedef struct {
   bool truncate;
   double attention;
 } tsr_rope_scaling;
-
-/* Attention over whole sequences. q (B,T,H*D), k (B,T,G*D), v (B,T,G*Dv), out (B,T,H*Dv), where
- * heads of values may have a width of their own; query head h reads key/value head h/(H/G). stats
- * (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
- * score = q.k * scale; causal: key j is seen by query i when j <= i, and with a window (Beltagy et
- * al. 2020) when i - j < window as well. Dropout of the probabilities:
- * keep with 1-p, scale kept ones by 1/(1-p); the element index in the stream `key` is
- * (((b + batch_offset) * heads_global + h + head_offset) * T + i) * T + j, with head_gap added to h
- * from H/2 on; p = 0 switches it off.
- * stats are those of the softmax before dropout. */
-typedef struct {
-  int64_t B, T, H, G, D;
-  float scale;
-  bool causal;
-  int64_t window; /* of a causal one: how many keys a query sees, its own the last; 0: all */
-  int64_t behind; /* of one unit's queries and another one's keys: how far apart they begin */
-  float dropout;
-  uint64_t key;
-  int64_t batch_offset, head_offset, heads_global;
-  int64_t head_gap; /* heads of other ranks between the two halves of these; 0: they are one run */
-  int64_t Dv;       /* 0: D */
-} tsr_attention;
-
-static inline int64_t tsr_attention_value_size(const tsr_attention *a) {
-  return a->Dv ? a->Dv : a->D;
-}
-
-/* Context-parallel attention (ring attention, Liu et al. 2023): a sequence of `length` positions,
- * of which each of `members` holds a.T = length/members, as `units` equal runs
- * (kernels/ring_attention_merge.h has the layouts and who holds what at which step). A sum over
- * keys (softmax, out, dq) or over queries (dk, dv) is made of one partial result per unit,
- * computed by calls of fixed shape, and merged in base/reduction_tree.h's tree over the units; a
- * unit that causality hides wholly is left out. So the bits depend on length, units and data, and
- * not on members, zigzag or items; with one unit they are those of `attention`. Dropout's elements
- * are those of a sequence of `length`. */
-typedef struct {
-  tsr_attention a; /* T: positions of a member, in q as in k and v */
-  int64_t length, units;
-  int members, coord, step;
-  bool zigzag;
-} tsr_attention_ring;
-
-/* Attention of new tokens to themselves and to what a cache holds: causal, without dropout. q and
- * out (B,T,H*D) are of T new tokens a sequence; of sequence b the first counts[b] are real and
- * stand at positions[b] and on. keys (B,length,G*D) and values (B,length,G*Dv) hold all positions,
- * the new ones too; out is (B,T,H*Dv). */
-typedef struct {
-  tsr_attention a;
-  int64_t length;
-  const int32_t *positions, *counts;
-} tsr_attention_cached;
-
-/* The sums that wait between the steps: of queries softmax and out, or dq; of keys dk and dv. */
-typedef enum { TSR_ATTENTION_OUT, TSR_ATTENTION_DQ, TSR_ATTENTION_DKV } tsr_attention_sum;
 
 typedef struct {
   float lr, beta1, beta2, eps, weight_decay;
@@ -192,6 +139,15 @@ typedef struct {
       tsr_unary kind, float *out, const float *gate, const float *up, int64_t begin, int64_t end);
   void (*gated_backward)(
       tsr_unary kind, float *dgate, float *dup, const float *dout, const float *gate,
+      const float *up, int64_t begin, int64_t end);
+
+  /* out = x sigmoid(alpha x) (u + 1) of x = min(gate, limit) and u = up within [-limit, limit]; the
+   * gradient of what is clamped is 0 */
+  void (*clamped_swiglu)(
+      float alpha, float limit, float *out, const float *gate, const float *up, int64_t begin,
+      int64_t end);
+  void (*clamped_swiglu_backward)(
+      float alpha, float limit, float *dgate, float *dup, const float *dout, const float *gate,
       const float *up, int64_t begin, int64_t end);
 
   /* ---- rows (R, C): items are rows; y may be x, dx may be dy ---- */
@@ -283,6 +239,11 @@ typedef struct {
   void (*attention_backward)(
       const tsr_attention *a, float *dq, float *dk, float *dv, const float *dout, const float *q,
       const float *k, const float *v, const float *out, const float *stats, void *scratch,
+      int64_t begin, int64_t end);
+  /* d (B,T,H) by the sink of each row's head, for the sum over rows: -exp(sink - maximum) / sum *
+   * dout . out. Items are b*T + t. */
+  void (*attention_sinks_backward)(
+      const tsr_attention *a, float *d, const float *dout, const float *out, const float *stats,
       int64_t begin, int64_t end);
 
   /* ---- attention with a cache: items are b*G + g ---- */

@@ -184,8 +184,8 @@ class Contender:
 
 
 def tune_torch(bench, work):
-    """PyTorch's ways to run, each once: with all threads and with half of them, and compiled with what was
-    better. Returns the quickest as a contender, and all that were tried."""
+    """PyTorch's ways to run, each once: the first with all threads and with half of them, and the other one
+    with what was better. Returns the quickest as a contender, and all that were tried."""
     options = bench.options
     tried = {}
 
@@ -195,11 +195,12 @@ def tune_torch(bench, work):
         if contender.go():
             tried[mode, threads] = contender
 
+    first, second = work.shape.torch_modes()
     counts = {options.threads} if options.quick else {options.threads, max(1, options.threads // 2)}
     for threads in sorted(counts, reverse=True):
-        attempt("eager", threads)
-    best = min(tried, key=lambda key: tried[key].step(), default=("eager", options.threads))
-    attempt("compile", best[1])
+        attempt(first, threads)
+    best = min(tried, key=lambda key: tried[key].step(), default=(first, options.threads))
+    attempt(second, best[1])
     if not tried:
         return None, []
     best = min(tried, key=lambda key: tried[key].step())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of scripts/bench and scripts/gpu_speed: GPT-2 and Llama as one writes them for speed.
-usage: bench_torch.py SHAPE BATCH SEQUENCE STEPS THREADS eager|compile TOKENS [cuda]; SHAPE is a JSON object
+usage: bench_torch.py SHAPE BATCH SEQUENCE STEPS THREADS eager|compile|grouped_mm TOKENS [cuda]; SHAPE is a
+JSON object. Mixtures of experts are transformers' Mixtral; eager and grouped_mm are its implementations of experts.
 On the CPU in f32; with cuda on the first GPU, in bf16 by autocast, with f32 weights.
 Prints one JSON object a step. `bench_torch.py version` prints PyTorch's version."""
 import json
@@ -102,8 +103,26 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
 
 
-def make_model(shape):
-    """Without PyTorch's own initialisation, which would be done for nothing."""
+class Mixtral(nn.Module):
+    def __init__(self, s, experts_implementation):
+        super().__init__()
+        from transformers import MixtralConfig, MixtralForCausalLM
+        self.model = MixtralForCausalLM(MixtralConfig(
+            vocab_size=s["vocab"], hidden_size=s["width"], intermediate_size=s["hidden"],
+            num_hidden_layers=s["layers"], num_attention_heads=s["heads"], num_key_value_heads=s["groups"],
+            num_local_experts=s["experts"], num_experts_per_tok=s["chosen"],
+            max_position_embeddings=s["positions"], use_cache=False, tie_word_embeddings=False,
+            experts_implementation=experts_implementation))
+
+    def forward(self, tokens, targets):
+        logits = self.model(input_ids=tokens).logits
+        return F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
+
+
+def make_model(shape, mode):
+    """Ours without PyTorch's own initialisation, which would be done for nothing."""
+    if shape["experts"]:
+        return Mixtral(shape, mode)
     with torch.device("meta"):
         model = GPT2(shape) if shape["kind"] == "gpt2" else Llama(shape)
     buffers = {name for name, _ in model.named_buffers()}
@@ -148,7 +167,7 @@ def main(shape, batch, sequence, steps, threads, mode, path, device="cpu"):
     shape = json.loads(shape)
     torch.set_num_threads(int(threads))
     torch.manual_seed(42)
-    model = make_model(shape).to(device)
+    model = make_model(shape, mode).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.999), weight_decay=0.01, fused=True)
     loss_of = torch.compile(model) if mode == "compile" else model
     source = batches(path, int(batch), int(sequence))

@@ -8,31 +8,39 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    kind: str  # gpt2 or llama
+    kind: str  # gpt2, llama or mixtral
     layers: int
     width: int
     heads: int
     groups: int  # key and value heads
-    hidden: int  # features inside the MLP
+    hidden: int  # features inside the MLP, or inside an expert
     vocab: int
     positions: int  # of the table that GPT-2 has; what Llama may see
+    experts: int = 0  # of a block; 0: an MLP instead
+    chosen: int = 0  # by a token
 
     def head_dim(self):
         return self.width // self.heads
 
     def multiplied(self):
         """The elements of all matrices that a token is multiplied by: N. Not in it: tables of which a token
-        takes a row (positions, and Llama's embedding, which is not its output matrix), norms, biases."""
+        takes a row (positions, and Llama's embedding, which is not its output matrix), experts that the token
+        has not chosen, norms, biases."""
         attention = 2 * self.width * self.width + 2 * self.width * self.groups * self.head_dim()
-        mlp = (2 if self.kind == "gpt2" else 3) * self.width * self.hidden
+        mlp = max(1, self.chosen) * self.mlp() + self.experts * self.width
         return self.layers * (attention + mlp) + self.vocab * self.width
+
+    def mlp(self):
+        """The elements of an MLP's matrices, or an expert's."""
+        return (2 if self.kind == "gpt2" else 3) * self.width * self.hidden
 
     def parameters(self):
         """All of them, as `check` counts them."""
         if self.kind == "gpt2":
             vectors = self.layers * (9 * self.width + self.hidden) + 2 * self.width
             return self.multiplied() + vectors + self.positions * self.width
-        return self.multiplied() + (2 * self.layers + 1) * self.width + self.vocab * self.width
+        idle = self.layers * (self.experts - self.chosen) * self.mlp()
+        return self.multiplied() + idle + (2 * self.layers + 1) * self.width + self.vocab * self.width
 
     def flops(self, batch, sequence):
         """Of a training step, forward and backward. A matrix element costs 2 a token forward, 4 backward: 6 N. A
@@ -45,6 +53,11 @@ class Shape:
         """That must be read to generate one: each parameter, of the tables only a row."""
         tables = self.positions if self.kind == "gpt2" else self.vocab
         return 4 * (self.parameters() - (tables - 1) * self.width)
+
+    def torch_modes(self):
+        """How PyTorch is run: the second one with as many threads as are better for the first. Mixtures of
+        experts are those of transformers, by its implementations of experts."""
+        return ("eager", "grouped_mm") if self.experts else ("eager", "compile")
 
     def as_dict(self):
         return asdict(self)
@@ -70,6 +83,7 @@ class Work:
 GPT2_124M = Shape("gpt2", 12, 768, 12, 12, 3072, 50257, 1024)
 CHAR = Shape("gpt2", 6, 384, 6, 6, 1536, 65, 256)
 LLAMA = Shape("llama", 12, 768, 12, 4, 2048, 32000, 512)
+MIXTRAL = Shape("mixtral", 2, 768, 12, 12, 3072, 1000, 256, 8, 2)
 
 WORKS = [
     Work("gpt2-4x256", "GPT-2 124M, 4 × 256", GPT2_124M, 4, 256, 4, True),
@@ -78,6 +92,7 @@ WORKS = [
     Work("char-8x256", "6 × 384, vocabulary 65, 8 × 256", CHAR, 8, 256, 8, True),
     Work("char-32x256", "6 × 384, vocabulary 65, 32 × 256", CHAR, 32, 256, 4, True),
     Work("llama-2x512", "Llama 12 × 768, GQA 3:1, 2 × 512", LLAMA, 2, 512, 4, False),
+    Work("mixtral-4x256", "Mixtral 2 × 768, 8 experts of 3,072, 2 chosen, 4 × 256", MIXTRAL, 4, 256, 4, False),
 ]
 
 
@@ -93,8 +108,11 @@ def model_section(shape):
         "dropout_prob": 0.0,
         "weight_tying": "enabled" if shape.kind == "gpt2" else "disabled",
     }
-    if shape.kind == "llama":
+    if shape.kind != "gpt2":
         sizes["num_groups"] = shape.groups
+    if shape.experts:
+        sizes["num_experts"] = shape.experts
+        sizes["num_experts_per_token"] = shape.chosen
     return "transformer_config:\n" + "".join(f"  {key}: {value}\n" for key, value in sizes.items())
 
 

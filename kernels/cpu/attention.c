@@ -44,7 +44,7 @@ forward_block(const tsr_attention *a, const attention_parts *p, forward *f, head
     stats[2 * r] = p->max[r];
     stats[2 * r + 1] = p->parts[r];
     row_scale(
-        out + r * at.out_stride, p->sums + r * p->value_width, 1.0f / p->parts[r],
+        out + r * at.out_stride, p->sums + r * p->value_width, row_complete(a, at.h, stats + 2 * r),
         tsr_attention_value_size(a));
   }
 }

@@ -80,6 +80,18 @@ static inline int64_t keys_seen(const tsr_attention *a, block part, int64_t v, i
   return a->causal && last < end ? last : end;
 }
 
+/* Completes a row of out with its sum over the keys: `stats`, its maximum and sum of
+ * exp(score - maximum), get the sink's term. Returns what the row's weighted values are multiplied
+ * by. The sink is the last term, whatever the order of the keys. */
+static inline float row_complete(const tsr_attention *a, int64_t h, float stats[2]) {
+  if (!a->sinks) return 1.0f / stats[1];
+  float sink = a->sinks[h], max = stats[0] > sink ? stats[0] : sink;
+  float share = real_exp(stats[0] - max);
+  stats[1] = stats[1] * share + real_exp(sink - max);
+  stats[0] = max;
+  return share / stats[1];
+}
+
 /* A thread's scratch; widths are padded to vectors, rows to tiles, and each part has room for any
  * level's. Packed keys and values lie there in runs of T, one in plain attention. */
 typedef struct {

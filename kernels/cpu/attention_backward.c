@@ -94,3 +94,16 @@ void LEVEL(attention_backward)(
     }
   }
 }
+
+void LEVEL(attention_sinks_backward)(
+    const tsr_attention *a, float *d, const float *dout, const float *out, const float *stats,
+    int64_t begin, int64_t end) {
+  int64_t Dv = tsr_attention_value_size(a);
+  for (int64_t row = begin; row < end; row++)
+    for (int64_t h = 0; h < a->H; h++) {
+      int64_t at = row * a->H + h;
+      const float *of = stats + ((row / a->T * a->H + h) * a->T + row % a->T) * 2;
+      float p = real_exp(a->sinks[h] - of[0]) / of[1];
+      d[at] = -p * row_dot(dout + at * Dv, out + at * Dv, Dv);
+    }
+}

@@ -140,10 +140,12 @@ static void few_out(
   if (d < D) few_weigh_rest(s, weights, begin, seen, factor, d, out);
 }
 
-/* Scores of the keys [first, seen) to exp(score - maximum), zeros before them from begin on;
- * returns the sum, made of SUMS running ones as attention.h does. */
-static float few_softmax(float *scores, int64_t begin, int64_t first, int64_t seen) {
-  vector max = vector_all(row_max(scores + first, seen - first));
+/* Scores of the keys [first, seen) to exp(score - maximum), zeros before them from begin on, and
+ * their maximum and sum, made of SUMS running ones as attention.h does. */
+static void
+few_softmax(float *scores, int64_t begin, int64_t first, int64_t seen, float ret_stats[2]) {
+  ret_stats[0] = row_max(scores + first, seen - first);
+  vector max = vector_all(ret_stats[0]);
   float_sums sums = {0};
   for (int64_t j = begin; j < first; j++) scores[j] = -INFINITY;
   for (int64_t j = seen; j < round_to(seen, SUM_STEP); j++) scores[j] = -INFINITY;
@@ -154,7 +156,7 @@ static float few_softmax(float *scores, int64_t begin, int64_t first, int64_t se
   }
   for (int half = SUMS / 2; half; half /= 2)
     for (int i = 0; i < half; i++) sums[i] += sums[half + i];
-  return sums[0];
+  ret_stats[1] = sums[0];
 }
 
 static void few_token(const group *s, const few *f, int64_t row) {
@@ -164,8 +166,10 @@ static void few_token(const group *s, const few *f, int64_t row) {
     row_scale(f->queries + h * D, s->q + row * s->q_stride + h * D, s->c->a.scale, D);
   few_all_scores(s, f, begin, seen);
   for (int64_t h = 0; h < s->heads; h++) {
-    float *scores = f->scores + h * f->scores_width, sum = few_softmax(scores, begin, first, seen);
-    few_out(s, scores, begin, seen, 1.0f / sum, s->out + row * s->out_stride + h * s->Dv);
+    float *scores = f->scores + h * f->scores_width, stats[2];
+    few_softmax(scores, begin, first, seen, stats);
+    float factor = row_complete(&s->c->a, s->g * s->heads + h, stats);
+    few_out(s, scores, begin, seen, factor, s->out + row * s->out_stride + h * s->Dv);
   }
 }
 
@@ -189,8 +193,11 @@ static void many_tokens(const group *s, void *scratch) {
       pack_columns(p.queries, s->q + start, s->q_stride, whole.scale, whole.D, part.rows);
       block_forward(&whole, &p, part, p.keys, p.values_rows, p.sums, p.value_width, &none);
       float *out = s->out + row * s->out_stride + h * s->Dv;
-      for (int64_t r = 0; r < part.rows; r++)
-        row_scale(out + r * s->out_stride, p.sums + r * p.value_width, 1.0f / p.parts[r], s->Dv);
+      for (int64_t r = 0; r < part.rows; r++) {
+        float stats[] = {p.max[r], p.parts[r]};
+        float factor = row_complete(&whole, s->g * s->heads + h, stats);
+        row_scale(out + r * s->out_stride, p.sums + r * p.value_width, factor, s->Dv);
+      }
     }
 }
 

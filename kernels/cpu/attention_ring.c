@@ -172,7 +172,8 @@ void LEVEL(attention_ring_finish)(
       float *row_stats = stats + (item * r->a.T + run * c.unit.T) * 2;
       for (int64_t row = 0; row < t.rows; row++, sum += c.width) {
         memcpy(row_stats + 2 * row, sum + c.p.value_width, 2 * sizeof *stats);
-        row_scale(to + row * t.at.out_stride, sum, 1.0f / row_stats[2 * row + 1], Dv);
+        float factor = row_complete(&r->a, t.at.h, row_stats + 2 * row);
+        row_scale(to + row * t.at.out_stride, sum, factor, Dv);
       }
     }
 }

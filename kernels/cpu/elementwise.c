@@ -162,3 +162,30 @@ void LEVEL(gated_backward)(
   }
   assert(!"a unary function");
 }
+
+/* ---- gpt-oss's: a NaN stays ---- */
+
+static inline float at_most(float x, float limit) { return x > limit ? limit : x; }
+static inline float within(float x, float limit) { return x < -limit ? -limit : at_most(x, limit); }
+
+void LEVEL(clamped_swiglu)(
+    float alpha, float limit, float *out, const float *gate, const float *up, int64_t begin,
+    int64_t end) {
+  EACH {
+    float x = at_most(gate[i], limit);
+    out[i] = x * real_sigmoid(alpha * x) * (within(up[i], limit) + 1);
+  }
+}
+
+/* d/dx of x s(alpha x): s + x alpha s' */
+void LEVEL(clamped_swiglu_backward)(
+    float alpha, float limit, float *dgate, float *dup, const float *dout, const float *gate,
+    const float *up, int64_t begin, int64_t end) {
+  EACH {
+    float d = dout[i], g = gate[i], u = up[i], x = at_most(g, limit), s;
+    float slope = real_sigmoid_slope(alpha * x, &s);
+    float of_gate = d * (within(u, limit) + 1) * fused(alpha * x, slope, s), of_up = d * (x * s);
+    dgate[i] = g > limit ? 0 : of_gate;
+    dup[i] = u > limit || u < -limit ? 0 : of_up;
+  }
+}

@@ -13,34 +13,60 @@ enum { BLOCK_LANES = 168 };
 
 static _Thread_local float own[DEPTH * BLOCK_LANES] __attribute__((aligned(64)));
 
+/* Lines that are fetched while tiles are computed: packing waits for memory otherwise, for its rows
+ * lie too far apart to be foreseen. */
+typedef struct {
+  const float *data; /* (rows, length), rows `stride` apart */
+  int64_t rows, length, stride, at;
+  int64_t each; /* lines beside FETCH_DEPTH of a tile */
+} fetch;
+
+enum { LINE = 64 / sizeof(float), FETCH_DEPTH = 32 };
+
+static inline void fetch_some(fetch *f) {
+  for (int64_t i = 0; i < f->each && f->rows > 0; i++) {
+    __builtin_prefetch(f->data + f->at, 0, 2);
+    f->at += LINE;
+    if (f->at < f->length) continue;
+    f->at = 0;
+    f->data += f->stride;
+    f->rows--;
+  }
+}
+
 typedef struct {
   const float *a, *b; /* panels: (depth, ROWS) and (depth, COLUMNS) */
   const float *bias;  /* (COLUMNS), where the sums become complete; else NULL */
   int64_t depth;
   bool adds;
+  fetch *ahead;
 } tile;
 
-/* to (ROWS, COLUMNS), rows `stride` apart */
+/* to (rows, COLUMNS), rows `stride` apart; of a panel of A the first `rows` lanes are read */
 static inline __attribute__((always_inline)) void
-tile_run(const tile *t, float *to, int64_t stride) {
+tile_run(const tile *t, float *to, int64_t stride, const int rows) {
   vector sums[ROWS][2];
   const float *a = t->a, *b = t->b;
-  _Pragma("GCC unroll 12") for (int i = 0; i < ROWS; i++) {
+  _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++) {
     sums[i][0] = sums[i][1] = (vector){0};
     __builtin_prefetch(to + i * stride, 1);
     __builtin_prefetch(to + i * stride + COLUMNS - 1, 1);
   }
-  _Pragma("GCC unroll 8") for (int64_t k = 0; k < t->depth; k++) {
-    vector b0 = lanes_load(b, 0), b1 = lanes_load(b, 1);
-    _Pragma("GCC unroll 12") for (int i = 0; i < ROWS; i++) {
-      vector x = a[i] - (vector){0};
-      sums[i][0] = vector_fused(x, b0, sums[i][0]);
-      sums[i][1] = vector_fused(x, b1, sums[i][1]);
+  for (int64_t k = 0, end; k < t->depth;) {
+    end = k + FETCH_DEPTH < t->depth ? k + FETCH_DEPTH : t->depth;
+    fetch_some(t->ahead);
+    _Pragma("GCC unroll 8") for (; k < end; k++) {
+      vector b0 = lanes_load(b, 0), b1 = lanes_load(b, 1);
+      _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++) {
+        vector x = a[i] - (vector){0};
+        sums[i][0] = vector_fused(x, b0, sums[i][0]);
+        sums[i][1] = vector_fused(x, b1, sums[i][1]);
+      }
+      a += ROWS;
+      b += COLUMNS;
     }
-    a += ROWS;
-    b += COLUMNS;
   }
-  _Pragma("GCC unroll 12") for (int i = 0; i < ROWS; i++) {
+  _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++) {
     vector_unaligned *row = (vector_unaligned *)(to + i * stride);
     if (t->adds) sums[i][0] = row[0] + sums[i][0], sums[i][1] = row[1] + sums[i][1];
     if (t->bias) sums[i][0] += lanes_load(t->bias, 0), sums[i][1] += lanes_load(t->bias, 1);
@@ -50,12 +76,34 @@ tile_run(const tile *t, float *to, int64_t stride) {
 }
 
 static __attribute__((noinline)) void tile_whole(const tile *t, float *to, int64_t stride) {
-  tile_run(t, to, stride);
+  tile_run(t, to, stride, ROWS);
+}
+
+/* The last rows of C cost as much as their number rounded up to a third of a whole tile: with few
+ * rows, as experts have them, they are a good part of all. */
+enum { THIRD = ROWS / 3 };
+_Static_assert(ROWS % 3 == 0, "thirds of a tile are whole rows");
+
+static __attribute__((noinline)) void tile_third(const tile *t, float *to, int64_t stride) {
+  tile_run(t, to, stride, THIRD);
+}
+static __attribute__((noinline)) void tile_two_thirds(const tile *t, float *to, int64_t stride) {
+  tile_run(t, to, stride, 2 * THIRD);
+}
+
+static void tile_thirds(const tile *t, float *to, int64_t stride, int64_t rows) {
+  if (rows <= THIRD) tile_third(t, to, stride);
+  else if (rows <= 2 * THIRD) tile_two_thirds(t, to, stride);
+  else tile_whole(t, to, stride);
 }
 
 /* At the edges of C */
 static __attribute__((noinline)) void
 tile_part(const tile *whole, float *to, int64_t stride, int64_t rows, int64_t columns) {
+  if (columns == COLUMNS && rows % THIRD == 0) {
+    tile_thirds(whole, to, stride, rows);
+    return;
+  }
   float all[ROWS * COLUMNS] = {0}, bias[COLUMNS];
   tile t = *whole;
   if (t.bias) {
@@ -64,7 +112,7 @@ tile_part(const tile *whole, float *to, int64_t stride, int64_t rows, int64_t co
   }
   for (int64_t i = 0; i < rows && t.adds; i++)
     memcpy(all + i * COLUMNS, to + i * stride, (size_t)columns * sizeof *to);
-  tile_run(&t, all, COLUMNS);
+  tile_thirds(&t, all, COLUMNS, rows);
   for (int64_t i = 0; i < rows; i++)
     memcpy(to + i * stride, all + i * COLUMNS, (size_t)columns * sizeof *to);
 }
@@ -82,37 +130,16 @@ typedef struct {
   int64_t begin, end, k, depth;
 } piece;
 
-/* Lines that are fetched while tiles are computed: packing waits for memory otherwise, for its rows
- * lie too far apart to be foreseen. */
-typedef struct {
-  const float *data; /* (rows, length), rows `stride` apart */
-  int64_t rows, length, stride, at;
-  int64_t each; /* lines beside a tile */
-} fetch;
-
-enum { LINE = 64 / sizeof(float) };
-
 /* What packing this piece will read, over so many tiles. */
-static fetch fetch_of(const operand *o, const piece *next, int64_t tiles) {
+static fetch fetch_of(const operand *o, const piece *now, const piece *next, int64_t tiles) {
   int64_t first = next->begin * o->lanes, across = least(o->count, next->end * o->lanes) - first;
   bool turns = o->lane_stride != 1;
   fetch f = {.data = o->data + first * o->lane_stride + next->k * o->k_stride};
   f.rows = turns ? across : next->depth;
   f.length = turns ? next->depth : across;
   f.stride = turns ? o->lane_stride : o->k_stride;
-  f.each = f.rows * (f.length / LINE + 1) / tiles + 1;
+  f.each = f.rows * (f.length / LINE + 1) / (tiles * ratio_up(now->depth, FETCH_DEPTH)) + 1;
   return f;
-}
-
-static inline void fetch_some(fetch *f) {
-  for (int64_t i = 0; i < f->each && f->rows > 0; i++) {
-    __builtin_prefetch(f->data + f->at, 0, 2);
-    f->at += LINE;
-    if (f->at < f->length) continue;
-    f->at = 0;
-    f->data += f->stride;
-    f->rows--;
-  }
 }
 
 /* Panels of A and of B that meet: those of A stay in the second cache, one of B in the first. */
@@ -131,9 +158,9 @@ static void block_run(const tsr_gemm *p, const block *k, fetch *ahead) {
           .b = k->b + j * COLUMNS * k->depth,
           .bias = p->bias && k->completes ? p->bias + column : NULL,
           .depth = k->depth,
-          .adds = k->adds};
+          .adds = k->adds,
+          .ahead = ahead};
       float *to = p->c + row * p->c_stride + column;
-      fetch_some(ahead);
       if (row + ROWS <= p->M && column + COLUMNS <= p->N) tile_whole(&t, to, p->c_stride);
       else
         tile_part(
@@ -221,7 +248,7 @@ void LEVEL(gemm)(const tsr_gemm *p, const float *packed, int64_t begin, int64_t 
   for (piece now = piece_at(&s, first, 0), next; now.begin < s.end; now = next) {
     next = piece_after(&s, &now);
     fetch ahead = {0};
-    if (next.begin < s.end) ahead = fetch_of(&dealt, &next, (now.end - now.begin) * panels);
+    if (next.begin < s.end) ahead = fetch_of(&dealt, &now, &next, (now.end - now.begin) * panels);
     LEVEL(operand_pack)(&dealt, now.k, now.depth, now.begin, now.end, own);
     (p->by_rows ? run_rows : run_columns)(p, packed + now.k * panels * o.lanes, &now, &ahead);
   }

@@ -48,13 +48,17 @@ turn_part(const source *s, const float *from, int valid, int64_t wide, float *to
   for (int l = 0; l < panel; l += WIDTH) {
     const int here = panel - l < WIDTH ? panel - l : WIDTH;
     vector rows[WIDTH];
-    _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) {
-      if (i >= here || l + i >= valid) rows[i] = (vector){0};
-      else
-        rows[i] = wide == WIDTH ? lanes_load(from + (l + i) * s->stride, 0)
-                                : vector_part(from + (l + i) * s->stride, wide);
+    if (here == WIDTH && l + WIDTH <= valid && wide == WIDTH) {
+      turn_loaded(from + l * s->stride, s->stride, rows);
+    } else {
+      _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) {
+        if (i >= here || l + i >= valid) rows[i] = (vector){0};
+        else
+          rows[i] = wide == WIDTH ? lanes_load(from + (l + i) * s->stride, 0)
+                                  : vector_part(from + (l + i) * s->stride, wide);
+      }
+      turn_square(rows);
     }
-    turn_square(rows);
     _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) if (i < wide)
         memcpy(to + i * panel + l, &rows[i], sizeof *to * (size_t)here);
   }

@@ -52,6 +52,64 @@ static inline __attribute__((always_inline)) void turn_square(vector rows[WIDTH]
 
 #endif
 
+#if defined(__AVX__)
+
+/* Four numbers of each of the rows r, r + 4, …, which lie `stride` apart. */
+static inline __attribute__((always_inline)) vector load_fours(const float *row, int64_t stride) {
+#if defined(__AVX512F__)
+  __m512 all = _mm512_castps128_ps512(_mm_loadu_ps(row));
+  all = _mm512_insertf32x4(all, _mm_loadu_ps(row + 4 * stride), 1);
+  all = _mm512_insertf32x4(all, _mm_loadu_ps(row + 8 * stride), 2);
+  return (vector)_mm512_insertf32x4(all, _mm_loadu_ps(row + 12 * stride), 3);
+#else
+  __m256 low = _mm256_castps128_ps256(_mm_loadu_ps(row));
+  return (vector)_mm256_insertf128_ps(low, _mm_loadu_ps(row + 4 * stride), 1);
+#endif
+}
+
+/* Even and odd neighbours of two vectors, in each four of theirs. */
+#if defined(__AVX512F__)
+#define FOURS_LOW(a, b) (vector) _mm512_unpacklo_ps((__m512)(a), (__m512)(b))
+#define FOURS_HIGH(a, b) (vector) _mm512_unpackhi_ps((__m512)(a), (__m512)(b))
+#define PAIRS_LOW(a, b) (vector) _mm512_unpacklo_pd((__m512d)(a), (__m512d)(b))
+#define PAIRS_HIGH(a, b) (vector) _mm512_unpackhi_pd((__m512d)(a), (__m512d)(b))
+#else
+#define FOURS_LOW(a, b) (vector) _mm256_unpacklo_ps((__m256)(a), (__m256)(b))
+#define FOURS_HIGH(a, b) (vector) _mm256_unpackhi_ps((__m256)(a), (__m256)(b))
+#define PAIRS_LOW(a, b) (vector) _mm256_unpacklo_pd((__m256d)(a), (__m256d)(b))
+#define PAIRS_HIGH(a, b) (vector) _mm256_unpackhi_pd((__m256d)(a), (__m256d)(b))
+#endif
+
+/* The columns of a square in memory. Loads of four numbers put the fours of a column into one
+ * vector, so that only fours are left to be turned: half as many moves between registers. All of a
+ * row is loaded at once: rows may lie so that they displace each other from the first cache. */
+static inline __attribute__((always_inline)) void
+turn_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
+  vector fours[4][WIDTH / 4];
+  _Pragma("GCC unroll 4") for (int r = 0; r < 4; r++)
+      _Pragma("GCC unroll 4") for (int k = 0; k < WIDTH / 4; k++) fours[r][k] =
+          load_fours(from + r * stride + 4 * k, stride);
+  _Pragma("GCC unroll 4") for (int k = 0; k < WIDTH / 4; k++) {
+    vector low = FOURS_LOW(fours[0][k], fours[1][k]), high = FOURS_HIGH(fours[0][k], fours[1][k]),
+           low2 = FOURS_LOW(fours[2][k], fours[3][k]), high2 = FOURS_HIGH(fours[2][k], fours[3][k]);
+    columns[4 * k] = PAIRS_LOW(low, low2);
+    columns[4 * k + 1] = PAIRS_HIGH(low, low2);
+    columns[4 * k + 2] = PAIRS_LOW(high, high2);
+    columns[4 * k + 3] = PAIRS_HIGH(high, high2);
+  }
+}
+
+#else
+
+static inline __attribute__((always_inline)) void
+turn_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
+  _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) columns[i] =
+      lanes_load(from + i * stride, 0);
+  turn_square(columns);
+}
+
+#endif
+
 /* The first n numbers of a vector; zeros follow. */
 static inline vector vector_part(const float *x, int64_t n) {
   float part[WIDTH] = {0};

@@ -1,113 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/hf_config.h"
-#include <inttypes.h>
+#include "checkpoint/hf_config_reader.h"
 #include <math.h>
 #include <string.h>
 
-typedef struct {
-  tsr_arena *arena;
-  const char *path;
-  const cJSON *root;
-  tsr_hf_config *c;
-  tsr_diags *diags;
-  bool ok;
-} reader;
-
-/* A value as a message shows it. */
-static const char *describe(const reader *r, const cJSON *item) {
-  if (cJSON_IsString(item)) return tsr_arena_printf(r->arena, "'%s'", item->valuestring);
-  if (cJSON_IsNumber(item)) return tsr_arena_printf(r->arena, "%.15g", item->valuedouble);
-  if (cJSON_IsBool(item)) return cJSON_IsTrue(item) ? "true" : "false";
-  if (cJSON_IsArray(item)) return "a list";
-  return cJSON_IsObject(item) ? "an object" : "null";
-}
-
-static void unsupported(reader *r, const char *key, const char *value, const char *supported) {
-  r->ok =
-      tsr_diag_error(r->diags, TSR_NOWHERE, "'%s': %s %s is not supported", r->path, key, value);
-  if (supported) tsr_diag_hint(r->diags, "supported: %s", supported);
-}
-
-/* A member; NULL for one that is missing or null, which transformers treats alike. */
-static const cJSON *get(const cJSON *object, const char *key) {
-  const cJSON *item = tsr_json_get(object, key);
-  return cJSON_IsNull(item) ? NULL : item;
-}
-
-/* A whole number of at least 1; `otherwise` -1: it must be there. */
-static int64_t count_in(reader *r, const cJSON *object, const char *key, int64_t otherwise) {
-  int64_t value = 1;
-  if (!get(object, key) && otherwise >= 0) return otherwise;
-  if (!tsr_json_int(object, key, r->path, &value, r->diags)) r->ok = false;
-  else if (value < 1)
-    r->ok = tsr_diag_error(
-        r->diags, TSR_NOWHERE, "'%s': key '%s' should be at least 1, not %" PRId64, r->path, key,
-        value);
-  return value < 1 ? 1 : value;
-}
-
-static int64_t count(reader *r, const char *key, int64_t otherwise) {
-  return count_in(r, r->root, key, otherwise);
-}
-
-/* A number of at least 0; `otherwise` -1: it must be there. */
-static double number_in(reader *r, const cJSON *object, const char *key, double otherwise) {
-  double value = 0;
-  if (!get(object, key) && otherwise >= 0) return otherwise;
-  if (!tsr_json_double(object, key, r->path, &value, r->diags)) r->ok = false;
-  else if (value < 0)
-    r->ok = tsr_diag_error(
-        r->diags, TSR_NOWHERE, "'%s': key '%s' should be at least 0, not %g", r->path, key, value);
-  return value;
-}
-
-/* The same above 0. */
-static double positive_in(reader *r, const cJSON *object, const char *key, double otherwise) {
-  int errors = tsr_diags_errors(r->diags);
-  double value = number_in(r, object, key, otherwise);
-  if (value > 0 || tsr_diags_errors(r->diags) > errors) return value;
-  r->ok = tsr_diag_error(
-      r->diags, TSR_NOWHERE, "'%s': key '%s' should be above 0, not %g", r->path, key, value);
-  return 1;
-}
-
-static double number(reader *r, const char *key, double otherwise) {
-  return number_in(r, r->root, key, otherwise);
-}
-
-static bool flag(reader *r, const char *key, bool otherwise) {
-  bool value = otherwise;
-  if (get(r->root, key)) r->ok &= tsr_json_bool(r->root, key, r->path, &value, r->diags);
-  return value;
-}
-
-/* A switch that the model does not have any other way. */
-static void fixed(reader *r, const char *key, bool value) {
-  bool ok = r->ok;
-  if (flag(r, key, value) != value && ok == r->ok)
-    unsupported(r, key, value ? "false" : "true", value ? "true" : "false");
-}
-
-static bool is_text(const cJSON *item, const char *value) {
-  return cJSON_IsString(item) && !strcmp(item->valuestring, value);
-}
-
-static void fixed_text(reader *r, const char *key, const char *value) {
-  const cJSON *item = get(r->root, key);
-  if (!item || is_text(item, value)) return;
-  unsupported(r, key, describe(r, item), tsr_arena_printf(r->arena, "'%s'", value));
-}
-
 /* ---- what all have ---- */
-
-static void check_quantization(reader *r) {
-  const cJSON *item = get(r->root, "quantization_config");
-  if (!item) return;
-  const cJSON *method = get(item, "quant_method");
-  unsupported(
-      r, "quantization_config", method ? describe(r, method) : describe(r, item),
-      "weights in float32, bfloat16 or float16");
-}
 
 /* The class that wrote the weights: the language model, or its body alone. */
 static void check_architecture(reader *r, const char *model, const char *body) {
@@ -121,6 +17,7 @@ static void check_architecture(reader *r, const char *model, const char *body) {
   }
 }
 
+/* No block has a window. */
 static void check_layers(reader *r) {
   const cJSON *item;
   cJSON_ArrayForEach(item, get(r->root, "layer_types")) {
@@ -192,11 +89,12 @@ static void read_yarn_rope(reader *r, const cJSON *rope) {
 }
 
 /* The scaling that a family has beside none. */
-typedef enum { ROPE_PLAIN, ROPE_LLAMA3, ROPE_YARN } rope_kind;
+typedef enum { ROPE_PLAIN, ROPE_LLAMA3, ROPE_YARN, ROPE_PARTIAL } rope_kind;
 
 /* Newer files hold all of it in rope_parameters, older ones the scaling in rope_scaling. */
 static void read_rope(reader *r, rope_kind kind) {
-  static const char *const supported[] = {"'default'", "'default', 'llama3'", "'default', 'yarn'"};
+  static const char *const supported[] = {
+      "'default'", "'default', 'llama3'", "'default', 'yarn'", "'default'"};
   const char *key = get(r->root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
   const cJSON *rope = get(r->root, key), *older = get(r->root, "rope_scaling");
   if (older && older != rope && !cJSON_Compare(older, rope, true)) {
@@ -208,9 +106,10 @@ static void read_rope(reader *r, rope_kind kind) {
   const cJSON *type = get(rope, "rope_type") ? get(rope, "rope_type") : get(rope, "type");
   r->c->theta = positive_in(r, r->root, "rope_theta", 10000);
   if (get(rope, "rope_theta")) r->c->theta = positive_in(r, rope, "rope_theta", -1);
-  double partial = number(r, "partial_rotary_factor", 1);
+  double partial = number(r, "partial_rotary_factor", kind == ROPE_PARTIAL ? 0.5 : 1);
   if (get(rope, "partial_rotary_factor")) partial = number_in(r, rope, "partial_rotary_factor", 1);
-  if (partial != 1)
+  r->c->partial_rotary_factor = partial;
+  if (partial != 1 && kind != ROPE_PARTIAL)
     unsupported(r, "partial_rotary_factor", tsr_arena_printf(r->arena, "%g", partial), "1");
   fixed(r, "rope_interleaved", false);
   const char *name = !type ? "default" : cJSON_IsString(type) ? type->valuestring : "";
@@ -221,7 +120,7 @@ static void read_rope(reader *r, rope_kind kind) {
         r, tsr_arena_printf(r->arena, "%s.rope_type", key), describe(r, type), supported[kind]);
 }
 
-static void read_common(reader *r) {
+static void read_sizes(reader *r) {
   tsr_hf_config *c = r->c;
   c->vocab_size = count(r, "vocab_size", -1);
   c->embedding_dim = count(r, "hidden_size", -1);
@@ -238,6 +137,10 @@ static void read_common(reader *r) {
         r->diags, TSR_NOWHERE, "'%s': attention_dropout %g is not taken: dropout_prob is 0",
         r->path, dropout);
   fixed_text(r, "hidden_act", "silu");
+}
+
+static void read_common(reader *r) {
+  read_sizes(r);
   check_layers(r);
 }
 
@@ -403,13 +306,17 @@ static void read_deepseek(reader *r) {
   read_rope(r, ROPE_YARN);
 }
 
+static void read_mtp_layers(reader *r) {
+  const cJSON *mtp = get(r->root, "num_nextn_predict_layers");
+  if (!cJSON_IsNumber(mtp) || mtp->valuedouble > 0)
+    r->c->mtp_layers = count(r, "num_nextn_predict_layers", 1);
+}
+
 static void read_deepseek_v3(reader *r) {
   check_architecture(r, "DeepseekV3ForCausalLM", "DeepseekV3Model");
   read_deepseek(r);
   r->c->latent.rope_interleave = flag(r, "rope_interleave", true);
-  const cJSON *mtp = get(r->root, "num_nextn_predict_layers");
-  if (!cJSON_IsNumber(mtp) || mtp->valuedouble > 0)
-    r->c->mtp_layers = count(r, "num_nextn_predict_layers", 1);
+  read_mtp_layers(r);
   read_deepseek_experts(r, 3, 1);
   if (!r->c->experts.num_experts) return;
   fixed_text(r, "scoring_func", "sigmoid");
@@ -433,6 +340,71 @@ static void read_deepseek_v2(reader *r) {
   read_expert_groups(r, !groups);
 }
 
+/* ---- GLM-4.5 and gpt-oss ---- */
+
+static void read_glm4_moe(reader *r) {
+  tsr_hf_config *c = r->c;
+  check_architecture(r, "Glm4MoeForCausalLM", "Glm4MoeModel");
+  read_common(r);
+  c->norm_eps = number(r, "rms_norm_eps", 1e-5);
+  c->head_dim = count(r, "head_dim", c->embedding_dim / c->num_heads);
+  c->attention_bias = flag(r, "attention_bias", false);
+  c->use_qk_norm = flag(r, "use_qk_norm", false);
+  read_rope(r, ROPE_PARTIAL);
+  read_mtp_layers(r);
+  read_deepseek_experts(r, 1, 1);
+  c->experts.norm_topk_prob = flag(r, "norm_topk_prob", true);
+  read_expert_groups(r, false);
+  if (r->ok && !c->experts.num_experts)
+    unsupported(
+        r, "first_k_dense_replace", tsr_arena_printf(r->arena, "%" PRId64, c->num_blocks),
+        "less than num_hidden_layers");
+}
+
+/* Every so manyth block has full attention, the others have windows; by default every second. */
+static void read_windows(reader *r) {
+  const cJSON *list = get(r->root, "layer_types"), *item;
+  int64_t blocks = r->c->num_blocks, block = 0, step = list ? blocks + 1 : 2;
+  bool regular = !list || cJSON_GetArraySize(list) == blocks;
+  cJSON_ArrayForEach(item, list) {
+    bool full = is_text(item, "full_attention");
+    if (full && step > blocks) step = block + 1;
+    regular &= full == (++block % step == 0) && (full || is_text(item, "sliding_attention"));
+  }
+  if (!regular)
+    unsupported(
+        r, "layer_types", describe(r, list),
+        "'sliding_attention' in all blocks but every n-th, which has 'full_attention'");
+  r->c->full_attention_step = step;
+  r->c->sliding_window = 0;
+  if (!cJSON_IsNull(tsr_json_get(r->root, "sliding_window")))
+    r->c->sliding_window = count(r, "sliding_window", 128);
+}
+
+/* Without a word about rotary positions they have YaRN's scaling, as in GptOssConfig. */
+static void read_gpt_oss_rope(reader *r) {
+  read_rope(r, ROPE_YARN);
+  if (get(r->root, "rope_parameters") || get(r->root, "rope_scaling")) return;
+  r->c->latent = (tsr_hf_latent){.yarn_factor = 32, .beta_fast = 32, .beta_slow = 1};
+  r->c->original_context_length = 4096;
+}
+
+static void read_gpt_oss(reader *r) {
+  tsr_hf_config *c = r->c;
+  check_architecture(r, "GptOssForCausalLM", "GptOssModel");
+  read_sizes(r);
+  c->norm_eps = number(r, "rms_norm_eps", 1e-5);
+  c->head_dim = count(r, "head_dim", 64);
+  c->attention_bias = flag(r, "attention_bias", true);
+  read_windows(r);
+  read_gpt_oss_rope(r);
+  if (!get(r->root, "rope_theta") && !get(get(r->root, "rope_parameters"), "rope_theta"))
+    c->theta = 150000;
+  read_experts(r, 0.001);
+  c->experts.swiglu_alpha = positive_in(r, r->root, "swiglu_alpha", 1.702);
+  c->experts.swiglu_limit = positive_in(r, r->root, "swiglu_limit", 7);
+}
+
 static const struct {
   const char *name, *ours;
   void (*read)(reader *r);
@@ -447,6 +419,8 @@ static const struct {
     {"olmoe", "olmoe", read_olmoe},
     {"deepseek_v3", "deepseek_v3", read_deepseek_v3},
     {"deepseek_v2", "deepseek_v2", read_deepseek_v2},
+    {"glm4_moe", "glm4_moe", read_glm4_moe},
+    {"gpt_oss", "gpt_oss", read_gpt_oss},
 };
 
 bool tsr_hf_config_read(
@@ -464,13 +438,14 @@ bool tsr_hf_config_read(
   for (size_t i = 0; i < sizeof types / sizeof *types && !ret_config->model_type; i++)
     if (!strcmp(type, types[i].name)) {
       ret_config->model_type = types[i].ours;
-      check_quantization(&r);
+      r.ok = tsr_hf_quantization_read(
+          arena, path, get(root, "quantization_config"), &ret_config->quantization, diags);
       types[i].read(&r);
     }
   if (!ret_config->model_type)
     unsupported(
         &r, "model_type", describe(&r, tsr_json_get(root, "model_type")),
         "'gpt2', 'llama', 'mistral', 'qwen3', 'mixtral', 'qwen2_moe', 'qwen3_moe', 'olmoe', "
-        "'deepseek_v3', 'deepseek_v2'");
+        "'deepseek_v3', 'deepseek_v2', 'glm4_moe', 'gpt_oss'");
   return r.ok;
 }

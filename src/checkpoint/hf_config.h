@@ -16,15 +16,20 @@
  *                   activations but silu, rope types but default and yarn, other choices of
  *                   experts than the classes have; of deepseek_v2 norm_topk_prob, which its class
  *                   does not read
+ *   glm4_moe        activations but silu, rope types but default, no block with experts
+ *   gpt_oss         activations but silu, rope types but default and yarn, layer_types but windows
+ *                   in all blocks but every n-th
  *
- * and everywhere: other architectures, quantised weights. Keys that do not change what the model
- * computes (use_cache, initializer_range, …) are not looked at. */
+ * and everywhere: other architectures, and quantized weights but those of hf_quantized.h. Keys
+ * that do not change what the model computes (use_cache, initializer_range, …) are not looked
+ * at. */
 #ifndef TSR_CHECKPOINT_HF_CONFIG_H
 #define TSR_CHECKPOINT_HF_CONFIG_H
 #include "base/json.h"
+#include "checkpoint/hf_quantized.h"
 #include "config/config.h"
 
-/* Latent attention and YaRN, of deepseek_v3 and deepseek_v2. */
+/* Latent attention, of deepseek_v3 and deepseek_v2; YaRN, of these and gpt_oss. */
 typedef struct {
   int64_t q_lora_rank, kv_lora_rank; /* q_lora_rank 0: queries have one layer */
   int64_t qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
@@ -34,7 +39,8 @@ typedef struct {
   bool truncate;
 } tsr_hf_latent;
 
-/* Mixtures of experts: mixtral, qwen2_moe, qwen3_moe, olmoe, deepseek_v3, deepseek_v2. */
+/* Mixtures of experts: mixtral, qwen2_moe, qwen3_moe, olmoe, deepseek_v3, deepseek_v2, glm4_moe,
+ * gpt_oss. */
 typedef struct {
   int64_t num_experts, num_experts_per_token; /* num_experts 0: the model has none */
   int64_t dense_intermediate_dim;  /* of blocks without experts, of Qwen's and DeepSeek's; else 0 */
@@ -45,9 +51,10 @@ typedef struct {
   bool norm_topk_prob; /* not of mixtral */
   double router_aux_loss_coef;
   bool adds_aux_loss; /* output_router_logits, and balance.loss: forward */
-  /* of DeepSeek's */
+  /* of DeepSeek's and glm4_moe */
   int64_t num_shared_experts, first_k_dense_replace, num_expert_groups, num_kept_groups;
   double routed_scaling_factor;
+  double swiglu_alpha, swiglu_limit; /* of gpt_oss */
 } tsr_hf_experts;
 
 typedef struct {
@@ -62,10 +69,14 @@ typedef struct {
   double scaling_factor, low_freq_factor, high_freq_factor; /* of llama; scaling_factor 0: none */
   int64_t original_context_length;                          /* of deepseek_v3, too */
   bool mlp_bias;                                            /* of llama */
-  int64_t sliding_window; /* of llama and mixtral; 0: none. A llama that has one is transformers'
-                             mistral */
+  int64_t sliding_window;       /* of llama, mixtral and gpt_oss; 0: none. A llama that has one is
+                             transformers' mistral */
+  int64_t full_attention_step;  /* of gpt_oss: every so manyth block has no window */
+  double partial_rotary_factor; /* of glm4_moe */
+  bool use_qk_norm;             /* of glm4_moe */
   tsr_hf_latent latent;
   tsr_hf_experts experts;
+  tsr_hf_quantization quantization; /* of the weights beside config.json */
   int64_t mtp_layers; /* blocks behind the last that predict further tokens; imports drop them */
 } tsr_hf_config;
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From sizes to our YAML and to config.json, and out of our configuration. */
-#include "checkpoint/hf_config.h"
-#include "base/file_read.h"
-#include "model/build.h"
+/* From sizes to our YAML and to config.json. */
+#include "checkpoint/hf_config_family.h"
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +17,7 @@ static const char *real(char buffer[40], double value) {
   return buffer;
 }
 
-/* Our graph files that transformers has classes for. A llama with a window is another one. */
-static const struct {
-  const char *name, *class;
-} families[] = {
+const tsr_hf_family tsr_hf_families[] = {
     {"gpt2", "GPT2LMHeadModel"},
     {"llama", "LlamaForCausalLM"},
     {"qwen3", "Qwen3ForCausalLM"},
@@ -32,16 +26,11 @@ static const struct {
     {"qwen2_moe", "Qwen2MoeForCausalLM"},
     {"qwen3_moe", "Qwen3MoeForCausalLM"},
     {"deepseek_v3", "DeepseekV3ForCausalLM"},
-    {"deepseek_v2", "DeepseekV2ForCausalLM"}};
-enum { FAMILIES = sizeof families / sizeof *families };
-
-static bool is(const tsr_hf_config *c, const char *type) { return !strcmp(c->model_type, type); }
-
-static bool is_gpt2(const tsr_hf_config *c) { return is(c, "gpt2"); }
-
-static bool is_latent(const tsr_hf_config *c) {
-  return is(c, "deepseek_v3") || is(c, "deepseek_v2");
-}
+    {"deepseek_v2", "DeepseekV2ForCausalLM"},
+    {"deepseek", "DeepseekV3ForCausalLM"},
+    {"glm4_moe", "Glm4MoeForCausalLM"},
+    {"gpt_oss", "GptOssForCausalLM"}};
+const int tsr_hf_families_count = sizeof tsr_hf_families / sizeof *tsr_hf_families;
 
 static bool is_mistral(const tsr_hf_config *c) { return is(c, "llama") && c->sliding_window; }
 
@@ -51,9 +40,14 @@ static const char *type_of(const tsr_hf_config *c) {
 }
 
 static const char *class_of(const tsr_hf_config *c) {
-  for (int i = 0; i < FAMILIES; i++)
-    if (is(c, families[i].name) && !is_mistral(c)) return families[i].class;
+  for (int i = 0; i < tsr_hf_families_count; i++)
+    if (is(c, tsr_hf_families[i].name) && !is_mistral(c)) return tsr_hf_families[i].class;
   return "MistralForCausalLM";
+}
+
+/* Of these classes the weights of a token's experts always have the sum 1. */
+static bool has_norm_topk_prob(const tsr_hf_config *c) {
+  return !is(c, "mixtral") && !is(c, "gpt_oss");
 }
 
 static void add_layers(const tsr_hf_experts *e, tsr_text *text) {
@@ -75,10 +69,13 @@ static void add_expert_sizes(const tsr_hf_config *c, tsr_text *text) {
   }
   if (e->shared_intermediate_dim)
     tsr_text_add(text, "  shared_intermediate_dim: %" PRId64 "\n", e->shared_intermediate_dim);
-  if (!is(c, "mixtral"))
+  if (has_norm_topk_prob(c))
     tsr_text_add(text, "  norm_topk_prob: %s\n", e->norm_topk_prob ? "true" : "false");
   tsr_text_add(text, "  router_aux_loss_coef: %s\n", real(buffer, e->router_aux_loss_coef));
   if (e->adds_aux_loss) tsr_text_add(text, "  balance: {loss: forward}\n");
+  if (!is(c, "gpt_oss")) return;
+  tsr_text_add(text, "  swiglu_alpha: %s\n", real(buffer, e->swiglu_alpha));
+  tsr_text_add(text, "  swiglu_limit: %s\n", real(buffer, e->swiglu_limit));
 }
 
 static void add_deepseek_expert_sizes(const tsr_hf_experts *e, tsr_text *text) {
@@ -127,7 +124,7 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, "  num_heads: %" PRId64 "\n", c->num_heads);
   if (!is_gpt2(c) && !is_latent(c))
     tsr_text_add(text, "  num_groups: %" PRId64 "\n", c->num_groups);
-  if (c->experts.num_experts && is_latent(c)) add_deepseek_expert_sizes(&c->experts, text);
+  if (has_deepseek_experts(c)) add_deepseek_expert_sizes(&c->experts, text);
   else if (c->experts.num_experts) add_expert_sizes(c, text);
   if (is_latent(c)) add_latent_sizes(&c->latent, text);
   else tsr_text_add(text, "  head_dim: %" PRId64 "\n", c->head_dim);
@@ -143,155 +140,18 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
     tsr_text_add(text, "    original_context_length: %" PRId64 "\n", c->original_context_length);
   }
   if (c->latent.yarn_factor > 0) add_yarn_sizes(c, text);
-  if (c->sliding_window) tsr_text_add(text, "  sliding_window: %" PRId64 "\n", c->sliding_window);
+  if (is(c, "glm4_moe")) {
+    tsr_text_add(text, "  partial_rotary_factor: %s\n", real(buffer, c->partial_rotary_factor));
+    tsr_text_add(text, "  use_qk_norm: %s\n", c->use_qk_norm ? "true" : "false");
+  }
+  bool windows = is(c, "gpt_oss");
+  if (c->sliding_window || windows)
+    tsr_text_add(text, "  sliding_window: %" PRId64 "\n", c->sliding_window);
+  if (windows) tsr_text_add(text, "  full_attention_step: %" PRId64 "\n", c->full_attention_step);
   if (c->attention_bias) tsr_text_add(text, "  attention_bias: true\n");
-  else if (is(c, "qwen2_moe")) tsr_text_add(text, "  attention_bias: false\n");
+  else if (is(c, "qwen2_moe") || windows) tsr_text_add(text, "  attention_bias: false\n");
   if (c->mlp_bias) tsr_text_add(text, "  mlp_bias: true\n");
   tsr_text_add(text, "  weight_tying: %s\n", c->tied ? "enabled" : "disabled");
-}
-
-/* ---- out of a configuration of ours ---- */
-
-static double size_number(const tsr_scope *scope, const char *name) {
-  const tsr_name *n = tsr_scope_find(scope, name);
-  return n && n->value.kind == TSR_EVAL_NUMBER ? n->value.number : 0;
-}
-
-static void take_sizes(const tsr_scope *scope, tsr_hf_config *c) {
-  const tsr_name *tying = tsr_scope_find(scope, "weight_tying");
-  c->vocab_size = tsr_sizes_get(scope, "vocab_size");
-  c->embedding_dim = tsr_sizes_get(scope, "embedding_dim");
-  c->intermediate_dim = tsr_sizes_get(scope, "intermediate_dim");
-  c->num_blocks = tsr_sizes_get(scope, "num_blocks");
-  c->num_heads = tsr_sizes_get(scope, "num_heads");
-  c->num_groups = tsr_sizes_get(scope, "num_groups");
-  c->head_dim = tsr_sizes_get(scope, "head_dim");
-  c->max_sequence_length = tsr_sizes_get(scope, "max_sequence_length");
-  c->norm_eps = size_number(scope, "norm_eps");
-  c->dropout_prob = size_number(scope, "dropout_prob");
-  c->theta = size_number(scope, "theta");
-  c->sliding_window = (int64_t)size_number(scope, "sliding_window");
-  c->attention_bias = size_number(scope, "attention_bias") != 0;
-  c->mlp_bias = size_number(scope, "mlp_bias") != 0;
-  c->original_context_length = tsr_sizes_get(scope, "rope_scaling.original_context_length");
-  c->low_freq_factor = size_number(scope, "rope_scaling.low_freq_factor");
-  c->high_freq_factor = size_number(scope, "rope_scaling.high_freq_factor");
-  c->scaling_factor = size_number(scope, "rope_scaling.scaling_factor");
-  if (c->original_context_length == 0) c->scaling_factor = 0; /* as the graph has it */
-  c->tied = tying && tying->value.kind == TSR_EVAL_WORD && !strcmp(tying->value.word, "enabled");
-}
-
-static void take_latent(const tsr_scope *scope, tsr_hf_latent *l) {
-  l->q_lora_rank = tsr_sizes_get(scope, "q_lora_rank");
-  l->kv_lora_rank = tsr_sizes_get(scope, "kv_lora_rank");
-  l->qk_nope_head_dim = tsr_sizes_get(scope, "qk_nope_head_dim");
-  l->qk_rope_head_dim = tsr_sizes_get(scope, "qk_rope_head_dim");
-  l->v_head_dim = tsr_sizes_get(scope, "v_head_dim");
-  l->rope_interleave = size_number(scope, "rope_interleave") != 0;
-  l->yarn_factor = size_number(scope, "rope_scaling.yarn_factor");
-  l->beta_fast = size_number(scope, "rope_scaling.beta_fast");
-  l->beta_slow = size_number(scope, "rope_scaling.beta_slow");
-  l->mscale = size_number(scope, "rope_scaling.mscale");
-  l->mscale_all_dim = size_number(scope, "rope_scaling.mscale_all_dim");
-  l->attention_factor = size_number(scope, "rope_scaling.attention_factor");
-  l->truncate = size_number(scope, "rope_scaling.truncate") != 0;
-}
-
-static void take_experts(const tsr_scope *scope, tsr_hf_experts *e) {
-  const tsr_name *layers = tsr_scope_find(scope, "mlp_only_layers");
-  e->num_experts = tsr_sizes_get(scope, "num_experts");
-  e->num_experts_per_token = tsr_sizes_get(scope, "num_experts_per_token");
-  e->dense_intermediate_dim = tsr_sizes_get(scope, "dense_intermediate_dim");
-  e->shared_intermediate_dim = tsr_sizes_get(scope, "shared_intermediate_dim");
-  e->decoder_sparse_step = tsr_sizes_get(scope, "decoder_sparse_step");
-  e->norm_topk_prob = size_number(scope, "norm_topk_prob") != 0;
-  const tsr_name *loss = tsr_scope_find(scope, "balance.loss");
-  e->adds_aux_loss =
-      loss && loss->value.kind == TSR_EVAL_WORD && !strcmp(loss->value.word, "forward");
-  e->router_aux_loss_coef =
-      size_number(scope, e->adds_aux_loss ? "balance.coefficient" : "router_aux_loss_coef");
-  e->num_shared_experts = tsr_sizes_get(scope, "num_shared_experts");
-  e->first_k_dense_replace = tsr_sizes_get(scope, "first_k_dense_replace");
-  e->num_expert_groups = tsr_sizes_get(scope, "num_expert_groups");
-  e->num_kept_groups = tsr_sizes_get(scope, "num_kept_groups");
-  e->routed_scaling_factor = size_number(scope, "routed_scaling_factor");
-  if (!layers || layers->value.kind != TSR_EVAL_LIST) return;
-  int64_t *list = tsr_arena_array(scope->arena, int64_t, layers->value.count + 1);
-  for (int i = 0; i < layers->value.count; i++) list[i] = (int64_t)layers->value.list[i];
-  e->mlp_only_layers = list;
-  e->mlp_only_layers_count = layers->value.count;
-}
-
-static bool check_class(const tsr_config_model *m, tsr_hf_config *c, tsr_diags *diags) {
-  for (int i = 0; i < FAMILIES; i++)
-    if (m->map && !m->graph_file && m->model_type && !strcmp(m->model_type, families[i].name))
-      c->model_type = families[i].name;
-  if (c->model_type) return true;
-  tsr_diag_error(
-      diags, m->location, "transformers has no class for %s",
-      m->graph_file   ? "a graph file of one's own"
-      : m->model_type ? m->model_type
-                      : "this model");
-  tsr_diag_hint(
-      diags, "gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe, deepseek_v2 and "
-             "deepseek_v3 can be exported");
-  return false;
-}
-
-/* A DeepSeek is the class that scores experts as it does; what that class has no size for must be
- * what it computes. */
-static bool
-take_deepseek(const tsr_scope *scope, tsr_location location, tsr_hf_config *c, tsr_diags *diags) {
-  const tsr_hf_experts *e = &c->experts;
-  const tsr_name *score = tsr_scope_find(scope, "score_func");
-  bool v2 = score && score->value.kind == TSR_EVAL_WORD && !strcmp(score->value.word, "softmax");
-  const char *class = v2 ? "DeepSeek V2" : "DeepSeek V3", *wrong = NULL;
-  c->model_type = v2 ? "deepseek_v2" : "deepseek_v3";
-  c->num_groups = c->num_heads;
-  int64_t top = tsr_sizes_get(scope, "group_top");
-  if (size_number(scope, "latent_norm_eps") != 1e-6) wrong = "latent_norm_eps other than 1e-6";
-  else if (v2 && !c->latent.rope_interleave) wrong = "rope_interleave: false";
-  else if (!e->num_experts) wrong = NULL;
-  else if (!e->num_shared_experts) wrong = "num_shared_experts: 0";
-  else if (e->num_expert_groups > 1 && top != (v2 ? 1 : 2)) wrong = "this group_top";
-  else if (v2 && e->norm_topk_prob) wrong = "norm_topk_prob: true";
-  else if (v2 && size_number(scope, "balance.bias.rate") > 0) wrong = "a bias of the choice";
-  return !wrong || tsr_diag_error(diags, location, "transformers has no %s with %s", class, wrong);
-}
-
-bool tsr_hf_config_of(
-    tsr_arena *arena, const tsr_config *config, int64_t vocab_stored, const char *graphs_folder,
-    tsr_hf_config *ret, tsr_diags *diags) {
-  const tsr_config_model *m = &config->model;
-  *ret = (tsr_hf_config){0};
-  if (!check_class(m, ret, diags)) return false;
-  tsr_model_source source = {m->model_type, m->map, m->map_name, m->location, NULL};
-  tsr_model_options options = {
-      .batch = 1, .sequence = 1, .vocab_detected = vocab_stored, .units = {1, 1, 1}};
-  const char *file_name = tsr_arena_printf(arena, "%s.yaml", ret->model_type);
-  const char *path = tsr_path_join(arena, graphs_folder, file_name);
-  tsr_yaml *root;
-  tsr_graph_file *file;
-  tsr_scope scope = {.arena = arena};
-  if (!tsr_graph_file_load(arena, path, m->location, &root, diags) ||
-      !tsr_graph_file_read(arena, root, &file, diags) ||
-      !tsr_sizes_read(&scope, file, &source, &options, diags))
-    return false;
-  take_sizes(&scope, ret);
-  take_latent(&scope, &ret->latent);
-  take_experts(&scope, &ret->experts);
-  if (is_latent(ret) && !take_deepseek(&scope, m->location, ret, diags)) return false;
-  if (ret->sliding_window && (ret->attention_bias || ret->mlp_bias))
-    return tsr_diag_error(
-        diags, m->location, "transformers has no class for a sliding_window with biases");
-  if (is(ret, "olmoe") && ret->head_dim * ret->num_heads != ret->embedding_dim)
-    return tsr_diag_error(
-        diags, m->location,
-        "transformers has no olmoe whose head_dim is not embedding_dim / "
-        "num_heads");
-  if (!is_gpt2(ret) || tsr_sizes_get(&scope, "bias")) return true;
-  return tsr_diag_error(
-      diags, m->location, "transformers has no gpt2 without biases, as 'bias: false' asks for");
 }
 
 /* ---- config.json ---- */
@@ -346,7 +206,7 @@ static void add_yarn(const tsr_hf_config *c, tsr_text *text) {
 static void add_experts(const tsr_hf_config *c, tsr_text *text) {
   const tsr_hf_experts *e = &c->experts;
   char buffer[40];
-  const char *key = is(c, "mixtral") ? "num_local_experts" : "num_experts";
+  const char *key = has_norm_topk_prob(c) ? "num_experts" : "num_local_experts";
   tsr_text_add(text, ",\n  \"%s\": %" PRId64, key, e->num_experts);
   tsr_text_add(text, ",\n  \"num_experts_per_tok\": %" PRId64, e->num_experts_per_token);
   if (e->dense_intermediate_dim) {
@@ -359,14 +219,30 @@ static void add_experts(const tsr_hf_config *c, tsr_text *text) {
   if (e->shared_intermediate_dim)
     tsr_text_add(
         text, ",\n  \"shared_expert_intermediate_size\": %" PRId64, e->shared_intermediate_dim);
-  if (!is(c, "mixtral"))
+  if (has_norm_topk_prob(c))
     tsr_text_add(text, ",\n  \"norm_topk_prob\": %s", e->norm_topk_prob ? "true" : "false");
   tsr_text_add(text, ",\n  \"output_router_logits\": %s", e->adds_aux_loss ? "true" : "false");
   tsr_text_add(text, ",\n  \"router_aux_loss_coef\": %s", real(buffer, e->router_aux_loss_coef));
+  if (!is(c, "gpt_oss")) return;
+  tsr_text_add(text, ",\n  \"swiglu_alpha\": %s", real(buffer, e->swiglu_alpha));
+  tsr_text_add(text, ",\n  \"swiglu_limit\": %s", real(buffer, e->swiglu_limit));
+}
+
+/* gpt-oss's, whose class has windows in every second block by default. */
+static void add_windows(const tsr_hf_config *c, tsr_text *text) {
+  if (c->sliding_window) tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64, c->sliding_window);
+  else tsr_text_add(text, ",\n  \"sliding_window\": null");
+  tsr_text_add(text, ",\n  \"layer_types\": [");
+  for (int64_t block = 0; block < c->num_blocks; block++)
+    tsr_text_add(
+        text, "%s\"%s\"", block ? ", " : "",
+        (block + 1) % c->full_attention_step ? "sliding_attention" : "full_attention");
+  tsr_text_add(text, "],\n  \"attention_bias\": %s", c->attention_bias ? "true" : "false");
 }
 
 /* The class's name for biases, and a window where it may have one. */
 static void add_attention(const tsr_hf_config *c, tsr_text *text) {
+  if (is(c, "gpt_oss")) return add_windows(c, text);
   const char *key = is(c, "qwen2_moe") ? "qkv_bias" : "attention_bias";
   if (c->sliding_window) tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64, c->sliding_window);
   else if (is(c, "mixtral")) tsr_text_add(text, ",\n  \"sliding_window\": null");
@@ -383,14 +259,23 @@ static void add_deepseek_experts(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, ",\n  \"n_shared_experts\": %" PRId64, e->num_shared_experts);
   tsr_text_add(text, ",\n  \"n_group\": %" PRId64, e->num_expert_groups);
   tsr_text_add(text, ",\n  \"topk_group\": %" PRId64, e->num_kept_groups);
+  tsr_text_add(text, ",\n  \"norm_topk_prob\": %s", e->norm_topk_prob ? "true" : "false");
+  tsr_text_add(text, ",\n  \"routed_scaling_factor\": %s", real(buffer, e->routed_scaling_factor));
+  if (!is_latent(c)) return;
   tsr_text_add(
       text, ",\n  \"topk_method\": \"%s\"",
       !v2                        ? "noaux_tc"
       : e->num_expert_groups > 1 ? "group_limited_greedy"
                                  : "greedy");
   tsr_text_add(text, ",\n  \"scoring_func\": \"%s\"", v2 ? "softmax" : "sigmoid");
-  tsr_text_add(text, ",\n  \"norm_topk_prob\": %s", e->norm_topk_prob ? "true" : "false");
-  tsr_text_add(text, ",\n  \"routed_scaling_factor\": %s", real(buffer, e->routed_scaling_factor));
+}
+
+static void add_glm4_moe(const tsr_hf_config *c, tsr_text *text) {
+  char buffer[40];
+  tsr_text_add(text, ",\n  \"first_k_dense_replace\": %" PRId64, c->experts.first_k_dense_replace);
+  tsr_text_add(text, ",\n  \"partial_rotary_factor\": %s", real(buffer, c->partial_rotary_factor));
+  tsr_text_add(text, ",\n  \"use_qk_norm\": %s", c->use_qk_norm ? "true" : "false");
+  tsr_text_add(text, ",\n  \"num_nextn_predict_layers\": 0");
 }
 
 static void add_latent(const tsr_hf_config *c, tsr_text *text) {
@@ -414,8 +299,9 @@ static void add_scaling(const tsr_hf_config *c, tsr_text *text) {
     add_yarn(c, text);
     return;
   }
-  if (c->scaling_factor == 0) {
-    tsr_text_add(text, ",\n  \"rope_scaling\": null");
+  if (c->scaling_factor == 0) { /* null is YaRN's scaling for gpt-oss's class */
+    const char *none = is(c, "gpt_oss") ? "{\"rope_type\": \"default\"}" : "null";
+    tsr_text_add(text, ",\n  \"rope_scaling\": %s", none);
     return;
   }
   tsr_text_add(text, ",\n  \"rope_scaling\": {\n    \"rope_type\": \"llama3\"");
@@ -435,8 +321,9 @@ static void add_llama(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, ",\n  \"num_hidden_layers\": %" PRId64, c->num_blocks);
   tsr_text_add(text, ",\n  \"num_attention_heads\": %" PRId64, c->num_heads);
   tsr_text_add(text, ",\n  \"num_key_value_heads\": %" PRId64, c->num_groups);
-  if (c->experts.num_experts && is_latent(c)) add_deepseek_experts(c, text);
+  if (has_deepseek_experts(c)) add_deepseek_experts(c, text);
   else if (c->experts.num_experts) add_experts(c, text);
+  if (is(c, "glm4_moe")) add_glm4_moe(c, text);
   if (is_latent(c)) add_latent(c, text);
   else if (!is(c, "olmoe")) tsr_text_add(text, ",\n  \"head_dim\": %" PRId64, c->head_dim);
   tsr_text_add(text, ",\n  \"max_position_embeddings\": %" PRId64, c->max_sequence_length);

@@ -82,16 +82,26 @@ static bool find_stored(const exporter *x, const tsr_param *param, const tsr_sto
                      tsr_shape_text(param->ndim, shape).text);
 }
 
+/* Whether a node of this op has the parameter as its input. */
+static bool is_input(const tsr_graph *g, const tsr_param *param, tsr_op op, int input) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op != op || n->inputs_count <= input) continue;
+    const tsr_value *v = &g->values[n->inputs[input]];
+    if (v->kind == TSR_VALUE_PARAM && &g->params[v->param] == param) return true;
+  }
+  return false;
+}
+
 /* What is added to scores before the choice of experts stays as it is: rounded it would choose
  * others, so transformers keeps it in f32, too. */
 static bool is_choice_bias(const tsr_graph *g, const tsr_param *param) {
-  for (int i = 0; i < g->nodes_count; i++) {
-    const tsr_node *n = &g->nodes[i];
-    if (n->op != TSR_OP_CHOOSE_EXPERTS || n->inputs_count < 2) continue;
-    const tsr_value *bias = &g->values[n->inputs[1]];
-    if (bias->kind == TSR_VALUE_PARAM && &g->params[bias->param] == param) return true;
-  }
-  return false;
+  return is_input(g, param, TSR_OP_CHOOSE_EXPERTS, 1);
+}
+
+/* The counts of the step before, which no model needs. */
+static bool is_load(const tsr_graph *g, const tsr_param *param) {
+  return is_input(g, param, TSR_OP_BALANCE_LOSS, 2);
 }
 
 static target *target_of(exporter *x, const tsr_hf_place *location, int64_t expert) {
@@ -128,9 +138,11 @@ add_param(exporter *x, const tsr_graph *g, const tsr_param *param, const tsr_hf_
 
 static bool add_params(exporter *x, const tsr_graph *g) {
   tsr_hf_place *all = tsr_arena_array(x->arena, tsr_hf_place, g->params_count + 1);
+  memset(all, 0, sizeof *all * (size_t)(g->params_count + 1));
   int64_t count = 0;
   for (int i = 0; i < g->params_count; i++) {
     const tsr_param *p = &g->params[i];
+    if (is_load(g, p)) continue;
     if (!tsr_hf_place_of(x->arena, p, &all[i]))
       return tsr_diag_error(
           x->diags, p->location, "parameter '%s' has no name in Hugging Face's files", p->name);
@@ -138,7 +150,7 @@ static bool add_params(exporter *x, const tsr_graph *g) {
   }
   x->targets = tsr_arena_array(x->arena, target, count + 1);
   for (int i = 0; i < g->params_count; i++)
-    if (!add_param(x, g, &g->params[i], &all[i])) return false;
+    if (all[i].name && !add_param(x, g, &g->params[i], &all[i])) return false;
   return true;
 }
 
@@ -238,7 +250,7 @@ read_part(exporter *x, const target *t, int part, int64_t first, int64_t n, void
       x->input, s, begin, s->shape, first, n, ret_elements, x->diags);
 }
 
-static bool write_straight(exporter *x, const target *t) {
+static bool write_runs(exporter *x, const target *t) {
   for (int p = 0; p < t->parts_count; p++) {
     int64_t all = part_elements(t, p);
     for (int64_t at = 0; at < all; at += PORTION) {
@@ -251,36 +263,42 @@ static bool write_straight(exporter *x, const target *t) {
   return true;
 }
 
-/* Ours (out, in) to columns [column, column + out) of theirs (in, width). */
-static void transpose(
-    const char *ours, int64_t out, int64_t in, int64_t each, int64_t column, int64_t width,
-    char *theirs) {
-  for (int64_t i = 0; i < in; i++)
-    for (int64_t o = 0; o < out; o++)
-      memcpy(theirs + (i * width + column + o) * each, ours + (o * in + i) * each, (size_t)each);
+/* An expert of ours (out, in) to its places in that of theirs. */
+static void scatter(const char *ours, const tsr_hf_place *p, int64_t each, char *theirs) {
+  for (int64_t i = 0; i < p->in; i++)
+    for (int64_t o = 0; o < p->out; o++)
+      memcpy(
+          theirs + (p->first + o * p->row + i * p->column) * each, ours + (o * p->in + i) * each,
+          (size_t)each);
 }
 
-static bool write_transposed(exporter *x, const target *t) {
-  int64_t each = tsr_dtype_bytes(t->dtype), width = t->parts[0].whole[1], column = 0;
-  tsr_arena *scratch = tsr_arena_new();
-  char *theirs = tsr_arena_alloc(scratch, (size_t)t->bytes);
-  bool ok = true;
-  for (int p = 0; p < t->parts_count && ok; p++) {
-    const int64_t *shape = t->parts[p].shape;
-    int64_t all = part_elements(t, p);
-    char *ours = tsr_arena_alloc(scratch, (size_t)(all * each));
-    for (int64_t at = 0; at < all && ok; at += PORTION) {
-      int64_t n = all - at < PORTION ? all - at : PORTION;
-      ok = read_part(x, t, p, at, n, x->portion);
-      if (!ok) continue;
-      const void *out = convert(x, t->stored[p]->dtype, x->portion, t->dtype, n);
-      memcpy(ours + at * each, out, (size_t)(n * each));
-    }
-    transpose(ours, shape[0], shape[1], each, column, width, theirs);
-    column += shape[0];
+/* Expert `expert` of a part, in the dtype of theirs. */
+static bool read_expert(exporter *x, const target *t, int part, int64_t expert, char *ret_ours) {
+  const tsr_hf_place *p = &t->parts[part];
+  int64_t all = p->out * p->in, each = tsr_dtype_bytes(t->dtype);
+  for (int64_t at = 0; at < all; at += PORTION) {
+    int64_t n = all - at < PORTION ? all - at : PORTION;
+    if (!read_part(x, t, part, expert * all + at, n, x->portion)) return false;
+    const void *out = convert(x, t->stored[part]->dtype, x->portion, t->dtype, n);
+    memcpy(ret_ours + at * each, out, (size_t)(n * each));
   }
-  for (int64_t at = 0; at < t->bytes && ok; at += PORTION)
-    ok = put(x, theirs + at, t->bytes - at < PORTION ? t->bytes - at : PORTION);
+  return true;
+}
+
+static bool write_strided(exporter *x, const target *t) {
+  int64_t each = tsr_dtype_bytes(t->dtype), bytes = t->parts[0].expert * each;
+  tsr_arena *scratch = tsr_arena_new();
+  char *theirs = tsr_arena_alloc(scratch, (size_t)bytes),
+       *ours = tsr_arena_alloc(scratch, (size_t)bytes);
+  bool ok = true;
+  for (int64_t e = 0; e < t->parts[0].experts && ok; e++) {
+    for (int p = 0; p < t->parts_count && ok; p++) {
+      ok = read_expert(x, t, p, e, ours);
+      if (ok) scatter(ours, &t->parts[p], each, theirs);
+    }
+    for (int64_t at = 0; at < bytes && ok; at += PORTION)
+      ok = put(x, theirs + at, bytes - at < PORTION ? bytes - at : PORTION);
+  }
   tsr_arena_free(scratch);
   return ok;
 }
@@ -314,7 +332,7 @@ static bool write_shard(exporter *x, int shard) {
   for (int i = 0; i < x->targets_count; i++) {
     const target *t = &x->targets[i];
     if (t->shard != shard) continue;
-    if (!(t->parts[0].transposed ? write_transposed(x, t) : write_straight(x, t))) return false;
+    if (!(tsr_hf_place_is_run(&t->parts[0]) ? write_runs(x, t) : write_strided(x, t))) return false;
   }
   return close_file(x);
 }

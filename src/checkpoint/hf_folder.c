@@ -142,34 +142,61 @@ tsr_hf_tensor *tsr_hf_folder_find(const tsr_hf_folder *f, const char *name) {
 
 const char *tsr_hf_place_name(tsr_arena *arena, const tsr_hf_place *place, int64_t expert) {
   const char *mark = strstr(place->name, expert_mark);
-  if (!place->experts || !mark) return place->name;
+  if (!place->tensors || !mark) return place->name;
   return tsr_arena_printf(
       arena, "%.*s%lld%s", (int)(mark - place->name), place->name, (long long)expert,
       mark + strlen(expert_mark));
 }
 
-bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *p, tsr_hf_place *ret) {
-  if (!p->hf_name) return false;
-  *ret = (tsr_hf_place){
-      .name = p->hf_name, .parts = 1, .transposed = p->hf_transposed, .ndim = p->ndim};
-  const char *mark = strchr(p->hf_name, '#');
-  if (mark) {
-    if (sscanf(mark, "#%d/%d", &ret->part, &ret->parts) != 2 || ret->part < 0 ||
-        ret->part >= ret->parts)
-      return false;
-    ret->name = tsr_arena_strndup(arena, p->hf_name, (size_t)(mark - p->hf_name));
+/* "name#part/parts" or "name#part%parts". */
+static bool read_part(tsr_arena *arena, const char *name, tsr_hf_place *ret, bool *ret_strided) {
+  const char *mark = strchr(name, '#');
+  char between = '/';
+  ret->name = name;
+  ret->parts = 1;
+  *ret_strided = false;
+  if (!mark) return true;
+  if (sscanf(mark, "#%d%c%d", &ret->part, &between, &ret->parts) != 3 || ret->part < 0 ||
+      ret->part >= ret->parts || (between != '/' && between != '%'))
+    return false;
+  ret->name = tsr_arena_strndup(arena, name, (size_t)(mark - name));
+  *ret_strided = between == '%';
+  return true;
+}
+
+/* The output dimension is number `dim`. */
+static void set_strides(tsr_hf_place *p, int dim, bool transposed, bool strided) {
+  p->experts = dim ? p->shape[0] : 1;
+  p->out = p->shape[dim];
+  p->in = 1;
+  for (int d = dim + 1; d < p->ndim; d++) p->in *= p->shape[d];
+  memcpy(p->whole, p->shape, sizeof p->whole);
+  p->whole[dim] *= p->parts;
+  p->row = p->in;
+  p->column = 1;
+  p->expert = p->whole[dim] * p->in;
+  if (transposed && p->ndim == dim + 2) {
+    p->row = 1;
+    p->column = p->whole[dim];
+    p->whole[dim + 1] = p->whole[dim];
+    p->whole[dim] = p->in;
   }
+  p->first = p->part * p->row * (strided ? 1 : p->out);
+  if (strided) p->row *= p->parts;
+}
+
+bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *p, tsr_hf_place *ret) {
+  bool strided;
+  *ret = (tsr_hf_place){.ndim = p->ndim};
+  if (!p->hf_name || !read_part(arena, p->hf_name, ret, &strided)) return false;
   tsr_param_real_shape(p, ret->shape);
+  bool together = tsr_param_is_of_experts(p) && p->ndim > 1;
   if (strstr(ret->name, expert_mark)) {
-    ret->experts = ret->shape[0];
+    together = false;
+    ret->tensors = ret->shape[0];
     memmove(ret->shape, ret->shape + 1, sizeof *ret->shape * (size_t)--ret->ndim);
   }
-  memcpy(ret->whole, ret->shape, sizeof ret->whole);
-  ret->whole[0] *= ret->parts;
-  if (ret->transposed && ret->ndim == 2) {
-    ret->whole[0] = ret->shape[1];
-    ret->whole[1] = ret->shape[0] * ret->parts;
-  } else ret->transposed = false;
+  set_strides(ret, together, p->hf_transposed, strided);
   return true;
 }
 

@@ -6,9 +6,10 @@
 #include "checkpoint/safetensors.h"
 #include "graph/graph.h"
 
-typedef struct {
+typedef struct tsr_hf_tensor {
   const tsr_safetensor *tensor;
   const tsr_safetensors *file;
+  const struct tsr_hf_tensor *scales; /* of a quantized tensor (hf_quantized.h); else NULL */
   bool used;
 } tsr_hf_tensor;
 
@@ -28,26 +29,35 @@ void tsr_hf_folder_close(tsr_hf_folder *folder);
 /* By its name there, with or without the "transformer." or "model." in front; or NULL. */
 tsr_hf_tensor *tsr_hf_folder_find(const tsr_hf_folder *folder, const char *name);
 
-/* A graph parameter's place in a Hugging Face tensor: `part` of `parts` equal parts of its output
- * dimension ("name#1/3"); that is the first one, or the second where it is stored transposed. A
- * parameter of experts may have a tensor there for each of them, "name.{expert}.weight"; without
- * the braces one tensor holds all experts. */
+/* A graph parameter's place in a Hugging Face tensor. A parameter of experts may have a tensor
+ * there for each of them, "name.{expert}.weight"; without the braces one tensor holds all experts.
+ * The output dimension is the first, or the one behind that of experts. Of it a parameter is a
+ * part: "name#1/3" the second third of the rows, "name#1%3" the rows 1, 4, 7, …. hf_transposed: the
+ * output dimension and the one behind it are swapped there.
+ *
+ * Element (e, o, i) of what a tensor there has of the parameter, which is (experts, out, in), is
+ * number first + e * expert + o * row + i * column there. */
 typedef struct {
   const char *name;
   int part, parts;
-  bool transposed;
-  int64_t
-      experts; /* > 0: so many tensors there, one for each index of the parameter's dimension 0 */
+  int64_t tensors; /* > 0: so many there, one for each index of the parameter's dimension 0 */
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* of what one tensor there has of it, without padding */
   int64_t whole[TSR_DIMS_MAX]; /* of the tensor there */
+  int64_t experts, out, in;
+  int64_t first, expert, row, column;
 } tsr_hf_place;
 
 /* False for a parameter that has no name there. */
 bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *param, tsr_hf_place *ret_place);
 /* How many tensors there it has a part of. */
 static inline int64_t tsr_hf_place_tensors(const tsr_hf_place *place) {
-  return place->experts ? place->experts : 1;
+  return place->tensors ? place->tensors : 1;
+}
+/* Whether its elements are one run there, in our order. */
+static inline bool tsr_hf_place_is_run(const tsr_hf_place *place) {
+  return place->column == 1 && place->row == place->in &&
+         (place->experts == 1 || place->parts == 1);
 }
 /* The name of the tensor there, of an expert if there is one for each. */
 const char *tsr_hf_place_name(tsr_arena *arena, const tsr_hf_place *place, int64_t expert);

@@ -5,6 +5,8 @@
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/folder_writer.h"
+#include "checkpoint/mxfp4.h"
+#include "kernels/kernels.h"
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +15,7 @@
 #include <unistd.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 24, BLOCK_BYTES = 1 << 20, SEQUENCE_MAX = 1024 };
+enum { DEQUANTIZED_AT_ONCE = 1 << 18 }; /* elements */
 
 /* A parameter of ours and the tensors that it comes out of: one, or one for each expert. */
 typedef struct {
@@ -33,6 +36,9 @@ typedef struct {
   tsr_hf_folder weights;
   source *sources; /* per parameter of the graph */
   tsr_checkpoint_writer *output;
+  const tsr_kernels *kernels;
+  float *wide; /* DEQUANTIZED_AT_ONCE elements, and the same in bf16 */
+  uint16_t *half;
   tsr_diags *diags;
 } importer;
 
@@ -89,8 +95,18 @@ static bool read_graph(importer *m, const char *text, size_t length) {
 
 /* ---- which tensor is what ---- */
 
-static bool check_tensor(importer *m, const source *s, const tsr_hf_tensor *from) {
+static bool is_quantized(const importer *m, const tsr_hf_tensor *t) {
+  return tsr_hf_is_quantized(&m->config.quantization, t);
+}
+
+/* The blocks of a tensor, not the tensor. */
+static bool is_mxfp4(const importer *m, const tsr_hf_tensor *t) {
+  return m->config.quantization.kind == TSR_HF_MXFP4 && tsr_path_ends(t->tensor->name, "_blocks");
+}
+
+static bool check_tensor(importer *m, const source *s, tsr_hf_tensor *from) {
   const tsr_safetensor *t = from->tensor;
+  if (is_mxfp4(m, from)) return tsr_hf_mxfp4_open(&m->weights, from, &s->location, m->diags);
   bool same = t->ndim == s->location.ndim;
   for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == s->location.whole[d];
   if (!same)
@@ -100,6 +116,8 @@ static bool check_tensor(importer *m, const source *s, const tsr_hf_tensor *from
         tsr_shape_text(s->location.ndim, s->location.whole).text);
   if (!strcmp(t->dtype, "F32") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16"))
     return true;
+  if (is_quantized(m, from) && s->location.parts == 1 && tsr_hf_place_is_run(&s->location))
+    return tsr_hf_quantized_open(&m->config.quantization, &m->weights, from, m->diags);
   if (m->dtype_refused) return false;
   m->dtype_refused = true;
   return tsr_diag_error(
@@ -110,7 +128,7 @@ static bool check_tensor(importer *m, const source *s, const tsr_hf_tensor *from
 /* A tensor of ours has one dtype. */
 static bool check_dtypes(const importer *m, const source *s) {
   const tsr_hf_tensor *first = s->from[0];
-  for (int64_t e = 1; e < s->location.experts; e++)
+  for (int64_t e = 1; e < s->location.tensors; e++)
     if (strcmp(s->from[e]->tensor->dtype, first->tensor->dtype))
       return tsr_diag_error(
           m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the dtype %s, but '%s' has %s",
@@ -121,7 +139,9 @@ static bool check_dtypes(const importer *m, const source *s) {
 
 static bool find_tensor(importer *m, source *s, int64_t expert) {
   const char *name = tsr_hf_place_name(m->arena, &s->location, expert);
-  tsr_hf_tensor *from = s->from[expert] = tsr_hf_folder_find(&m->weights, name);
+  tsr_hf_tensor *from = tsr_hf_folder_find(&m->weights, name);
+  if (!from) from = tsr_hf_mxfp4_find(&m->config.quantization, &m->weights, name);
+  s->from[expert] = from;
   if (!from)
     return s->location.part > 0 ||
            tsr_diag_error(
@@ -199,8 +219,8 @@ static void note_mtp(const importer *m) {
   for (int i = 0; i < m->weights.tensors_count; i++)
     count += is_mtp(m, m->weights.tensors[i].tensor->name);
   if (count)
-    tsr_diag(
-        m->diags, TSR_NOTE, TSR_NOWHERE,
+    tsr_diag_note(
+        m->diags, TSR_NOWHERE,
         "'%s': the %d tensors of the layer%s for multi-token prediction, from model.layers.%" PRId64
         " on, are left out",
         m->folder, count, m->config.mtp_layers == 1 ? "" : "s", m->config.num_blocks);
@@ -215,6 +235,15 @@ static bool check_surplus(const importer *m, const tsr_hf_tensor *t) {
       t->file->path, name, tsr_shape_text(t->tensor->ndim, t->tensor->shape).text);
 }
 
+static void note_quantized(const importer *m) {
+  int count = 0;
+  for (int i = 0; i < m->weights.tensors_count; i++) count += m->weights.tensors[i].scales != NULL;
+  if (count)
+    tsr_diag_note(
+        m->diags, TSR_NOWHERE, "'%s': %d tensors of %s are taken in bf16", m->folder, count,
+        tsr_hf_quantization_text(m->arena, &m->config.quantization));
+}
+
 static bool match(importer *m) {
   bool ok = true;
   m->sources = tsr_arena_array(m->arena, source, m->graph->params_count);
@@ -223,6 +252,7 @@ static bool match(importer *m) {
   if (m->experts_refused) return false;
   for (int i = 0; i < m->weights.tensors_count; i++) ok &= check_surplus(m, &m->weights.tensors[i]);
   if (ok) note_mtp(m);
+  if (ok) note_quantized(m);
   return ok;
 }
 
@@ -233,27 +263,27 @@ static tsr_dtype dtype_of(const source *s) {
   return !strcmp(dtype, "F32") ? TSR_F32 : !strcmp(dtype, "F16") ? TSR_F16 : TSR_BF16;
 }
 
-/* Rows [begin, end) of ours (out, in) out of columns of theirs (in, parts * out). */
-static void transpose_rows(
-    const source *s, const tsr_hf_tensor *tensor, int64_t begin, int64_t end, char *rows) {
-  int64_t in = s->location.shape[1], stride = s->location.whole[1],
-          each = tsr_dtype_bytes(dtype_of(s));
-  const char *from = tensor->file->map + tensor->tensor->offset;
-  from += (s->location.part * s->location.shape[0] + begin) * each;
-  for (int64_t i = 0; i < in; i++, from += stride * each)
-    for (int64_t o = 0; o < end - begin; o++) {
-      if (each == 4) memcpy(rows + (o * in + i) * 4, from + o * 4, 4);
-      else memcpy(rows + (o * in + i) * 2, from + o * 2, 2);
+/* Rows [begin, end) of ours (experts * out, in). */
+static void gather_rows(
+    const tsr_hf_place *p, int64_t each, const char *theirs, int64_t begin, int64_t end,
+    char *ours) {
+  for (int64_t i = 0; i < p->in; i++)
+    for (int64_t r = begin; r < end; r++) {
+      int64_t from = p->first + r / p->out * p->expert + r % p->out * p->row + i * p->column;
+      char *to = ours + ((r - begin) * p->in + i) * each;
+      if (each == 4) memcpy(to, theirs + from * 4, 4);
+      else memcpy(to, theirs + from * 2, 2);
     }
 }
 
-static bool write_transposed(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
-  int64_t out = s->location.shape[0], row = s->location.shape[1] * tsr_dtype_bytes(dtype_of(s));
+static bool write_strided(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
+  const tsr_hf_place *p = &s->location;
+  int64_t each = tsr_dtype_bytes(dtype_of(s)), all = p->experts * p->out, row = p->in * each;
   int64_t rows = row < BLOCK_BYTES ? BLOCK_BYTES / row : 1;
   if (row > BLOCK_BYTES) block = tsr_arena_alloc(m->arena, (size_t)row);
-  for (int64_t at = 0; at < out; at += rows) {
-    int64_t end = at + rows < out ? at + rows : out;
-    transpose_rows(s, from, at, end, block);
+  for (int64_t at = 0; at < all; at += rows) {
+    int64_t end = at + rows < all ? at + rows : all;
+    gather_rows(p, each, from->file->map + from->tensor->offset, at, end, block);
     if (!tsr_checkpoint_writer_data(m->output, block, (size_t)((end - at) * row), m->diags))
       return false;
   }
@@ -270,9 +300,10 @@ static void forget(const tsr_hf_tensor *from, int64_t begin, int64_t end) {
     madvise((char *)(uintptr_t)from->file->map + begin, (size_t)(end - begin), MADV_DONTNEED);
 }
 
-static bool write_straight(importer *m, const source *s, const tsr_hf_tensor *from) {
+static bool write_run(importer *m, const source *s, const tsr_hf_tensor *from) {
   enum { AT_ONCE = 1 << 24 };
-  int64_t bytes = from->tensor->bytes / s->location.parts, begin = bytes * s->location.part;
+  int64_t bytes = from->tensor->bytes / s->location.parts,
+          begin = s->location.first * tsr_dtype_bytes(dtype_of(s));
   const char *data = from->file->map + from->tensor->offset;
   for (int64_t at = begin, end; at < begin + bytes; at = end) {
     end = begin + bytes - at < AT_ONCE ? begin + bytes : at + AT_ONCE;
@@ -283,9 +314,48 @@ static bool write_straight(importer *m, const source *s, const tsr_hf_tensor *fr
   return true;
 }
 
+static bool write_dequantized(importer *m, const tsr_hf_tensor *from) {
+  int64_t all = from->tensor->bytes; /* of one element each */
+  for (int64_t at = 0, n; at < all; at += n) {
+    n = all - at < DEQUANTIZED_AT_ONCE ? all - at : DEQUANTIZED_AT_ONCE;
+    tsr_hf_dequantize(&m->config.quantization, from, at, n, m->wide);
+    m->kernels->f32_to_bf16(m->half, m->wide, 0, n);
+    if (!tsr_checkpoint_writer_data(m->output, m->half, (size_t)n * sizeof *m->half, m->diags))
+      return false;
+    forget(from, at, at + n);
+  }
+  return true;
+}
+
+/* The blocks of each row of ours. */
+static bool write_mxfp4(importer *m, const source *s, const tsr_hf_tensor *from) {
+  enum { AT_ONCE = DEQUANTIZED_AT_ONCE / TSR_MXFP4_BLOCK };
+  const tsr_hf_place *p = &s->location;
+  const uint8_t *blocks = (const uint8_t *)from->file->map + from->tensor->offset;
+  const uint8_t *scales = (const uint8_t *)from->scales->file->map + from->scales->tensor->offset;
+  int64_t each = p->in / TSR_MXFP4_BLOCK;
+  for (int64_t r = 0; r < p->experts * p->out; r++) {
+    int64_t row = r / p->out * p->whole[2] + p->first + r % p->out * p->row;
+    for (int64_t at = row * each, end = at + each, n; at < end; at += n) {
+      n = end - at < AT_ONCE ? end - at : AT_ONCE;
+      tsr_mxfp4_decode(blocks + at * TSR_MXFP4_BLOCK_BYTES, scales + at, n, m->wide);
+      m->kernels->f32_to_bf16(m->half, m->wide, 0, n * TSR_MXFP4_BLOCK);
+      size_t bytes = (size_t)(n * TSR_MXFP4_BLOCK) * sizeof *m->half;
+      if (!tsr_checkpoint_writer_data(m->output, m->half, bytes, m->diags)) return false;
+    }
+  }
+  return true;
+}
+
 static bool write_tensor(importer *m, const source *s, const tsr_hf_tensor *from, char *block) {
-  if (!s->location.transposed) return write_straight(m, s, from);
-  bool ok = write_transposed(m, s, from, block);
+  if (is_mxfp4(m, from)) {
+    bool ok = write_mxfp4(m, s, from);
+    forget(from, 0, from->tensor->bytes);
+    return ok;
+  }
+  if (from->scales) return write_dequantized(m, from);
+  if (tsr_hf_place_is_run(&s->location)) return write_run(m, s, from);
+  bool ok = write_strided(m, s, from, block);
   forget(from, 0, from->tensor->bytes);
   return ok;
 }
@@ -310,6 +380,9 @@ static bool write_tensors(importer *m) {
   if (!tsr_checkpoint_writer_tensors(m->output, "rank-00000.safetensors", pieces, count, m->diags))
     return false;
   char *block = tsr_arena_alloc(m->arena, BLOCK_BYTES);
+  m->kernels = tsr_kernels_get(NULL);
+  m->wide = tsr_arena_array(m->arena, float, DEQUANTIZED_AT_ONCE);
+  m->half = tsr_arena_array(m->arena, uint16_t, DEQUANTIZED_AT_ONCE);
   for (int i = 0; i < count; i++)
     if (!write_param(m, &m->sources[i], block)) return false;
   return tsr_checkpoint_writer_end_tensors(m->output, m->diags);

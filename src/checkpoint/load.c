@@ -56,6 +56,16 @@ check_dtype(const tsr_stored *t, const tsr_value *v, tsr_location location, tsr_
       tsr_dtype_name(t->dtype), tsr_dtype_name(v->dtype));
 }
 
+/* A bias or counts that balance experts: a run may begin to balance what was trained without. */
+static bool balances_experts(const tsr_graph *g, int value) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    bool updates = n->op == TSR_OP_EXPERT_BIAS || n->op == TSR_OP_EXPERT_LOAD;
+    if (updates && n->inputs[0] == value) return true;
+  }
+  return false;
+}
+
 /* Every value of the kinds that are asked for has its tensor; NULL entries for the others. */
 static bool match(
     tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, bool state,
@@ -67,7 +77,11 @@ static bool match(
     bool is_state = value->kind == TSR_VALUE_STATE && value->param >= 0;
     if (value->kind != TSR_VALUE_PARAM && !(is_state && state)) continue;
     const tsr_stored *t = ret_stored[v] = tsr_manifest_find(m, value->name);
-    if (!t)
+    if (!t && !state && balances_experts(g, v))
+      tsr_diag_note(
+          diags, location, "the checkpoint has no tensor '%s': it begins at its initial value",
+          value->name);
+    else if (!t)
       ok = tsr_diag_error(
           diags, location, "the checkpoint has no tensor '%s', which this run has", value->name);
     else

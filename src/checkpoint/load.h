@@ -7,9 +7,10 @@
 #include "runtime/process.h"
 
 /* Parameters, and with `state` the optimizer's state: all that the run's graph has must be stored,
- * with the same shapes, and nothing else may be but, without `state`, an optimizer's. Elements are
- * converted where dtypes differ, but not state's. Errors name the tensor and both shapes; what was
- * read of it then stands in the run's memory. */
+ * with the same shapes, and nothing else may be but, without `state`, an optimizer's. Without
+ * `state` what balances experts may be missing, which a note says. Elements are converted where
+ * dtypes differ, but not state's. Errors name the tensor and both shapes; what was read of it then
+ * stands in the run's memory. */
 bool tsr_checkpoint_load(
     tsr_arena *arena, const tsr_manifest *manifest, tsr_executable *executable, bool state,
     bool verify, tsr_diags *diags);

@@ -12,8 +12,8 @@
 typedef struct {
   const tsr_manifest *checkpoint; /* whose weights are loaded; NULL: none */
   const tsr_run_data *data;       /* or its tokenizer alone; NULL: none */
-  const char *routing_hash;       /* of the choices of experts that are replayed; NULL: none */
   const char *prompts_hash;       /* of the prompts' tokens and what ends a text; NULL: none */
+  const char *routing_hash;       /* of the choices of experts that are replayed; NULL: none */
 } consistency_inputs;
 
 /* Collective: all processes have the same build, command line, checkpoint, configuration, graph

@@ -5,9 +5,9 @@
 #include "config/config_internal.h"
 #include <string.h>
 
-static const char *const shipped_types[] = {"gpt2",        "llama",      "qwen3", "mixtral",
-                                            "qwen2_moe",   "qwen3_moe",  "olmoe", "deepseek",
-                                            "deepseek_v2", "deepseek_v3"};
+static const char *const shipped_types[] = {"gpt2",        "llama",       "qwen3",    "mixtral",
+                                            "qwen2_moe",   "qwen3_moe",   "olmoe",    "deepseek",
+                                            "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss"};
 
 static const struct {
   const char *name, *feature;

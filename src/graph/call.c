@@ -66,7 +66,8 @@ static wanted_input wanted_of(tsr_op op, int input) {
   } table[] = {{TSR_OP_EMBEDDING, 0, WANTS_TOKENS},       {TSR_OP_CE_LOSS, 1, WANTS_TOKENS},
                {TSR_OP_EXPERT_WEIGHTS, 1, WANTS_CHOICES}, {TSR_OP_EXPERT_PLAN, 0, WANTS_CHOICES},
                {TSR_OP_BALANCE_LOSS, 1, WANTS_CHOICES},   {TSR_OP_PERMUTE_EXPERTS, 1, WANTS_PLAN},
-               {TSR_OP_EXPERT_LINEAR, 2, WANTS_PLAN},     {TSR_OP_COMBINE_EXPERTS, 2, WANTS_PLAN}};
+               {TSR_OP_EXPERT_LINEAR, 2, WANTS_PLAN},     {TSR_OP_COMBINE_EXPERTS, 2, WANTS_PLAN},
+               {TSR_OP_EXPERT_ADD, 2, WANTS_PLAN}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (table[i].op == op && table[i].input == input) return table[i].wanted;
   return WANTS_NUMBERS;
@@ -124,7 +125,8 @@ static bool check_one_plan(const tsr_call_builder *b) {
  * read them. */
 static bool check_routed(const tsr_call_builder *b, tsr_op op) {
   unsigned facts = tsr_op_facts(op);
-  bool reads_rows = op == TSR_OP_EXPERT_LINEAR || op == TSR_OP_COMBINE_EXPERTS;
+  bool reads_rows =
+      op == TSR_OP_EXPERT_LINEAR || op == TSR_OP_EXPERT_ADD || op == TSR_OP_COMBINE_EXPERTS;
   int routed = -1, other = -1;
   for (int i = 0; i < b->call->inputs_count; i++) {
     bool may = (reads_rows && i == 0) || wanted_of(op, i) == WANTS_PLAN;

@@ -51,6 +51,19 @@ static bool call_linear(const builder *b) {
   return give(b, checked(b, TSR_OP_ADD, c->result, 2, (int[]){y, c->inputs[2]}, NULL));
 }
 
+/* expert_linear(rows, w, plan[, b]) */
+static bool call_expert_linear(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_op_attrs(TSR_OP_EXPERT_LINEAR), &attr)) return false;
+  if (c->inputs_count == 3) return tsr_call_add_op(b, TSR_OP_EXPERT_LINEAR);
+  const char *name = tsr_arena_printf(b->g->arena, "%s.product", c->result);
+  int y = checked(b, TSR_OP_EXPERT_LINEAR, name, 3, c->inputs, NULL);
+  if (y < 0) return false;
+  int inputs[] = {y, c->inputs[3], c->inputs[2]};
+  return give(b, checked(b, TSR_OP_EXPERT_ADD, c->result, 3, inputs, NULL));
+}
+
 /* The cos/sin table for these settings: made once, shared by all layers. */
 static int rope_table(const builder *b, int64_t positions, const tsr_init *init) {
   tsr_graph *g = b->g;
@@ -395,6 +408,7 @@ static bool call_backward(const builder *b) {
 
 const tsr_call_form tsr_call_forms[] = {
     {"linear", 2, 3, TSR_OP_LINEAR, TSR_ATTRS_none, call_linear},
+    {"expert_linear", 3, 4, TSR_OP_EXPERT_LINEAR, TSR_ATTRS_none, call_expert_linear},
     {"matmul", 2, 2, TSR_OP_MATMUL, TSR_ATTRS_matmul, call_matmul},
     {"rope", 1, 1, TSR_OP_ROPE, TSR_ATTRS_rope_call, call_rope},
     {"split", 1, 1, TSR_OP_SLICE, TSR_ATTRS_split_call, call_split},

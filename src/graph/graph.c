@@ -147,15 +147,72 @@ int tsr_graph_find_loss(const tsr_graph *g, int value) {
   }
 }
 
-/* A size that an input has at the same place, or else anywhere, goes by that one's name. */
+/* Which input's dimension becomes dimension `d` of the result of an op that does not keep its
+ * inputs' dimensions in place; false: the op does. */
+static bool find_dim(const tsr_graph *g, const tsr_node *n, int ndim, int d, int *ret_k, int *ret) {
+  int inputs = g->values[n->inputs[0]].ndim, last = ndim - 1;
+  *ret_k = n->inputs_count > 1 && d == last;
+  *ret = d;
+  switch ((int)n->op) {
+  case TSR_OP_LINEAR: /* w (out, in) */
+  case TSR_OP_ROUTER:
+    if (d == last) *ret = 0;
+    return true;
+  case TSR_OP_EMBEDDING: /* table (rows, features) */
+    if (d == last) *ret = 1;
+    return true;
+  case TSR_OP_EXPERT_LINEAR: /* w (experts, out, in) */
+    if (d == last) *ret = 1;
+    return true;
+  case TSR_OP_PERMUTE_EXPERTS: /* x (…, C) to (rows, C) */
+    *ret_k = 0;
+    *ret = inputs - 1;
+    return d == last;
+  case TSR_OP_COMBINE_EXPERTS: /* rows (rows, C), weights (…, k) to (…, C) */
+    *ret_k = d != last;
+    if (d == last) *ret = inputs - 1;
+    return true;
+  case TSR_OP_MATMUL:
+    if (d == last) *ret = g->values[n->inputs[1]].ndim - (n->attr.matmul.transpose_b ? 2 : 1);
+    if (d == last - 1) *ret = inputs - (n->attr.matmul.transpose_a ? 1 : 2);
+    return true;
+  case TSR_OP_TRANSPOSE:
+    if (d == n->attr.transpose.dim0) *ret = n->attr.transpose.dim1;
+    else if (d == n->attr.transpose.dim1) *ret = n->attr.transpose.dim0;
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Dimensions go by the names that they have in the inputs, and by none where only the size is that
+ * of a dimension with a name. */
 static void name_dims(const tsr_graph *g, const tsr_node *n, tsr_value *v) {
-  for (int d = 0; d < v->ndim; d++)
-    for (int k = 0; k < n->inputs_count && !v->dims[d]; k++) {
+  for (int d = 0; d < v->ndim && n->inputs_count; d++) {
+    int k, i;
+    if (find_dim(g, n, v->ndim, d, &k, &i)) {
+      v->dims[d] = g->values[n->inputs[k]].dims[i];
+      continue;
+    }
+    for (k = 0; k < n->inputs_count && !v->dims[d]; k++) {
       const tsr_value *x = &g->values[n->inputs[k]];
       if (d < x->ndim && x->shape[d] == v->shape[d]) v->dims[d] = x->dims[d];
-      for (int i = 0; i < x->ndim && !v->dims[d]; i++)
-        if (x->shape[i] == v->shape[d]) v->dims[d] = x->dims[i];
     }
+  }
+}
+
+/* What multiplies rows of experts is weights of these, whatever made it. Parameters that do so are
+ * distributed over ep, whether or not the file says it. */
+static void mark_weights(tsr_graph *g, const tsr_node *n) {
+  bool bias = n->op == TSR_OP_EXPERT_ADD, linear = n->op == TSR_OP_EXPERT_LINEAR;
+  int input = linear || bias ? 1 : n->inputs_count - 1;
+  if (!linear && !bias && n->op != TSR_OP_EXPERT_PLAN) return;
+  tsr_value *w = &g->values[n->inputs[input]];
+  w->routed.experts = w->shape[0];
+  if (w->kind != TSR_VALUE_PARAM) return;
+  tsr_placement ep = {TSR_SHARD, 0, 0, 0};
+  w->placement[TSR_EP] = g->params[w->param].placement[TSR_EP] = ep;
+  g->params[w->param].is_expert_bias = bias;
 }
 
 /* Adds a node whose outputs have these types. */
@@ -176,11 +233,13 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
         name, TSR_VALUE_NODE, types[i].dtype, types[i].ndim, types[i].shape, n->location);
     v.node = id;
     v.output = i;
-    v.routed = types[i].routed;
+    bool other = tsr_routed_is_weights(types[i].routed) && v.shape[0] != types[i].routed.experts;
+    if (!other) v.routed = types[i].routed;
     name_dims(g, n, &v);
     int value = add_value(g, &v);
     g->nodes[id].outputs[i] = value;
   }
+  mark_weights(g, &g->nodes[id]);
   return n->outputs_count ? g->nodes[id].outputs[0] : id;
 }
 

@@ -83,6 +83,7 @@ typedef struct {
   tsr_init init;
   const char *dims[TSR_DIMS_MAX];    /* what the graph file calls its sizes, each or NULL */
   bool decay;                        /* weight decay applies */
+  bool is_expert_bias;               /* (experts, out), read by expert_add */
   tsr_placement placement[TSR_AXES]; /* requested: replicate or shard(dim) */
   int stage;                         /* virtual stage that owns it */
   tsr_location location;
@@ -142,9 +143,11 @@ typedef struct {
 
 enum { TSR_EVERY_STAGE = -1 };
 
-/* Whether dimension 0 is experts: what ep splits of parameters. */
+/* Whether dimension 0 of (experts, out, in), or of biases (experts, out), is experts, which ep and
+ * cp distribute. */
 static inline bool tsr_param_is_of_experts(const tsr_param *p) {
-  return p->placement[TSR_EP].kind == TSR_SHARD && p->placement[TSR_EP].dim == 0;
+  const tsr_placement *ep = &p->placement[TSR_EP];
+  return (p->ndim == 3 || p->is_expert_bias) && ep->kind == TSR_SHARD && ep->dim == 0;
 }
 /* The shape without padding. */
 void tsr_param_real_shape(const tsr_param *param, int64_t ret_shape[TSR_DIMS_MAX]);

@@ -164,9 +164,21 @@ static const char *infer_attention(const inference *i) {
         i, "%lld key/value heads do not divide %lld query heads", (long long)groups,
         (long long)heads);
   if (attr->window > 0 && !attr->causal) return wrong(i, "a window needs causal attention");
+  bool sinks = i->node->inputs_count == 4;
+  if (sinks && (i->in[3]->ndim != 1 || i->in[3]->shape[0] != heads))
+    return wrong(
+        i, "'%s' must have a sink for each of the %lld heads, not %s", i->in[3]->name,
+        (long long)heads, shape_of(i, i->in[3]));
   i->out[0] = type_of(q);
   i->out[0].shape[2] = heads * dv;
   i->out[1] = (tsr_type){TSR_F32, 4, {q->shape[0], heads, q->shape[1], 2}};
+  return NULL;
+}
+
+/* dout, out (B, T, H*Dv), stats, sinks (H) → (B, T, H) */
+static const char *infer_attention_sinks_dx(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[0].shape[2] = i->in[3]->shape[0];
   return NULL;
 }
 
@@ -191,6 +203,7 @@ static const char *infer_transpose(const inference *i) {
   i->out[0] = type_of(i->in[0]);
   i->out[0].shape[a] = i->in[0]->shape[b];
   i->out[0].shape[b] = i->in[0]->shape[a];
+  if (a != b && (a == 0 || b == 0)) i->out[0].routed = (tsr_routed){0};
   return NULL;
 }
 
@@ -427,6 +440,7 @@ static const char *infer_slice_last(const inference *i) {
 #define infer_expert_plan tsr_infer_expert_plan
 #define infer_permute_experts tsr_infer_permute_experts
 #define infer_expert_linear tsr_infer_expert_linear
+#define infer_expert_add tsr_infer_expert_add
 #define infer_expert_linear_dx tsr_infer_expert_linear_dx
 #define infer_combine_experts tsr_infer_combine_experts
 #define infer_combine_experts_dx tsr_infer_combine_experts_dx

@@ -155,6 +155,18 @@ const char *tsr_infer_expert_linear(const inference *i) {
   return check_plan(i, plan, x->routed.tokens);
 }
 
+/* rows (R, out), b (E, out), plan → (R, out) */
+const char *tsr_infer_expert_add(const inference *i) {
+  const tsr_value *x = i->in[0], *b = i->in[1], *plan = i->in[2];
+  i->out[0] = rows_of(plan, last_dim(x), x->dtype);
+  if (!tsr_routed_is_rows(x->routed)) return wrong(i, "'%s' has no rows of experts", x->name);
+  if (b->ndim != 2 || b->shape[0] != plan->routed.experts || b->shape[1] != last_dim(x))
+    return wrong(
+        i, "the bias '%s' must be (experts, out), (%lld, %lld), not %s", b->name,
+        (long long)plan->routed.experts, (long long)last_dim(x), shape_of(i, b));
+  return check_plan(i, plan, x->routed.tokens);
+}
+
 /* dy (R, out), w (E, out, in), plan → (R, in) */
 const char *tsr_infer_expert_linear_dx(const inference *i) {
   i->out[0] = rows_of(i->in[2], i->in[1]->shape[2], TSR_F32);

@@ -46,7 +46,7 @@ static inline int64_t last_dim(const tsr_value *v) { return v->shape[v->ndim - 1
 
 /* infer_experts.c */
 infer_rule tsr_infer_choose_experts, tsr_infer_expert_weights, tsr_infer_expert_weights_dx,
-    tsr_infer_expert_plan, tsr_infer_permute_experts, tsr_infer_expert_linear,
+    tsr_infer_expert_plan, tsr_infer_permute_experts, tsr_infer_expert_linear, tsr_infer_expert_add,
     tsr_infer_expert_linear_dx, tsr_infer_combine_experts, tsr_infer_combine_experts_dx,
     tsr_infer_balance_loss, tsr_infer_balance_loss_dx, tsr_infer_expert_counts;
 

@@ -16,8 +16,8 @@ typedef struct {
 /* In the order of the graph, in its arena; how many there are. A placed graph has the same. */
 int tsr_graph_routing(const tsr_graph *graph, tsr_routing_layer **ret_layers);
 
-/* Each choice is read from an input of its shape, i32, beside the scores, which have their weights
- * and gradients as before. The input's name is this prefix and the layer's. Before autodiff. */
+/* Before autodiff: each choice is read from an input of its shape, i32, and the scores have their
+ * weights and gradients as before. The input's name is this prefix and the layer's. */
 #define TSR_ROUTING_INPUT "routing."
 void tsr_graph_replay_routing(tsr_graph *graph);
 

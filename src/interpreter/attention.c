@@ -69,15 +69,15 @@ static void vjp_rope(const tsr_interpreted *n) {
 }
 const tsr_interpreter_rule tsr_interpret_rope = {.forward = forward_rope, .vjp = vjp_rope};
 
-/* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of scale q_i . k_j ----
- */
+/* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of scale q_i . k_j;
+ * with sinks the softmax is of one logit more, that of the head, to which no value belongs ---- */
 
 /* T positions, heads of D features and of Dv in values and out: H of queries, G of keys and values,
  * each for H / G of queries. */
 typedef struct {
   int64_t B, T, D, Dv, H, G;
   double scale;
-  bool causal;
+  bool causal, sinks;
   int64_t window; /* 0: all */
 } attention_sizes;
 
@@ -89,6 +89,7 @@ static attention_sizes sizes_of(const tsr_interpreted *n) {
   s.H = tsr_interpreted_columns(n, 0) / s.D;
   s.G = tsr_interpreted_columns(n, 1) / s.D;
   s.causal = attr->causal;
+  s.sinks = n->node->inputs_count == 4;
   s.window = attr->window;
   s.scale = attr->scale != 0 ? attr->scale : 1 / sqrt((double)s.D);
   return s;
@@ -101,6 +102,7 @@ typedef struct {
   int64_t k, v;             /* the features of key 0 */
   int64_t stride, v_stride; /* from one key to the next */
   int64_t first, keys;      /* it sees the keys [first, keys) */
+  int64_t h;
 } query;
 
 static query query_at(const attention_sizes *s, int64_t b, int64_t h, int64_t i) {
@@ -113,7 +115,8 @@ static query query_at(const attention_sizes *s, int64_t b, int64_t h, int64_t i)
       .stride = s->G * s->D,
       .v_stride = s->G * s->Dv,
       .first = s->window && i >= s->window ? i - s->window + 1 : 0,
-      .keys = s->causal ? i + 1 : s->T};
+      .keys = s->causal ? i + 1 : s->T,
+      .h = h};
 }
 
 typedef void for_query(const tsr_interpreted *n, const attention_sizes *s, const query *at);
@@ -138,7 +141,9 @@ static void forward_query(const tsr_interpreted *n, const attention_sizes *s, co
     p[j] = 0;
     for (int64_t d = 0; d < s->D; d++) p[j] += s->scale * q[d] * k[d];
   }
-  tsr_interpreter_softmax(p + at->first, p + at->first, at->keys - at->first);
+  double lse = tsr_interpreter_softmax(p + at->first, p + at->first, at->keys - at->first);
+  if (s->sinks)
+    for (int64_t j = at->first; j < at->keys; j++) p[j] /= 1 + exp(n->in[3][at->h] - lse);
   for (int64_t d = 0; d < s->Dv; d++) {
     out[d] = 0;
     for (int64_t j = at->first; j < at->keys; j++)
@@ -161,6 +166,9 @@ static void vjp_query(const tsr_interpreted *n, const attention_sizes *s, const 
   double mean = 0;
   for (int64_t j = at->first; j < at->keys; j++) mean += p[j] * d_probability(n, s, at, j);
   mean = tsr_interpreted_round(n, 0, at->q, mean);
+  double of_sink = s->sinks ? 1 : 0; /* its probability */
+  for (int64_t j = at->first; j < at->keys && s->sinks; j++) of_sink -= p[j];
+  if (s->sinks) n->d_in[3][at->h] -= of_sink * mean;
   for (int64_t j = at->first; j < at->keys; j++) {
     double ds = s->scale * p[j] * (d_probability(n, s, at, j) - mean);
     for (int64_t d = 0; d < s->D; d++) {

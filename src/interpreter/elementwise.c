@@ -141,6 +141,38 @@ static void vjp_gated(const tsr_interpreted *n) {
 }
 const tsr_interpreter_rule tsr_interpret_gated = {.forward = forward_gated, .vjp = vjp_gated};
 
+static double least(double a, double b) { return a < b ? a : b; }
+
+/* gate and up, clamped, of element i. */
+typedef struct {
+  double gate, up, sigmoid; /* of alpha * gate */
+} clamped;
+
+static clamped clamped_at(const tsr_interpreted *n, int64_t i) {
+  const tsr_clamped_swiglu_attrs *a = &n->node->attr.clamped_swiglu;
+  clamped c = {least(n->in[0][i], a->limit), -least(-least(n->in[1][i], a->limit), a->limit), 0};
+  c.sigmoid = 1 / (1 + exp(-a->alpha * c.gate));
+  return c;
+}
+
+static void forward_clamped_swiglu(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) {
+    clamped c = clamped_at(n, i);
+    n->out[i] = c.gate * c.sigmoid * (c.up + 1);
+  }
+}
+static void vjp_clamped_swiglu(const tsr_interpreted *n) {
+  const tsr_clamped_swiglu_attrs *a = &n->node->attr.clamped_swiglu;
+  for (int64_t i = 0; i < size(n); i++) {
+    clamped c = clamped_at(n, i);
+    double slope = c.sigmoid * (1 + a->alpha * c.gate * (1 - c.sigmoid));
+    if (n->in[0][i] <= a->limit) n->d_in[0][i] += n->d_out[i] * slope * (c.up + 1);
+    if (fabs(n->in[1][i]) <= a->limit) n->d_in[1][i] += n->d_out[i] * c.gate * c.sigmoid;
+  }
+}
+const tsr_interpreter_rule tsr_interpret_clamped_swiglu = {
+    .forward = forward_clamped_swiglu, .vjp = vjp_clamped_swiglu};
+
 static int dropout_mask(const tsr_interpreted *n, double *ret_p, int64_t ret_shape[TSR_DIMS_MAX]) {
   *ret_p = tsr_node_dropout(n->node);
   for (int d = 0; d < n->out_type->ndim; d++) ret_shape[d] = n->out_type->shape[d];

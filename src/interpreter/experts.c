@@ -212,6 +212,26 @@ static void vjp_expert_linear(const tsr_interpreted *n) {
 const tsr_interpreter_rule tsr_interpret_expert_linear = {
     .forward = forward_expert_linear, .vjp = vjp_expert_linear};
 
+/* rows (R, N), b (E, N), plan → (R, N) */
+static void forward_expert_add(const tsr_interpreted *n) {
+  int64_t N = n->type[1]->shape[1];
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++) n->out[i] = 0;
+  for (int64_t r = 0; r < rows_in(n->in[2], n->out_type->shape[0]); r++)
+    for (int64_t j = 0; j < N; j++)
+      n->out[r * N + j] = n->in[0][r * N + j] + n->in[1][expert_of(n->in[2], r) * N + j];
+}
+
+static void vjp_expert_add(const tsr_interpreted *n) {
+  int64_t N = n->type[1]->shape[1];
+  for (int64_t r = 0; r < rows_in(n->in[2], n->out_type->shape[0]); r++)
+    for (int64_t j = 0; j < N; j++) {
+      n->d_in[0][r * N + j] += n->d_out[r * N + j];
+      n->d_in[1][expert_of(n->in[2], r) * N + j] += n->d_out[r * N + j];
+    }
+}
+const tsr_interpreter_rule tsr_interpret_expert_add = {
+    .forward = forward_expert_add, .vjp = vjp_expert_add};
+
 /* rows (R, C), weights (…, k), plan → (…, C) */
 static void forward_combine(const tsr_interpreted *n) {
   int64_t C = tsr_interpreted_columns(n, 0), k = n->type[2]->routed.choices;

@@ -61,6 +61,31 @@ static bool value_of(tsr_flat *f, tsr_graph *g, int index, int *ret_value) {
   return v->value >= 0;
 }
 
+static const tsr_flat_param *param_of(const tsr_flat *f, int value) {
+  const tsr_flat_value *v = &f->values[value];
+  return v->kind == TSR_FLAT_PARAM ? &f->params[v->index] : NULL;
+}
+
+static bool tp_has_experts(const tsr_param *p) {
+  return p->placement[TSR_TP].kind == TSR_SHARD && p->placement[TSR_TP].dim == 0;
+}
+
+/* A plan has rows for the experts that its weights have on each rank of tp. */
+static bool check_plan(const tsr_flat *f, const tsr_call *call) {
+  const tsr_flat_value *v = &f->values[call->inputs[call->inputs_count - 1]];
+  const tsr_call *plan = v->kind == TSR_FLAT_CALL ? &f->calls[v->index].call : NULL;
+  if (strcmp(call->op, "expert_linear") != 0 || call->inputs_count != 3 || !plan ||
+      strcmp(plan->op, "expert_plan") != 0)
+    return true;
+  const tsr_flat_param *w = param_of(f, call->inputs[1]),
+                       *of = param_of(f, plan->inputs[plan->inputs_count - 1]);
+  if (!w || !of || tp_has_experts(&w->param) == tp_has_experts(&of->param)) return true;
+  return tsr_diag_error(
+      f->diags, call->input_places[1],
+      "expert_linear: only one of '%s' and '%s', the weights of its plan, is tp: shard(0)",
+      w->param.name, of->param.name);
+}
+
 /* The nodes of several results have the call's name; what the file calls each is another one. */
 static void
 name_results(const tsr_flat *f, tsr_graph *g, const tsr_flat_call *c, const int *values) {
@@ -72,7 +97,7 @@ name_results(const tsr_flat *f, tsr_graph *g, const tsr_flat_call *c, const int 
 static bool emit_call(tsr_flat *f, tsr_graph *g, tsr_flat_call *c) {
   tsr_call call = c->call;
   int values[TSR_CALL_INPUTS_MAX], count = 0;
-  bool ok = true;
+  bool ok = check_plan(f, &c->call);
   for (int i = 0; i < call.inputs_count; i++)
     ok &= value_of(f, g, c->call.inputs[i], &call.inputs[i]);
   ok = ok && !c->statement->failed;

@@ -432,6 +432,11 @@ static bool find_outputs(expander *x) {
   for (int i = 0; i < f->outputs_count; i++)
     ok &= read_name(x, f->outputs[i].value, f->outputs[i].location, &f->output_values[i]);
   if (f->outputs_count) return ok;
+  if (f->file->outputs_count) {
+    tsr_diag_error(f->diags, f->file->outputs[0].location, "the graph has no output but its loss");
+    tsr_diag_hint(f->diags, "text is generated from an output 'logits'");
+    return false;
+  }
   tsr_diag_error(f->diags, f->file->location, "the graph has no outputs");
   tsr_diag_hint(f->diags, "'outputs: [name, …]' lists the results");
   return false;

@@ -118,7 +118,7 @@ static bool make_hf_name(const maker *m) {
   const char **name = &m->param->hf_name;
   if (!strstr(d->hf, mark) || tsr_scope_find(m->scope, "expert"))
     return tsr_scope_fill(m->scope, d->hf, d->hf_place, name, m->diags);
-  if (!tsr_param_is_of_experts(m->param) || m->param->ndim < 2) {
+  if (!tsr_param_is_of_experts(m->param)) {
     tsr_diag_error(
         m->diags, d->hf_place, "parameter '%s' %s has no dimension of experts for '%s' in its name",
         m->param->name, tsr_shape_text(m->param->ndim, m->param->shape).text, mark);

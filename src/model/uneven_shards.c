@@ -193,6 +193,13 @@ static bool pad_experts(const expander *e, const tsr_node *n, const int *inputs,
   return is_same(&x, &taken) || refuse(e, n, inputs[x.stored ? 0 : 1]);
 }
 
+/* A `send`, which gives its input another name. */
+static bool is_renaming(const expander *e, const tsr_node *n) {
+  if (n->op != TSR_OP_RESHAPE) return false;
+  const tsr_value *x = &e->old->values[n->inputs[0]], *y = &e->old->values[n->outputs[0]];
+  return x->ndim == y->ndim && !memcmp(x->shape, y->shape, sizeof *x->shape * (size_t)x->ndim);
+}
+
 /* Makes the inputs what the node takes; what the padding of its first output is. */
 static bool pad_inputs(expander *e, const tsr_node *n, int *inputs, tsr_attrs *attr, padded *ret) {
   padded first = n->inputs_count ? padding_of(e, inputs[0]) : (padded){0};
@@ -203,7 +210,7 @@ static bool pad_inputs(expander *e, const tsr_node *n, int *inputs, tsr_attrs *a
   if (maps_elements(n->op)) return *ret = pad_elements(e, inputs, n->inputs_count), true;
   if (n->op == TSR_OP_LINEAR) return *ret = pad_linear(e, inputs), true;
   if (n->op == TSR_OP_TRANSPOSE) return *ret = pad_transpose(e, n, inputs), true;
-  if (tsr_op_moves(n->op)) return *ret = first, true;
+  if (tsr_op_moves(n->op) || is_renaming(e, n)) return *ret = first, true;
   if (n->op == TSR_OP_EMBEDDING) {
     *ret = padding_of(e, inputs[1]);
     if (ret->as.dim == 0) *ret = (padded){0};
@@ -275,7 +282,9 @@ static bool copy_node(expander *e, int index) {
   if (!pad_inputs(e, n, inputs, &attr, &p)) return false;
   int first = tsr_graph_copy_node(e->g, e->old, index, inputs);
   e->g->nodes[e->g->nodes_count - 1].attr = attr;
-  if (n->op != TSR_OP_RESHAPE && !infer_shapes(e, n)) return false;
+  if (is_renaming(e, n))
+    memcpy(e->g->values[first].shape, e->g->values[inputs[0]].shape, sizeof(int64_t[TSR_DIMS_MAX]));
+  else if (n->op != TSR_OP_RESHAPE && !infer_shapes(e, n)) return false;
   if (n->outputs_count) give(e, n, first, p);
   return true;
 }
@@ -308,6 +317,16 @@ static void copy_source(expander *e, int old) {
   if (p.stored) note_padding(e, e->map[old], p);
 }
 
+/* tp distributes whole experts, not units of them: which parameters these are is known of the
+ * statements that read them. */
+static void keep_experts(const tsr_graph *g) {
+  for (int i = 0; i < g->params_count; i++) {
+    tsr_param *p = &g->params[i];
+    if (tsr_param_is_of_experts(p) && p->padding.dim == 0 && p->padding.blocks > 1)
+      p->padding = (tsr_padding){0, p->shape[0], 1};
+  }
+}
+
 static bool has_uneven(const tsr_graph *g) {
   for (int p = 0; p < g->params_count; p++)
     if (g->params[p].padding.blocks > 1) return true;
@@ -316,6 +335,7 @@ static bool has_uneven(const tsr_graph *g) {
 
 bool tsr_uneven_expand(const tsr_graph *old, tsr_graph **ret, tsr_diags *diags) {
   *ret = (tsr_graph *)old;
+  keep_experts(old);
   if (!has_uneven(old)) return true;
   expander e = {.old = old, .g = tsr_graph_derive(old), .diags = diags};
   e.map = tsr_arena_array(old->arena, int, old->values_count + 1);

@@ -141,6 +141,14 @@ static void accumulate_loss(tsr_graph *g) {
     if (g->outputs[i].value == loss) g->outputs[i].value = g->loss;
 }
 
+/* Dimension 0 of a gradient is what it is of the parameter: experts, or nothing in particular. */
+static void mark_experts(tsr_graph *g) {
+  for (int p = 0; p < g->params_count; p++) {
+    int64_t experts = tsr_param_is_of_experts(&g->params[p]) ? g->params[p].shape[0] : 0;
+    if (g->grads[p] >= 0) g->values[g->grads[p]].routed = (tsr_routed){.experts = experts};
+  }
+}
+
 void tsr_pass_autodiff(tsr_graph *g) {
   int loss = tsr_graph_find_loss(g, g->loss);
   assert(loss >= 0);
@@ -161,4 +169,5 @@ void tsr_pass_autodiff(tsr_graph *g) {
   for (int i = 0; i < grads.values; i++)
     if (g->values[i].kind == TSR_VALUE_PARAM)
       g->grads[g->values[i].param] = total(&grads, i, TSR_UPDATE);
+  mark_experts(g);
 }

@@ -117,6 +117,14 @@ static void grad_gated(const call *c) {
   give(c, 1, first + 1); /* a node's outputs are consecutive values */
 }
 
+static void grad_clamped_swiglu(const call *c) {
+  int inputs[] = {c->dy[0], input(c, 0), input(c, 1)};
+  tsr_attrs attrs = *attr(c);
+  int first = add(c, TSR_OP_CLAMPED_SWIGLU_DX, 0, 3, inputs, &attrs);
+  give(c, 0, first);
+  give(c, 1, first + 1);
+}
+
 /* The same mask again: the stream is the forward node's. */
 static void grad_dropout(const call *c) {
   if (!wanted(c, 0)) return;
@@ -159,6 +167,9 @@ static void grad_attention(const call *c) {
   int first = add(c, TSR_OP_ATTENTION_DX, 0, 6, inputs, &attrs);
   c->g->nodes[c->g->values[first].node].stream = c->g->nodes[c->node].stream;
   for (int i = 0; i < 3; i++) give(c, i, first + i);
+  if (c->g->nodes[c->node].inputs_count < 4 || !wanted(c, 3)) return;
+  int of_rows[] = {c->dy[0], output(c, 0), output(c, 1), input(c, 3)};
+  give(c, 3, sum_to(c, 3, add(c, TSR_OP_ATTENTION_SINKS_DX, 3, 4, of_rows, &attrs)));
 }
 
 static void grad_reshape(const call *c) {
@@ -329,6 +340,12 @@ static void grad_expert_linear(const call *c) {
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_EXPERT_LINEAR_DX, 0, 3, (int[]){dy, w, plan}, NULL));
   if (wanted(c, 1))
     give(c, 1, add(c, TSR_OP_EXPERT_LINEAR_DW, 1, 4, (int[]){dy, x, plan, w}, NULL));
+}
+
+static void grad_expert_add(const call *c) {
+  int of_rows[] = {c->dy[0], input(c, 2), input(c, 1)};
+  if (wanted(c, 0)) give(c, 0, c->dy[0]);
+  if (wanted(c, 1)) give(c, 1, add(c, TSR_OP_EXPERT_LINEAR_DW, 1, 3, of_rows, NULL));
 }
 
 static void grad_combine_experts(const call *c) {

@@ -7,7 +7,11 @@
  * positions are split, one to a part, needs no other part's numbers there. So each node's rule is
  * asked as if positions were split over an axis (cp). What it wants split of the values that no
  * position makes is a table by position, of which the rows of the new tokens are looked up. Of the
- * ops that want other positions too only attention is known here. */
+ * ops that want other positions too only attention is known here.
+ *
+ * Ops that read or write rows of experts treat every token by itself, whatever batch and position
+ * it is of: their rules are asked as if samples were split, over dp, and a token were one. Rows of
+ * experts are then in the place of positions. */
 #include "passes/passes.h"
 #include "passes/placement_rules.h"
 #include <string.h>
@@ -100,8 +104,9 @@ static void copy_node(caching *c, int node, const int *inputs) {
   tsr_graph_copy_node(c->g, c->old, node, inputs);
   for (int o = 0; o < n->outputs_count; o++) {
     int id = c->g->nodes[c->g->nodes_count - 1].outputs[o], dim = c->dim[n->outputs[o]];
-    int64_t *shape = c->g->values[id].shape;
-    if (dim >= 0) shape[dim] = shape[dim] / c->length * c->count;
+    tsr_value *v = &c->g->values[id];
+    if (dim >= 0) v->shape[dim] = v->shape[dim] / c->length * c->count;
+    if (dim >= 0) v->routed.tokens = v->routed.tokens / c->length * c->count;
     c->map[n->outputs[o]] = id;
   }
 }
@@ -138,14 +143,25 @@ static int look_up(caching *c, const tsr_node *n, int table) {
   return id;
 }
 
+static bool reads_rows(const tsr_node *n) {
+  return tsr_op_facts(n->op) & TSR_FACT_ROUTED || n->op == TSR_OP_EXPERT_PLAN;
+}
+
 static bool is_at(tsr_placement p, int dim) { return p.kind == TSR_SHARD && p.dim == dim; }
+
+/* As a rule sees a value with positions: where ops of experts read or write it, batch and positions
+ * are one dimension, of tokens. */
+static tsr_placement split_of(const tsr_node *n, int dim) {
+  return (tsr_placement){dim < 0 ? TSR_REPLICATE : TSR_SHARD, dim < 0 || reads_rows(n) ? 0 : dim};
+}
 
 /* The rule's answer for an input: that it stays as it is, or that a table's rows are to be looked
  * up. */
 static bool take_input(caching *c, const tsr_node *n, int i, tsr_placement wanted, int *ret_value) {
   int old = n->inputs[i], dim = c->dim[old];
   const tsr_value *v = &c->old->values[old];
-  bool kept = dim >= 0 ? is_at(wanted, dim) : wanted.kind == TSR_REPLICATE;
+  tsr_placement as = split_of(n, dim);
+  bool kept = wanted.kind == as.kind && (dim < 0 || wanted.dim == as.dim);
   if (kept) return *ret_value = dim >= 0 ? c->map[old] : value_of(c, old), true;
   bool rope = n->op == TSR_OP_ROPE && i == 1, adds = n->op == TSR_OP_ADD || n->op == TSR_OP_MUL;
   if (dim < 0 && rope) return *ret_value = value_of(c, old), true;
@@ -159,20 +175,38 @@ static bool take_input(caching *c, const tsr_node *n, int i, tsr_placement wante
   return true;
 }
 
-/* Asks the rule what becomes of positions that are split to single ones. */
+static bool check_rows(caching *c, const tsr_node *n) {
+  for (int i = 0; i < n->inputs_count; i++) {
+    const tsr_value *v = &c->old->values[n->inputs[i]];
+    int dim = c->dim[n->inputs[i]];
+    if (dim >= 0 && dim != (tsr_routed_is_rows(v->routed) ? 0 : 1))
+      return fail(
+          c, tsr_arena_printf(c->g->arena, "%s takes '%s' transposed", describe(c, n), v->name));
+  }
+  const tsr_value *out = &c->old->values[n->outputs[0]];
+  return !out->routed.slots ||
+         fail(c, tsr_arena_printf(c->g->arena, "%s drops rows of other tokens", describe(c, n)));
+}
+
+/* Which dimension of an output are positions, or rows of tokens. */
+static int dim_of(const caching *c, const tsr_node *n, int output, tsr_placement p) {
+  if (p.kind != TSR_SHARD) return -1;
+  if (!reads_rows(n)) return p.dim;
+  return tsr_routed_is_rows(c->old->values[n->outputs[output]].routed) ? 0 : 1;
+}
+
+/* Asks the rule what becomes of positions that are split to single ones; in: what it requires. */
 static bool ask_rule(caching *c, const tsr_node *n, tsr_placement *in) {
   tsr_placement_rule_call call = {
       .g = c->old, .node = n, .axis = TSR_CP, .parts = c->length, .in = in};
+  if (reads_rows(n)) call.axis = TSR_DP;
   call.placed = c->old;
   call.inputs = n->inputs;
-  for (int i = 0; i < n->inputs_count; i++) {
-    int dim = c->dim[n->inputs[i]];
-    in[i] = dim < 0 ? (tsr_placement){TSR_REPLICATE, 0} : (tsr_placement){TSR_SHARD, dim};
-  }
+  for (int i = 0; i < n->inputs_count; i++) in[i] = split_of(n, c->dim[n->inputs[i]]);
   tsr_placement_rule_apply(&call);
   if (call.error) return fail(c, call.error);
   for (int o = 0; o < n->outputs_count; o++) {
-    c->dim[n->outputs[o]] = call.out[o].kind == TSR_SHARD ? call.out[o].dim : -1;
+    c->dim[n->outputs[o]] = dim_of(c, n, o, call.out[o]);
     if (call.out[o].kind == TSR_PARTIAL)
       return fail(c, tsr_arena_printf(c->g->arena, "%s adds up positions", describe(c, n)));
   }
@@ -187,9 +221,10 @@ static bool check_attention(caching *c, const tsr_node *n) {
   return !what || fail(c, tsr_arena_printf(c->g->arena, "%s %s", describe(c, n), what));
 }
 
-/* in: q, k, v of the new tokens */
+/* in: q, k, v of the new tokens[, sinks] */
 static void add_attention(caching *c, const tsr_node *n, const int *in) {
   const tsr_attention_attrs *of = &n->attr.attention;
+  bool sinks = n->inputs_count == 4;
   tsr_attrs length = {.kv_cache_append = {c->length}};
   tsr_attrs attr = {.attention_cached = {of->head_dim, of->scale, of->window, of->v_head_dim}};
   int keys = add(
@@ -197,8 +232,8 @@ static void add_attention(caching *c, const tsr_node *n, const int *in) {
   int values = add(
       c, TSR_OP_KV_CACHE_APPEND, n, ".values", 3, (int[]){in[2], c->positions, c->counts}, &length);
   c->map[n->outputs[0]] =
-      add(c, TSR_OP_ATTENTION_CACHED, n, "", 5,
-          (int[]){in[0], keys, values, c->positions, c->counts}, &attr);
+      add(c, TSR_OP_ATTENTION_CACHED, n, "", sinks ? 6 : 5,
+          (int[]){in[0], keys, values, c->positions, c->counts, sinks ? in[3] : -1}, &attr);
 }
 
 /* The logits' product is of the last real tokens alone. */
@@ -221,6 +256,7 @@ static bool take_node(caching *c, int node) {
   if (random)
     return fail(c, tsr_arena_printf(c->g->arena, "%s draws random numbers", describe(c, n)));
   if (n->op == TSR_OP_ATTENTION && !check_attention(c, n)) return false;
+  if (reads_rows(n) && !check_rows(c, n)) return false;
   if (!ask_rule(c, n, in)) return false;
   for (int i = 0; i < n->inputs_count; i++)
     if (!take_input(c, n, i, in[i], &inputs[i])) return false;

@@ -142,6 +142,8 @@ typedef struct {
   int64_t sequence_units;  /* the recipe's, 0 or 1: none */
   bool zigzag;             /* over cp (base/sequence_layout.h) */
   bool is_model;           /* it is trained, or what was trained evaluates or generates */
+  bool whole_positions;    /* every rank of cp has all positions (of new tokens, tsr_pass_cache); of
+                              cp only experts are shared out */
   bool sequence_parallel;  /* Korthikanti et al., 2022: norms and dropout on a slice of the sequence
                             */
   int zero; /* Rajbhandari et al., 2020: 1 state, 2 and gradients, 3 and parameters over dp */

@@ -5,10 +5,9 @@
 /* The gradient of experts' weights is one chain over microbatches, or a few: it continues where the
  * one of the microbatch before ended, instead of being added to that. */
 bool tsr_placer_accumulate_experts(tsr_placer *p, const tsr_node *sum, int value) {
+  if (sum->op != TSR_OP_ACCUMULATE || p->g->values[value].kind != TSR_VALUE_NODE) return false;
   tsr_node *n = &p->g->nodes[p->g->values[value].node];
-  bool chain = sum->op == TSR_OP_ACCUMULATE && p->g->values[value].kind == TSR_VALUE_NODE &&
-               n->op == TSR_OP_EXPERT_LINEAR_DW;
-  if (!chain || tsr_placer_scatters_first(p)) return false;
+  if (n->op != TSR_OP_EXPERT_LINEAR_DW || tsr_placer_scatters_first(p)) return false;
   n->attr.expert_linear_dw.accumulate = true;
   p->g->values[value].name = n->name = sum->name;
   p->map[sum->outputs[0]] = value;
@@ -31,5 +30,6 @@ void tsr_placer_return_tokens(tsr_placer *p, const tsr_node *n) {
     before &= tsr_placer_is_partial(p, *value, axes[i]);
     if (returns) *value = tsr_placer_redistribute(p, *value, axes[i], tokens, at);
     else if (before) *value = tsr_placer_redistribute(p, *value, axes[i], tsr_whole, at);
+    if (before && axes[i] == TSR_TP) p->plain_tp[n->outputs[output]] = tsr_whole;
   }
 }

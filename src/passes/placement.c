@@ -20,11 +20,6 @@ static bool is_stored_whole(const tsr_placer *p, int axis) {
   return axis == TSR_CP && p->placing->is_model;
 }
 
-/* But experts, which the ranks of cp share out too. */
-static bool is_of_experts(const tsr_placer *p, int param) {
-  return param >= 0 && tsr_param_is_of_experts(&p->old->params[param]);
-}
-
 /* What experts' weights are over an axis: ep and cp share them out, and tp does or splits each. */
 static tsr_placement experts_placement(const tsr_placer *p, int param, int axis) {
   tsr_placement asked = p->old->params[param].placement[axis];
@@ -49,8 +44,10 @@ static void place_source(tsr_placer *p, int old) {
     tsr_placement asked = v.placement[a];
     v.placement[a] = (tsr_placement){TSR_REPLICATE, 0};
     if (!tsr_placer_is_active(p->placing, a)) continue;
-    bool stored = v.kind == TSR_VALUE_PARAM || v.kind == TSR_VALUE_STATE;
-    if (stored && is_of_experts(p, v.param)) v.placement[a] = experts_placement(p, v.param, a);
+    bool stored = v.kind == TSR_VALUE_PARAM || v.kind == TSR_VALUE_STATE,
+         experts = stored && tsr_param_is_of_experts(&p->old->params[v.param]);
+    if (a == TSR_CP && p->placing->whole_positions && !experts) continue;
+    if (experts) v.placement[a] = experts_placement(p, v.param, a);
     else if (stored && !is_stored_whole(p, a)) v.placement[a] = asked;
     bool laid_out = v.kind == TSR_VALUE_INPUT && p->old->loss < 0;
     if (laid_out && asked.kind == TSR_SHARD) v.placement[a] = asked;
@@ -207,7 +204,7 @@ static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int inp
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return dp_input(p, n, input);
   int weight = weight_of(p, p->map[n->inputs[input]]);
-  if (is_stored_whole(p, axis) && weight >= 0 && !is_of_experts(p, weight))
+  if (is_stored_whole(p, axis) && weight >= 0 && !tsr_param_is_of_experts(&p->old->params[weight]))
     return is_written(p, n) ? p->old->params[weight].placement[axis] : tsr_whole;
   if (axis == TSR_CP && n->op == TSR_OP_NORM_STATS)
     return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
@@ -262,8 +259,10 @@ ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_placemen
   call->parts = tsr_axis_splits_batch(call->axis) ? tsr_placer_units(p, TSR_DP)
                                                   : tsr_placer_parts(p->placing, call->axis);
   const tsr_placing *placing = p->placing;
+  call->members = placing->size[call->axis];
   int64_t units = p->old->units.sequence, slices = placing->size[TSR_CP] * placing->size[TSR_TP];
-  call->slices_are_units = units % slices == 0 && (!placing->zigzag || units <= 2);
+  call->slices_are_units = units % slices == 0 && (!placing->zigzag || units <= 2) &&
+                           tsr_tree_of_is_subtree(p->old->units.tree, units, units / slices);
   tsr_placement_rule_apply(call);
 }
 

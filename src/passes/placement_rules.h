@@ -10,8 +10,8 @@ typedef struct {
   const tsr_graph
       *placed;       /* the graph being made, and the node's inputs there: what they are over */
   const int *inputs; /* the other axes, of which dp and cp come before tp */
-  int axis;
-  int64_t parts; /* into how many pieces the axis (or its units) splits a dimension, at least */
+  int axis, members; /* members: ranks of a group over the axis */
+  int64_t parts;     /* into how many pieces the axis (or its units) splits a dimension, at least */
   bool slices_are_units; /* tp's slices of the positions are runs of the sequence's units */
   tsr_placement *in;     /* in: each input's placement; out: the one that the op requires */
   tsr_placement out[TSR_OUTPUTS_MAX];

@@ -23,11 +23,14 @@ static bool find_split(const call *c, int plan, split *ret) {
   return p.kind == TSR_ROUTED || is_shard(p, 0);
 }
 
-/* experts (…, k)[, priority (…, k)], w (E, out, in) for its placement alone */
+/* experts (…, k)[, priority (…, k)], w (E, out, in). ep and cp distribute experts, whose gradients
+ * are not made of the units of either; what is not stored so, and what an op has made of
+ * parameters, is split here. Over tp the placement of w decides. */
 void tsr_place_expert_plan(call *c) {
   int last = c->node->inputs_count - 1;
   tsr_placement w = c->in[last], chosen = c->in[0];
-  bool shares = is_shard(w, 0) && c->axis != TSR_DP;
+  bool always = (c->axis == TSR_EP || c->axis == TSR_CP) && c->members > 1;
+  bool shares = always || (is_shard(w, 0) && c->axis == TSR_TP);
   bool samples = !shares && tsr_axis_splits_batch(c->axis) && is_shard(chosen, 0);
   for (int i = 0; i < last; i++) c->in[i] = samples ? shard(0) : whole;
   c->out[0] = shares ? routed : c->in[0];
@@ -67,6 +70,18 @@ void tsr_place_expert_linear(call *c) {
   }
 }
 
+/* rows (R, out), b (E, out), plan → (R, out) */
+void tsr_place_expert_add(call *c) {
+  split s;
+  if (find_split(c, 2, &s)) {
+    c->in[0] = c->out[0] = s.rows;
+    c->in[1] = s.weights;
+    return;
+  }
+  bool features = is_shard(c->in[0], 1) || is_shard(c->in[1], 1);
+  c->in[0] = c->in[1] = c->out[0] = features ? shard(1) : whole;
+}
+
 /* dy (R, out), w (E, out, in), plan → (R, in) */
 void tsr_place_expert_linear_dx(call *c) {
   split s;
@@ -83,18 +98,19 @@ void tsr_place_expert_linear_dx(call *c) {
   }
 }
 
-/* dy (R, out), rows (R, in), plan, w → dw: summed over the rows of an expert */
+/* dy (R, out)[, rows (R, in)], plan, w → dw: summed over the rows of an expert */
 void tsr_place_expert_linear_dw(call *c) {
   split s;
-  tsr_placement w = c->in[3];
-  if (find_split(c, 2, &s)) {
-    c->in[0] = c->in[1] = s.rows;
+  int last = c->node->inputs_count - 1, plan = last - 1;
+  tsr_placement w = c->in[last];
+  if (find_split(c, plan, &s)) {
+    for (int i = 0; i < plan; i++) c->in[i] = s.rows;
     c->out[0] = s.rows.kind == TSR_ROUTED ? shard(0) : partial;
     return;
   }
   bool inside = is_shard(w, 1) || is_shard(w, 2);
   c->in[0] = is_shard(w, 1) ? shard(1) : whole;
-  c->in[1] = is_shard(w, 2) ? shard(1) : whole;
+  if (plan == 2) c->in[1] = is_shard(w, 2) ? shard(1) : whole;
   c->out[0] = inside ? w : whole;
 }
 

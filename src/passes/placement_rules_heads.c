@@ -11,6 +11,8 @@ static bool has_value_heads(const call *c, int i) {
     return i == 2;
   case TSR_OP_ATTENTION_DX:
     return i == 0 || i == 3 || i == 4;
+  case TSR_OP_ATTENTION_SINKS_DX:
+    return i < 2;
   default:
     return false;
   }
@@ -57,15 +59,29 @@ void tsr_place_attention(call *c) {
   /* (batch, heads, sequence, 2) */
   tsr_placement stats = is_shard(p, 2) ? shard(1) : is_shard(p, 1) ? shard(2) : p;
   for (int i = 0; i < c->node->inputs_count; i++) {
-    c->in[i] = ndim(c, i) == 4 ? stats : p;
+    tsr_placement sinks = is_shard(p, 2) ? shard(0) : whole;
+    c->in[i] = ndim(c, i) == 4 ? stats : ndim(c, i) == 1 ? sinks : p;
     if (ndim(c, i) == 3) check_heads(c, i);
   }
   give_all(c, p);
   if (c->node->op == TSR_OP_ATTENTION) c->out[1] = stats;
 }
 
+/* dout, out (batch, sequence, heads * features), stats, sinks (heads) → (batch, sequence, heads) */
+void tsr_place_attention_sinks_dx(call *c) {
+  tsr_placement p = whole;
+  for (int i = 0; i < 2 && p.kind != TSR_SHARD; i++)
+    if (c->in[i].kind == TSR_SHARD && (c->in[i].dim != 1 || c->axis == TSR_CP)) p = c->in[i];
+  c->in[0] = c->in[1] = p;
+  c->in[2] = is_shard(p, 2) ? shard(1) : is_shard(p, 1) ? shard(2) : p;
+  c->in[3] = is_shard(p, 2) ? shard(0) : whole;
+  for (int i = 0; i < 2; i++) check_heads(c, i);
+  give_all(c, p);
+}
+
 /* x (batch, new tokens, features), others like it, a rope's table, numbers of each sequence
- * (batch): batches and heads are independent. Nothing here is split along positions. */
+ * (batch), of attention its sinks (heads): batches and heads are independent. Nothing here is split
+ * along positions. */
 void tsr_place_cached(call *c) {
   tsr_op op = c->node->op;
   tsr_placement p = whole;
@@ -74,6 +90,7 @@ void tsr_place_cached(call *c) {
     if (c->in[i].kind == TSR_SHARD && c->in[i].dim != 1) p = c->in[i];
   for (int i = 0; i < c->node->inputs_count; i++) {
     c->in[i] = i < tensors ? p : ndim(c, i) == 1 && is_shard(p, 0) ? p : whole;
+    if (i == 5) c->in[i] = is_shard(p, 2) ? shard(0) : whole; /* the sinks */
     if (i < tensors && (op == TSR_OP_ATTENTION_CACHED || op == TSR_OP_ROPE_AT)) check_heads(c, i);
   }
   give_all(c, p);

@@ -41,33 +41,60 @@ static void hint_ranks(const tsr_placer *p, int64_t experts) {
   tsr_text_free(&counts);
 }
 
-/* Experts are shared out over the product of axes, whatever the units of these are. */
+/* The value that was moved to make this one. */
+static const char *moved_name(const tsr_placer *p, const tsr_value *v) {
+  while (v->kind == TSR_VALUE_NODE && tsr_op_moves(p->g->nodes[v->node].op))
+    v = &p->g->values[p->g->nodes[v->node].inputs[0]];
+  return v->name;
+}
+
+/* An axis shares out what the outer ones leave of the experts, whatever their units are. What its
+ * ranks have together is added before that of other groups, so it must be a subtree, too. */
 static void check_experts(tsr_placer *p, const tsr_value *v) {
   int64_t members = 1;
-  for (int a = 0; a < TSR_AXES; a++)
-    if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0)
-      members *= p->placing->size[a];
-  if (can_share_experts(v->shape[0], members)) return;
+  bool fits = true;
   tsr_text axes = {0};
-  for (int a = 0; a < TSR_AXES; a++)
-    if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0 && p->placing->size[a] > 1)
-      tsr_text_add(
-          &axes, "%s%s = %d", axes.length ? " × " : "", tsr_axis_name(a), p->placing->size[a]);
-  p->ok = tsr_diag_error(
-      p->diags, v->location, "the %lld experts of '%s' cannot be shared out over %s: %s",
-      (long long)v->shape[0], v->name, axes.data,
-      v->shape[0] % members ? "they do not divide"
-                            : "a rank's must be a subtree of the tree in which the experts of a "
-                              "token are added");
+  for (int a = 0; a < TSR_AXES && fits; a++) {
+    tsr_placement is = v->placement[a];
+    int size = p->placing->size[a];
+    if (a == TSR_DP || is.kind != TSR_SHARD || is.dim != 0 || size == 1) continue;
+    members *= size;
+    fits = can_share_experts(v->shape[0], members);
+    tsr_text_add(&axes, "%s%s = %d", axes.length ? " × " : "", tsr_axis_name(a), size);
+  }
+  if (!fits) {
+    p->ok = tsr_diag_error(
+        p->diags, v->location, "the %lld experts of '%s' cannot be shared out over %s: %s",
+        (long long)v->shape[0], moved_name(p, v), axes.data,
+        v->shape[0] % members ? "they do not divide"
+                              : "a rank's must be a subtree of the tree in which the experts of a "
+                                "token are added");
+    hint_ranks(p, v->shape[0]);
+  }
   tsr_text_free(&axes);
-  hint_ranks(p, v->shape[0]);
+}
+
+/* A parameter's shape is what the file declares, without padding. */
+static void refuse_uneven(tsr_placer *p, const tsr_value *v, int axis, int64_t parts) {
+  int64_t shape[TSR_DIMS_MAX];
+  int dim = v->placement[axis].dim;
+  if (v->param >= 0) tsr_param_real_shape(&p->old->params[v->param], shape);
+  else memcpy(shape, v->shape, sizeof shape);
+  p->ok = tsr_diag_error(
+      p->diags, v->location,
+      "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide", v->name,
+      tsr_shape_text(v->ndim, shape).text, tsr_axis_name(axis), dim, (long long)shape[dim],
+      (long long)parts);
+  if (v->param >= 0 && axis != TSR_TP)
+    tsr_diag_hint(p->diags, "the blocks of a dimension may be uneven over tp alone");
 }
 
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
   bool experts = tsr_routed_is_weights(v->routed);
   if (experts) check_experts(p, v);
   for (int a = 0; a < TSR_AXES; a++) {
-    if (v->placement[a].kind != TSR_SHARD || (experts && v->placement[a].dim == 0)) continue;
+    bool shared = experts && v->placement[a].dim == 0 && a != TSR_DP;
+    if (v->placement[a].kind != TSR_SHARD || shared) continue;
     int64_t size = v->shape[v->placement[a].dim], n = tsr_placer_parts(p->placing, a);
     if (v->placement[a].groups > 1) n = tsr_placement_blocks(v->placement[a], (int)n);
     for (int b = a + 1; b < TSR_AXES; b++)
@@ -82,11 +109,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
       members = p->placing->size[outer] * p->placing->size[a];
     if (size % n == 0 && size % members) n = members; /* it splits what the outer one leaves */
     if (size % n == 0) continue;
-    p->ok = tsr_diag_error(
-        p->diags, v->location,
-        "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide",
-        v->name, tsr_shape_text(v->ndim, v->shape).text, tsr_axis_name(a), v->placement[a].dim,
-        (long long)size, (long long)n);
+    refuse_uneven(p, v, a, n);
   }
 }
 
@@ -316,8 +339,8 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
     return tsr_placer_redistribute(p, value, axis, to, at);
   }
   if (from.kind == TSR_PARTIAL) value = complete_before(p, value, axis, at);
-  if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_TP, to)) {
-    value = tsr_placer_redistribute(p, value, TSR_DP, tsr_whole, at);
+  if (tsr_axis_splits_batch(axis) && tsr_placer_is_split_alike(p, value, TSR_TP, to)) {
+    value = tsr_placer_redistribute(p, value, axis, tsr_whole, at);
     value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
     from = tsr_whole;
   }
@@ -327,7 +350,7 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
   }
   if (axis == TSR_CP) value = gather_inner(p, value, TSR_CP, TSR_TP, to, at);
   if (axis == TSR_DP) value = gather_inner(p, value, TSR_DP, TSR_EP, to, at);
-  if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_CP, to))
+  if (tsr_axis_splits_batch(axis) && tsr_placer_is_split_alike(p, value, TSR_CP, to))
     value = tsr_placer_redistribute(p, value, TSR_CP, tsr_whole, at);
   if (from.kind == TSR_PARTIAL) at = tsr_placer_home(p, value, at);
   else value = tsr_placer_receive(p, value, at);

@@ -27,7 +27,9 @@ static int add(const ring *r, tsr_op op, const char *what, int step, int count, 
   const tsr_node *of = r->node;
   const tsr_attention_attrs *a = &of->attr.attention;
   tsr_attrs attr = {
-      .ring = {a->head_dim, a->causal, a->scale, a->dropout, a->window, a->v_head_dim, step}};
+      .ring = {
+          a->head_dim, a->causal, a->scale, a->dropout, a->window, a->v_head_dim, step,
+          .sinks = of->op == TSR_OP_ATTENTION && of->inputs_count == 4}};
   const char *name = tsr_arena_printf(r->g->arena, "%s.%s%d", of->name, what, step);
   int id = tsr_graph_add(r->g, op, of->section, name, of->location, count, inputs, &attr);
   stamp(r);
@@ -64,9 +66,12 @@ static int go_round(
   return acc;
 }
 
+/* in: q, k, v[, sinks] */
 static void forward(const ring *r, const int *in, int *ret) {
   int acc = go_round(r, TSR_OP_RING_ATTENTION, "step", 1, 3, in, (bool[]){false, true, true});
-  ret[0] = add(r, TSR_OP_RING_OUT, "out", r->members, 3, (int[]){in[0], in[1], acc});
+  bool sinks = r->node->inputs_count == 4;
+  int ends[] = {in[0], in[1], acc, sinks ? in[3] : -1};
+  ret[0] = add(r, TSR_OP_RING_OUT, "out", r->members, 3 + sinks, ends);
   ret[1] = ret[0] + 1;
 }
 

@@ -40,7 +40,8 @@ tsr_placement tsr_placer_zero(const tsr_placer *p, int param) {
   if (p->placing->zero_owners) return owner_placement(p, q, groups);
   if (dim < 0) return tsr_whole;
   int blocks = tsr_placement_blocks(shard, p->placing->size[TSR_DP]);
-  bool may_turn = q->ndim == 2 && !(tp.kind == TSR_SHARD && tp.dim == other);
+  bool may_turn =
+      q->ndim == 2 && !tsr_param_is_of_experts(q) && !(tp.kind == TSR_SHARD && tp.dim == other);
   if ((q->shape[dim] % blocks || is_split_by_cp(p, q, dim)) && may_turn) shard.dim = other;
   bool split = q->shape[shard.dim] % blocks || is_split_by_cp(p, q, shard.dim);
   return split ? tsr_whole : shard;

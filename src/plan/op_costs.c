@@ -26,6 +26,7 @@ static double cost_expert_linear(const tsr_task *t) {
   const tsr_expert_rows *e = t->experts;
   double balanced = e ? (double)(e->tokens * e->choices) * (double)e->here / (double)e->experts
                       : (double)rows->shape[0]; /* of a graph without placements */
+  if (t->op == TSR_OP_EXPERT_LINEAR_DW && t->inputs_count == 3) return balanced * last(rows);
   if (t->op == TSR_OP_EXPERT_LINEAR_DW) return 2 * balanced * last(rows) * last(&t->inputs[1]);
   return 2 * balanced * last(rows) * last(y);
 }

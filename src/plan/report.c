@@ -265,10 +265,12 @@ static void add_tensors(const tsr_report *r, tsr_text *text) {
       t = &r->programs->of_stage[s]->tensors[v];
     if (!tsr_yaml_get(r->config->tensors, value->name) || t->segment == TSR_SEGMENT_ABSENT)
       continue;
+    tsr_value whole = *value; /* without padding */
+    if (value->param >= 0) tsr_param_real_shape(&g->params[value->param], whole.shape);
     tsr_text_add(
         text, "  %s %s %s %s bytes, ", value->name, tsr_dtype_name(value->dtype),
-        tsr_shape_text(value->ndim, value->shape).text,
-        tsr_text_count(tsr_value_elements(value) * tsr_dtype_bytes(value->dtype)).text);
+        tsr_shape_text(value->ndim, whole.shape).text,
+        tsr_text_count(tsr_value_elements(&whole) * tsr_dtype_bytes(value->dtype)).text);
     tsr_text_add(
         text, "%s %s bytes\n", tsr_shape_text(t->ndim, t->shape).text,
         tsr_text_count(tsr_tensor_bytes(t)).text);

@@ -11,6 +11,9 @@
  * a collective of a bucket until the wait for it) keeps its bytes.
  *     What one rank owns, others neither read nor write: where ranks own values, the step is gone
  *     through once for each owner.
+ *   - Ranks add what they have of a token's experts in the binary tree over all experts, those of
+ *     an inner axis first; what the ranks of any axis have together is a subtree of it. Nothing is
+ *     moved over an axis along a dimension that an inner axis splits.
  *   - The members of a group run the same collectives over its axis in the same order; every send
  *     has its receive, and every receive its send.
  *   - No circle of waits closes: the ranks' waits are gone through until all have ended.

@@ -35,20 +35,29 @@ static bool is_shared(const check *c, int rows, int axis) {
   return value(c, rows)->placement[axis].kind == TSR_ROUTED && c->s->p->lowering.size[axis] > 1;
 }
 
+/* A value of a task over an axis: rows, or weights whose experts the axis splits like rows. */
+static void check_operand(const check *c, int rows, int axis, int id) {
+  const tsr_value *x = value(c, id);
+  tsr_placement p = x->placement[axis];
+  bool shared = is_shared(c, rows, axis);
+  bool splits = p.kind == TSR_SHARD && p.dim == 0 && tsr_routed_is_weights(x->routed);
+  bool differs =
+      is_rows(c, id) ? is_shared(c, id, axis) != shared : x->routed.experts && splits != shared;
+  if (differs)
+    tsr_verify_say_task(
+        c->v, c->s, c->task, -1, "%s shares out the experts of only one of '%s' and '%s'",
+        tsr_axis_name(axis), value(c, rows)->name, x->name);
+}
+
+/* An input that is there for its shape alone may be placed otherwise. */
 static void check_shared(const check *c, int rows) {
+  int shape = tsr_op_shape_input(c->n->op, c->n->inputs_count);
   for (int a = 0; a < TSR_AXES; a++) {
-    bool shared = is_shared(c, rows, a), many = c->s->p->lowering.size[a] > 1;
-    for (int i = 0; i < c->n->inputs_count; i++) {
-      const tsr_value *x = value(c, c->n->inputs[i]);
-      tsr_placement p = x->placement[a];
-      bool splits = p.kind == TSR_SHARD && p.dim == 0 && tsr_routed_is_weights(x->routed);
-      bool differs = is_rows(c, c->n->inputs[i]) ? is_shared(c, c->n->inputs[i], a) != shared
-                                                 : x->routed.experts && splits != shared;
-      if (many && differs && a != TSR_DP)
-        tsr_verify_say_task(
-            c->v, c->s, c->task, -1, "%s shares out the experts of only one of '%s' and '%s'",
-            tsr_axis_name(a), value(c, rows)->name, x->name);
-    }
+    bool many = c->s->p->lowering.size[a] > 1 && a != TSR_DP;
+    for (int i = 0; many && i < c->n->inputs_count; i++)
+      if (i != shape) check_operand(c, rows, a, c->n->inputs[i]);
+    for (int o = 0; many && o < c->n->outputs_count; o++)
+      check_operand(c, rows, a, c->n->outputs[o]);
     if (c->r->shared[a] != (value(c, rows)->placement[a].kind == TSR_ROUTED))
       tsr_verify_say_task(
           c->v, c->s, c->task, -1, "its record and '%s' differ in whether %s shares experts out",
@@ -60,13 +69,14 @@ static void check_counts(const check *c, int rows) {
   const tsr_value *v = value(c, rows);
   const tsr_lowering *l = &c->s->p->lowering;
   int64_t here = v->routed.experts, tokens = v->routed.tokens;
+  bool subtrees = true; /* also what the ranks of inner axes have together */
   for (int a = 0; a < TSR_AXES; a++) {
     if (v->placement[a].kind == TSR_ROUTED) here /= l->size[a];
+    subtrees &= tsr_tree_is_subtree(v->routed.experts, here);
     if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0) tokens /= l->size[a];
   }
   if (c->r->here != here || c->r->tokens != tokens || c->r->experts != v->routed.experts ||
-      c->r->choices != v->routed.choices || c->r->slots != v->routed.slots ||
-      !tsr_tree_is_subtree(v->routed.experts, here))
+      c->r->choices != v->routed.choices || c->r->slots != v->routed.slots || !subtrees)
     tsr_verify_say_task(
         c->v, c->s, c->task, -1,
         "its record has %lld experts and %lld tokens here; '%s' has %lld of %lld, a subtree, and "

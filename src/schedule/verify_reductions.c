@@ -355,10 +355,13 @@ static void check_task(tsr_sum_check *c, const tsr_node *n) {
   }
 }
 
-/* Whether cp splits anything: not while text is generated, when every rank of cp does all. */
+/* Whether cp splits more than experts: not while text is generated with a cache, when every rank of
+ * cp has all tokens. */
 static bool splits_positions(const tsr_graph *g) {
-  for (int i = 0; i < g->values_count; i++)
-    if (g->values[i].placement[TSR_CP].kind == TSR_SHARD) return true;
+  for (int i = 0; i < g->values_count; i++) {
+    const tsr_value *v = &g->values[i];
+    if (v->placement[TSR_CP].kind == TSR_SHARD && !tsr_routed_is_weights(v->routed)) return true;
+  }
   return false;
 }
 

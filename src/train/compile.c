@@ -211,8 +211,8 @@ static bool check_samples(
 
 /* The recipe's units of the gradients of experts, where the model has any. */
 static bool find_expert_units(const tsr_compile_options *o, tsr_graph *g, tsr_diags *diags) {
-  for (int i = 0; i < g->params_count; i++)
-    if (tsr_param_is_of_experts(&g->params[i]))
+  for (int i = 0; i < g->nodes_count; i++)
+    if (g->nodes[i].op == TSR_OP_EXPERT_LINEAR)
       return tsr_parallel_expert_units(
           o->parallel, o->config, o->batch_units, &g->units.expert, diags);
   return true;
@@ -308,11 +308,12 @@ static bool split_loss(const tsr_compile_options *o, tsr_compiled *ret) {
   return !ret->joins_samples;
 }
 
-/* All ranks of cp do the same. */
+/* All ranks of cp have the same tokens. */
 static void keep_whole_over_cp(const tsr_graph *g, tsr_lowering *l, tsr_placing *p) {
   l->sequence_units = g->units.sequence;
   l->zigzag = p->zigzag = false;
-  p->size[TSR_CP] = p->units[TSR_CP] = 1;
+  p->units[TSR_CP] = 1;
+  p->whole_positions = true;
   p->sequence_parallel = false;
 }
 

@@ -44,10 +44,16 @@ static bool is_zigzag(const tsr_config *c, const tsr_parallel *p) {
   return c->device.cp_layout == TSR_CP_ZIGZAG && p->size[TSR_CP] > 1;
 }
 
-/* In a flat tree a rank's positions are one unit, or all of them are. */
+static bool is_split_twice(const tsr_config *c, const tsr_parallel *p) {
+  return p->size[TSR_CP] > 1 && c->device.enable_sp && p->size[TSR_TP] > 1;
+}
+
+/* In a flat tree a rank's positions are one unit, or all of them are: also in sums over what
+ * sequence parallelism has gathered, of which each rank of cp then has tp's units. */
 static bool fits_flat(const tsr_config *c, const tsr_parallel *p, int64_t units) {
   int64_t needed = runs(c, p);
-  return p->tree == TSR_TREE_BINARY || needed == 1 || (units == needed && !is_zigzag(c, p));
+  if (p->tree == TSR_TREE_BINARY || needed == 1) return true;
+  return units == needed && !is_zigzag(c, p) && !is_split_twice(c, p);
 }
 
 /* The axes that split positions, with their sizes: "cp = 2, tp = 4". */
@@ -73,6 +79,16 @@ check_flat(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diags 
   int64_t needed = runs(c, p);
   bool zigzag = is_zigzag(c, p);
   if (fits_flat(c, p, units)) return true;
+  if (is_split_twice(c, p)) {
+    tsr_diag_error(
+        diags, tsr_config_location(c, "device_config.enable_sp"),
+        "reduce_tree 'flat' and enable_sp do not go together with cp = %d: each rank of cp would "
+        "have the sequence units of tp = %d",
+        p->size[TSR_CP], p->size[TSR_TP]);
+    tsr_diag_hint(diags, "reduce_tree: binary, or one of enable_sp and cp");
+    return false;
+  }
+  if (units % needed) return true; /* which is another error */
   tsr_diag_error(
       diags, place_of(c, p),
       "reduce_tree 'flat' adds %lld sequence units one after the other, and a rank of %s has %lld "

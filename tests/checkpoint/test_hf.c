@@ -263,7 +263,16 @@ int main(void) {
   CHECK(has_line("qwen2_moe-out/config.json", "\"qkv_bias\": true,"));
   test_dtypes();
   test_expert_dtypes("mixtral");
+  test_model("glm4_moe", "bf16");
+  CHECK(has_line("glm4_moe-out/config.json", "\"use_qk_norm\": true,"));
+  test_model("gpt_oss", "bf16");
+  CHECK(has_line(
+      "gpt_oss-out/config.json", "\"layer_types\": [\"sliding_attention\", \"full_attention\"],"));
+  test_model("gpt_oss_f32", "f32");
+  CHECK(has_line("gpt_oss_f32-out/config.json", "\"rope_scaling\": {\"rope_type\": \"default\"},"));
   test_expert_dtypes("deepseek_v3_moe");
+  test_expert_dtypes("glm4_moe");
+  test_expert_dtypes("gpt_oss");
   test_expert_dtypes("deepseek_v2_moe");
   check_same(TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_mixtral", "mixtral-f32-again", 1);
   test_side_files();

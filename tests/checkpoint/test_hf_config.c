@@ -360,7 +360,7 @@ static void test_refused(void) {
       "error: 'config.json': model_type 'gpt_neo' is not supported\n"
       "      = supported: 'gpt2', 'llama', 'mistral', 'qwen3', 'mixtral', 'qwen2_moe', "
       "'qwen3_moe', "
-      "'olmoe', 'deepseek_v3', 'deepseek_v2'\n");
+      "'olmoe', 'deepseek_v3', 'deepseek_v2', 'glm4_moe', 'gpt_oss'\n");
   CHECK_STR(read("[]"), "error: 'config.json' should be an object\n");
   CHECK_STR(read("{}"), "error: 'config.json': key 'model_type' is missing\n");
   CHECK_STR(
@@ -371,7 +371,8 @@ static void test_refused(void) {
   CHECK_STR(
       read("{" LLAMA ", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}"),
       "error: 'config.json': quantization_config 'gptq' is not supported\n"
-      "      = supported: weights in float32, bfloat16 or float16\n");
+      "      = supported: weights in float32, bfloat16 or float16, 'fp8' of e4m3 with a "
+      "weight_block_size, and 'mxfp4'\n");
   CHECK_STR(
       read("{" LLAMA ", \"architectures\": [\"LlamaForSequenceClassification\"]}"),
       "error: 'config.json': architectures 'LlamaForSequenceClassification' is not supported\n"
@@ -410,6 +411,49 @@ static void test_round_trip(const char *name) {
   tsr_text_free(&back);
 }
 
+/* Sizes of a DeepSeek as a class of transformers, or why there is none. */
+static const char *class_of_deepseek(const char *type, const char *sizes) {
+  const char *text = tsr_arena_printf(
+      arena,
+      "transformer_config: {model_type: %s, vocab_size: 96, num_experts: 8, num_blocks: 3, "
+      "num_experts_per_token: 2, %s}\n",
+      type, sizes);
+  tsr_config *config;
+  tsr_hf_config ret;
+  bool ok =
+      tsr_config_parse(arena, "run.yaml", text, strlen(text), NULL, 0, true, &config, diags) &&
+      tsr_hf_config_of(arena, config, 0, TSR_SOURCE_ROOT "/configs/graphs", &ret, diags);
+  const char *said = printed_diags(arena, diags);
+  diags = tsr_diags_new(arena);
+  if (ok) return ret.model_type;
+  const char *begin = strstr(said, "error: "), *end = begin ? strchr(begin, '\n') : NULL;
+  return end ? tsr_arena_strndup(arena, begin, (size_t)(end - begin)) : said;
+}
+
+static void test_deepseek_classes(void) {
+  static const struct {
+    const char *type, *sizes, *want;
+  } cases[] = {
+      {"deepseek_v3", "weight_tying: disabled", "deepseek_v3"},
+      {"deepseek_v2", "num_expert_groups: 4", "deepseek_v2"},
+      {"deepseek_v3", "score_func: softmax, norm_topk_prob: false", "deepseek_v2"},
+      {"deepseek", "latent_norm_eps: 1.0e-6", "deepseek_v3"},
+      {"deepseek", "n_shared_experts: 1",
+       "error: transformers has no DeepSeek V3 with latent_norm_eps other than 1e-6"},
+      {"deepseek_v3", "num_shared_experts: 0",
+       "error: transformers has no DeepSeek V3 with num_shared_experts: 0"},
+      {"deepseek_v3", "num_expert_groups: 4, group_top: 1",
+       "error: transformers has no DeepSeek V3 with this group_top"},
+      {"deepseek_v2", "norm_topk_prob: true",
+       "error: transformers has no DeepSeek V2 with norm_topk_prob: true"},
+      {"deepseek_v2", "rope_interleave: false",
+       "error: transformers has no DeepSeek V2 with rope_interleave: false"},
+      {"deepseek_v2", "balance: {bias: {rate: 0.1}}",
+       "error: transformers has no DeepSeek V2 with a bias of the choice"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    CHECK_STR(class_of_deepseek(cases[i].type, cases[i].sizes), cases[i].want);
+}
+
 static void test_json(void) {
   tsr_hf_config config = {"llama", 50, 32,   48,     2,     4, 2, 8, 64,
                           1e-5,    0,  true, 500000, false, 8, 1, 4, 16};
@@ -437,7 +481,7 @@ int main(void) {
   static const char *const models[] = {
       "gpt2-124m",      "llama-3.2-1b",     "llama-3.1-405b", "smollm2-135m", "qwen3-0.6b",
       "qwen3-32b",      "mixtral-8x7b",     "qwen3-30b-a3b",  "olmoe-1b-7b",  "qwen1.5-moe-a2.7b",
-      "tinyllama-1.1b", "deepseek-v2-lite", "deepseek-v3"};
+      "tinyllama-1.1b", "deepseek-v2-lite", "deepseek-v3",    "gpt-oss-20b",  "glm-4.5-air"};
   arena = tsr_arena_new();
   diags = tsr_diags_new(arena);
   test_gpt2();
@@ -447,6 +491,7 @@ int main(void) {
   test_deepseek();
   test_mixtral();
   test_qwen_moe();
+  test_deepseek_classes();
   test_refused();
   test_json();
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) test_round_trip(models[i]);

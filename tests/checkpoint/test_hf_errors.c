@@ -305,8 +305,8 @@ static void test_export(void) {
       "mlp/config.yaml:1:1: error: transformers has no class for mlp\n"
       "    1 | mlp_config:\n"
       "      | ^~~~~~~~~~\n"
-      "      = gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe, deepseek_v2 and "
-      "deepseek_v3 can be exported\n");
+      "      = gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe, deepseek_v2, "
+      "deepseek_v3, glm4_moe and gpt_oss can be exported\n");
   make_checkpoint(
       "bare", "transformer_config:\n  model_type: gpt2\n  vocab_size: 50\n  bias: false\n");
   check_not_exported(

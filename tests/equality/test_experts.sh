@@ -274,6 +274,8 @@ for command in evaluate generate; do
     got=$(read_with $command $mesh || true)
     checks=$((checks + 1))
     [ "$got" = "$want" ] || wrong "$command on $mesh: $got, not $want"
+    checks=$((checks + 1))
+    ! grep -a 'no key/value cache' said >&2 || wrong "$command on $mesh has no cache"
   done
 done
 report

@@ -78,7 +78,7 @@ mesh={axes: [cp], shape: [2]}|training_config.gradient_accumulation_steps=2|trai
 RUNS
 done
 
-for model in mixtral qwen2_moe qwen3_moe olmoe deepseek_v2_moe deepseek_v3_moe; do
+for model in mixtral qwen2_moe qwen3_moe olmoe deepseek_v2_moe deepseek_v3_moe glm4_moe gpt_oss; do
   for split in experts features; do
     family "a mixture of experts, of which tp splits the $split" "$model" "transformer_config.expert_tp=$split" \
       "${clip[@]}" training_config.sample_tokens=20 eval_config.temperature=0 training_config.eval_every=8 \
@@ -91,7 +91,7 @@ RUNS
 done
 
 balances=("{loss: sequence, coefficient: 0.1, z: 0.01}" "{loss: step, coefficient: 0.1}")
-for model in mixtral qwen2_moe qwen3_moe olmoe deepseek_v2_moe deepseek_v3_moe; do
+for model in mixtral qwen2_moe qwen3_moe olmoe deepseek_v2_moe deepseek_v3_moe glm4_moe gpt_oss; do
   for balance in "${balances[@]}"; do
     family 'losses that balance the experts, and a capacity' "$model" "transformer_config.balance=$balance" \
       "${clip[@]}" transformer_config.capacity=1.25 training_config.eval_every=8 \

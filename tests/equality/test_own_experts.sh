@@ -22,6 +22,17 @@ ${5:-}
 - loss: cross_entropy(linear(y, table), targets)"
 }
 
+# proven WORDS: check --prove, with the interpreter
+proven() {
+  runs=$((runs + 1))
+  local args=() set
+  for set in "$@"; do args+=(--set "$set"); done
+  "$program" check --prove --config run.yaml "${args[@]}" > out 2>&1 &&
+    grep -q '^interpreter, step 1' out && grep -q 'bits: one sha256' out && return
+  echo "check --prove $*: $(cat out)"
+  failed=$((failed + 1))
+}
+
 # more than two rows a token, of experts that two and three axes share out: inner ones come first
 recipe=(training_config.max_steps=4)
 mixture 8 5 ', tp: shard(0)'
@@ -36,6 +47,14 @@ recipe=(training_config.max_steps=4 numerics.reduce_tree=flat training_config.op
 equal 'mesh={axes: [cp], shape: [4]}'
 equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
 
+# what the ranks of an inner axis have together is a subtree, too: 3 of 6, and not 2
+recipe=(training_config.max_steps=4 numerics.units.sequence=2 numerics.units.tp=3
+  training_config.batch_size=6 numerics.units.batch=3)
+mixture 6 5 ', tp: shard(0)'
+equal 'mesh={axes: [cp, tp], shape: [2, 3]}'
+recipe+=(numerics.units.tp=2)
+refused "the 6 experts of 'up' cannot be shared out over ep = 3: " 'mesh={axes: [ep, tp], shape: [3, 2]}'
+
 # also where ranks add them behind an op that passes their partial sums on
 recipe+=(numerics.units.tp=4)
 mixture 8 5 ', tp: shard(0)' '' '- y: reshape(y, shape=[batch, sequence, 2, 2])
@@ -44,11 +63,107 @@ equal 'mesh={axes: [tp], shape: [4]}'
 mixture 8 5 ', tp: shard(0)' '' '- y: scale(y, factor=2)'
 equal 'mesh={axes: [tp], shape: [4]}'
 
+# in a flat tree of units behind linear maps, and beside the units of positions of a rank that has all
+# of them
+recipe=(training_config.max_steps=4 numerics.reduce_tree=flat training_config.optimizer.type=AdamW numerics.units.tp=4)
+mixture 8 5 ', tp: shard(0)'
+equal 'mesh={axes: [tp], shape: [4]}'
+mixture 8 5 ', tp: shard(0)' '' '- y: reshape(scale(y, factor=2.0), shape=[batch, sequence, 4])'
+equal 'mesh={axes: [tp], shape: [4]}'
+equal 'mesh={axes: [dp, tp], shape: [2, 4]}' zero.stage=2
+
+# nor is a row-parallel layer's sum one over experts, where tp splits the features of these
+mixture 8 2 '' '' '- y: linear(y, p)'
+sed -i 's/^  up: .*/  up: {shape: [8, 12, 4], init: normal(0.5), ep: shard(0)}/
+  s/^  down: .*/  down: {shape: [8, 4, 12], init: normal(0.5), ep: shard(0), tp: shard(1)}\n  p: {shape: [4, 4], init: normal(0.5), tp: shard(1)}/' graph.yaml
+equal 'mesh={axes: [tp], shape: [4]}'
+
+# linear maps behind sums that two axes complete, and a stage that ends there
+recipe=(training_config.precision=bf16)
+mixture 8 2 ', tp: shard(0)' '' '- y: reshape(scale(y, factor=2.0), shape=[batch, sequence, 4])
+- s: send(y, axis=pp, to=1)
+- y: receive(s, axis=pp, from=0)'
+equal 'mesh={axes: [ep, tp], shape: [2, 2]}'
+equal 'mesh={axes: [pp, dp, ep, tp], shape: [2, 1, 2, 2]}' pipeline.microbatches=2 numerics.units.expert=1
+equal 'mesh={axes: [cp, tp], shape: [2, 2]}' device_config.enable_sp=true
+
 # whole experts, which the units of tp do not divide
 recipe=(numerics.units.tp=3)
 mixture 4 2 ', tp: shard(0)'
 equal 'mesh={axes: [cp], shape: [4]}'
 equal 'mesh={axes: [ep], shape: [2]}'
+
+# weights that ops make of parameters, of all experts or not, that are used twice, and that ep does not
+# split where they are stored
+weights() { # PARAMETERS UP DOWN [STATEMENTS BEFORE [STATEMENTS BEHIND]]
+  graph "  table: {shape: [260, 4], init: normal(0.5)}
+  router: {shape: [4, 4], init: normal(0.5)}
+$1" "- x: embedding(tokens, table)
+${4:-}
+- scores: sigmoid(router(x, router))
+- chosen: choose_experts(scores, k=3)
+- weights: expert_weights(scores, chosen, normalize=1)
+- plan: expert_plan(chosen, $2)
+- h: relu(expert_linear(permute_experts(x, plan), $2, plan))
+- y: combine_experts(expert_linear(h, $3, plan), weights, plan)
+${5:-}
+- loss: cross_entropy(linear(y, table), targets)"
+  equal 'mesh={axes: [ep], shape: [2]}'
+  equal 'mesh={axes: [ep, cp], shape: [2, 2]}' zero.stage=1
+  equal 'mesh={axes: [dp, ep], shape: [2, 2]}' zero.stage=3
+  equal 'mesh={axes: [dp, tp], shape: [2, 2]}' zero.stage=2
+  equal 'mesh={axes: [cp, tp], shape: [2, 2]}'
+  equal pipeline.microbatches=2
+  equal 'mesh={axes: [pp, ep], shape: [2, 2]}' 'pipeline.stages=[plan]' pipeline.microbatches=2
+  proven 'mesh={axes: [ep], shape: [2]}'
+}
+recipe=(numerics.units.expert=2 training_config.use_clip_grad_norm=true
+  training_config.clip_grad_norm_max_norm=0.1)
+up='  up: {shape: [4, 12, 4], init: normal(0.5), ep: shard(0)'
+down='  down: {shape: [4, 4, 12], init: normal(0.5), ep: shard(0)'
+both="$up}
+$down}"
+weights "$both" small down '- small: scale(up, factor=0.3)'
+weights "$up, tp: shard(1)}
+$down, tp: shard(2)}" wide narrow '- wide: tanh(up)
+- narrow: gelu(down)'
+weights "$up, tp: shard(0)}
+$down, tp: shard(0)}
+  gain: {shape: [12, 4], init: normal(0.5)}" wide down '- wide: mul(up, gain)'
+weights "$both
+  a: {shape: [4, 2, 4], init: normal(0.5), ep: shard(0)}
+  b: {shape: [4, 12, 2], init: normal(0.5), ep: shard(0)}" adapted down '- adapted: add(up, matmul(b, a))'
+weights '  all: {shape: [4, 24, 4], init: normal(0.5), ep: shard(0)}' first second '- first: slice(all, dim=1, begin=0, end=12)
+- second: transpose(slice(all, dim=1, begin=12, end=24), dim0=1, dim1=2)'
+weights '  some: {shape: [1, 12, 4], init: normal(0.5)}
+  others: {shape: [3, 12, 4], init: normal(0.5)}
+  flat: {shape: [16, 12], init: normal(0.5)}' joined shaped '- joined: concat(some, others, dim=0)
+- shaped: reshape(flat, shape=[4, 4, 12])'
+weights '  whole: {shape: [4, 12, 4], init: normal(0.5)}
+  down: {shape: [4, 4, 12], init: normal(0.5)}' whole down
+weights "$up}" up tied '- tied: transpose(up, dim0=1, dim1=2)'
+weights "$both
+  square: {shape: [4, 12, 12], init: normal(0.5), ep: shard(0)}" up down '' \
+  '- h: expert_linear(relu(expert_linear(h, square, plan)), square, plan)
+- again: expert_plan(choose_experts(scores, k=2), up)
+- r: relu(expert_linear(permute_experts(y, again), up, again))
+- y: add(y, combine_experts(expert_linear(h, down, plan), weights, plan))
+- few: expert_weights(scores, choose_experts(scores, k=2))
+- y: add(y, combine_experts(expert_linear(r, down, again), few, again))'
+
+recipe=(numerics.units.tp=3 numerics.units.expert=2)
+graph '  table: {shape: [260, 4], init: normal(0.5)}
+  router: {shape: [4, 4], init: normal(0.5)}
+  up: {shape: [4, 12, 4], init: normal(0.5), tp: shard(0)}
+  down: {shape: [4, 4, 12], init: normal(0.5), tp: shard(0)}' '- x: embedding(tokens, table)
+- scores: sigmoid(router(x, router))
+- chosen: choose_experts(scores, k=2)
+- plan: expert_plan(chosen, up)
+- h: relu(expert_linear(permute_experts(x, plan), up, plan))
+- y: combine_experts(expert_linear(h, down, plan), expert_weights(scores, chosen), plan)
+- loss: cross_entropy(linear(y, table), targets)'
+equal 'mesh={axes: [ep], shape: [4]}'
+equal 'mesh={axes: [dp, cp], shape: [2, 2]}' zero.stage=2
 
 # one rank of dp scatters no gradients
 recipe=(numerics.units.expert=2)
@@ -91,15 +206,6 @@ for axes in '[dp], shape: [1]' '[ep, cp], shape: [2, 2]' '[ep, tp], shape: [2, 2
 done
 
 # leaves of the reduced run, which has fewer batch units
-proven() {
-  runs=$((runs + 1))
-  local args=() set
-  for set in "$@"; do args+=(--set "$set"); done
-  "$program" check --prove --config run.yaml "${args[@]}" > out 2>&1 &&
-    grep -q '^interpreter, step 1' out && grep -q 'bits: one sha256' out && return
-  echo "check --prove $*: $(cat out)"
-  failed=$((failed + 1))
-}
 mixture 4 2 ', tp: shard(0)'
 batch=(training_config.batch_size=16 numerics.units.batch=16)
 proven "${batch[@]}" 'mesh={axes: [dp], shape: [2]}' pipeline.microbatches=4

@@ -24,6 +24,18 @@ graph '  p1: {shape: [260, 12], init: normal(0.3)}
 equal 'mesh={axes: [dp], shape: [2]}'
 equal 'mesh={axes: [cp], shape: [2]}'
 
+# in a flat tree a rank of tp cannot have several of the units of positions
+recipe=(numerics.reduce_tree=flat training_config.optimizer.type=AdamW)
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  p3: {shape: [8, 8], init: normal(0.2)}
+  p4: {shape: [8], init: normal(0.1), tp: shard(0)}
+  p5: {shape: [4], init: ones}' '- v1: embedding(tokens, p1)
+- v2: transpose(v1, dim0=1, dim1=2)
+- v3: transpose(linear(v2, p3, p4), dim0=1, dim1=2)
+- loss: cross_entropy(linear(rmsnorm(v3, p5), p1), targets)'
+equal 'mesh={axes: [tp], shape: [2]}'
+equal 'mesh={axes: [dp, tp], shape: [2, 2]}'
+
 recipe=()
 graph '  p1: {shape: [260, 4], init: normal(0.3)}
   p2: {shape: [260, 4], init: normal(0.3), pp: shard(1)}' '- v2: embedding(tokens, p1)

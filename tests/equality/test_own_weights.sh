@@ -95,6 +95,30 @@ for schedule in gpipe 1f1b zb_h1; do
   equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[z]' pipeline.microbatches=2 pipeline.schedule=$schedule
 done
 
+# a matrix that ep splits is stored in parts, and is no weights of experts, which cp would distribute too
+recipe=(training_config.optimizer.type=AdamW)
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [8, 8], init: normal(0.3), ep: shard(0)}
+  v: {shape: [8, 8], init: normal(0.3), ep: shard(1), tp: shard(0)}' '- x: embedding(tokens, p1)
+- logits: linear(add(linear(x, w), linear(x, v)), p1)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [cp], shape: [2]}'
+equal 'mesh={axes: [ep, cp], shape: [2, 2]}'
+equal 'mesh={axes: [dp, ep, tp], shape: [2, 2, 2]}' zero.stage=2
+equal 'mesh={axes: [ep], shape: [4]}' zero.stage=3
+
+# a table of positions that ep splits, whose gradients cp and sequence parallelism split, too
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  t: {shape: [sequence, 8], init: normal(0.3), ep: shard(0)}
+  w: {shape: [8, 8], init: normal(0.3), tp: shard(0)}
+  v: {shape: [8, 8], init: normal(0.3), tp: shard(1)}' '- x: add(embedding(tokens, p1), t)
+- x: add(add(x, linear(relu(linear(x, w)), v)), t)
+- logits: linear(x, p1)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp, ep, cp], shape: [2, 2, 2]}'
+equal 'mesh={axes: [ep, cp, tp], shape: [4, 2, 2]}' device_config.enable_sp=true
+equal 'mesh={axes: [ep, tp], shape: [2, 2]}' device_config.enable_sp=true zero.stage=2 pipeline.microbatches=2
+
 # rows that checkpoints leave out are not trained
 graph '  p1: {shape: [vocab_padded, 8], init: normal(0.3), valid0: vocab_size}
   b: {shape: [vocab_padded], init: normal(0.3), valid0: vocab_size}' '- x: embedding(tokens, p1)

@@ -145,6 +145,20 @@ graph '  p0: {shape: [260, 8], init: normal(1)}
 meshes 1 2
 equal 'mesh={axes: [ep, tp], shape: [2, 4]}'
 
+# what one stage sends another
+recipe=(numerics.units.tp=4)
+graph '  p0: {shape: [260, 8], init: normal(1)}
+  a: {shape: [7, 8], init: normal(0.5), tp: shard(0)}
+  b: {shape: [8, 7], init: normal(0.5), tp: shard(1)}' '- h: embedding(tokens, p0)
+- y: send(gelu(linear(h, a)), axis=pp, to=1)
+- y: receive(y, axis=pp, from=0)
+- logits: linear(linear(y, b), p0)
+- loss: cross_entropy(logits, targets)'
+whole
+proven 'mesh={axes: [pp, tp], shape: [2, 4]}' pipeline.microbatches=2
+equal 'mesh={axes: [pp, tp], shape: [2, 2]}' pipeline.microbatches=4
+equal 'mesh={axes: [dp, tp], shape: [2, 4]}' zero.stage=1
+
 # fewer than there are blocks
 recipe=(numerics.units.tp=4)
 graph '  p0: {shape: [260, 8], init: normal(1)}

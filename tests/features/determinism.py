@@ -24,6 +24,29 @@ def deterministic_moe(c):
                moe(c, mesh=mesh(ep=2, cp=2))])
 
 
+@feature("Routing recorded in a run and replayed on another mesh, with its bits; other experts with the router's gradients")
+def routing_replay(c):
+    recorded = moe(c, "train", "--record-routing", "record")
+    same_bits([recorded, moe(c, "train", "--replay-routing", "record", mesh=mesh(dp=2, ep=2))])
+    moe(c, "train", "--replay-routing", "elsewhere", code=2).says("elsewhere/routing-00000001.safetensors' was not found")
+    for step in (1, 2, 3):
+        other_experts(f"{c.folder}/record/routing-{step:08}.safetensors")
+    other = moe(c, "train", "--replay-routing", "record", "--dump-grads", "grads")
+    if weights(other) == weights(recorded):
+        other.fail("the record's experts are not those of the run")
+    same_bits([other, moe(c, "train", "--replay-routing", "record", mesh=mesh(ep=4))])
+
+
+def other_experts(path):
+    """Each token's two experts of eight become the next ones."""
+    with open(path, "r+b") as f:
+        begin = 8 + int.from_bytes(f.read(8), "little")
+        f.seek(begin)
+        experts = [int.from_bytes(word, "little") for word in iter(lambda: f.read(4), b"")]
+        f.seek(begin)
+        f.write(b"".join(((e + 1) % 8).to_bytes(4, "little") for e in experts))
+
+
 @feature("schedule: {pipeline, overlap, comm_backend, epoch: soft | hard} for expert routing", state="refused")
 def schedule_decorator(c):
     for epoch in ("soft", "hard"):

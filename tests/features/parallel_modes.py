@@ -9,7 +9,7 @@ import struct
 
 from collectives import comm_trace, example_with, mesh, small, weights
 from feature import Missing, feature
-from small_models import DEEPSEEK, MOE_GRAPH, moe, same_bits
+from small_models import DEEPSEEK, GLM4_MOE, GPT_OSS, MOE_GRAPH, moe, same_bits
 
 LINEAR = """\
 training_config:
@@ -339,6 +339,41 @@ def tt_train_deepseek(c):
     if weights(features) == weights(one):
         features.fail("sums over the features of an expert have the units of tp")
     c.with_keys("check", transformer_config__moe_type="sparse_pp", code=2).says("error: 'moe_type' cannot be 'sparse_pp'")
+
+
+@feature("gpt-oss: attention sinks, windows in every second block, experts with biases; equal bits over ep, cp, tp and pp")
+def gpt_oss(c):
+    c.write("run.yaml", GPT_OSS)
+    one = c.with_keys()
+    meshes = [{"axes": ["ep", "tp"], "shape": [4, 2]}, {"axes": ["pp", "cp", "tp"], "shape": [2, 2, 2]}]
+    same_bits([one, *(c.with_keys(mesh=axes) for axes in meshes)])
+    for key, value in (("sliding_window", 0), ("full_attention_step", 1), ("swiglu_limit", 0.001)):
+        other = c.with_keys(**{f"transformer_config__{key}": value})
+        if weights(other) == weights(one):
+            other.fail(f"{key} changes nothing")
+
+
+@feature("gpt-oss in MXFP4 from Hugging Face: dequantized on import with a note, exported in bf16")
+def gpt_oss_mxfp4(c):
+    folder = os.path.join(c.source_root, "tests", "checkpoint", "data", "hf_gpt_oss_mxfp4")
+    c.run("import", folder, "--out", "model").says("2 tensors of MXFP4 are taken in bf16")
+    c.run("export", "model", "--out", "out")
+    with open(os.path.join(c.folder, "out", "model.safetensors"), "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    experts = header["model.layers.0.mlp.experts.gate_up_proj"]
+    if experts["dtype"] != "BF16" or experts["shape"] != [2, 64, 64]:
+        raise Missing(f"the experts are exported as {experts}")
+
+
+@feature("GLM-4.5: dense blocks, then experts in groups with shared ones, balanced by a bias; equal bits over ep, tp and ZeRO")
+def glm4_moe(c):
+    c.write("run.yaml", GLM4_MOE)
+    one = c.with_keys()
+    same_bits([one, c.with_keys(mesh={"axes": ["ep", "tp"], "shape": [4, 2]}),
+               c.with_keys(mesh={"axes": ["dp", "tp"], "shape": [2, 2]}, zero__stage=3)])
+    unbiased = c.with_keys(transformer_config__balance__bias__rate=0.0)
+    if weights(unbiased) == weights(one):
+        unbiased.fail("the bias of the choice changes nothing")
 
 
 @feature("Expert and data parallel axes: 64 ranks as ep × dp, 8 × 8, with the groups of both, and one rank's bits")

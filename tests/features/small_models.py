@@ -73,6 +73,25 @@ training_config:
    model_config: {graph: graph.yaml}, eval_every: 0, sample_tokens: 0, optimizer: {type: AdamW, lr: 0.01}}
 numerics: {threads: 1, units: {batch: 64, sequence: 2, tp: 2, expert: 8}}
 """
+GPT_OSS = """\
+training_config:
+  {seed: 7, batch_size: 8, sequence_length: 8, max_steps: 3, data_path: text.txt, tokenizer_type: char, eval_every: 0,
+   sample_tokens: 0, optimizer: {type: AdamW, lr: 0.01}}
+transformer_config:
+  {model_type: gpt_oss, embedding_dim: 16, intermediate_dim: 8, num_blocks: 2, num_heads: 4, num_groups: 2, num_experts: 8,
+   num_experts_per_token: 2, sliding_window: 3, max_sequence_length: 8}
+numerics: {threads: 1, units: {batch: 8, sequence: 2, tp: 2, expert: 2}}
+"""
+GLM4_MOE = """\
+training_config:
+  {seed: 7, batch_size: 8, sequence_length: 8, max_steps: 3, data_path: text.txt, tokenizer_type: char, eval_every: 0,
+   sample_tokens: 0, optimizer: {type: AdamW, lr: 0.01}}
+transformer_config:
+  {model_type: glm4_moe, embedding_dim: 16, intermediate_dim: 8, dense_intermediate_dim: 32, num_blocks: 2, num_heads: 4,
+   num_groups: 2, num_experts: 8, num_experts_per_token: 2, num_expert_groups: 4, num_kept_groups: 2, max_sequence_length: 8,
+   balance: {bias: {rate: 0.3}}}
+numerics: {threads: 1, units: {batch: 8, tp: 2, expert: 2}}
+"""
 # tt-train's keys: one dense block, then a mixture of experts.
 DEEPSEEK = """\
 training_config:

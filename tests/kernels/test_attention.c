@@ -4,7 +4,7 @@
 
 typedef struct {
   tsr_attention a;
-  double *tensors; /* q (B,T,H*D), k (B,T,G*D), v (B,T,G*Dv), one after the other */
+  double *tensors; /* q (B,T,H*D), k (B,T,G*D), v (B,T,G*Dv), sinks (H), one after the other */
   const float *dout;
   double *out, *stats;
 } attention_reference;
@@ -17,6 +17,8 @@ static int64_t out_size(const tsr_attention *a) {
 static int64_t v_size(const tsr_attention *a) {
   return a->B * a->T * a->G * tsr_attention_value_size(a);
 }
+
+static int64_t sinks_size(const tsr_attention *a) { return a->sinks ? a->H : 0; }
 
 static double dropout_factor(const tsr_attention *a, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (a->dropout == 0) return 1;
@@ -37,14 +39,15 @@ static void reference_row(
   int64_t Dv = tsr_attention_value_size(a);
   int64_t first = a->window && i >= a->window ? i - a->window + 1 : 0;
   const double *q = x + ((b * a->T + i) * a->H + h) * a->D;
-  const double *k = x + q_size(a), *v = k + k_size(a);
-  stats[0] = -INFINITY, stats[1] = 0;
+  const double *k = x + q_size(a), *v = k + k_size(a), *sinks = v + v_size(a);
+  stats[0] = a->sinks ? sinks[h] : -INFINITY, stats[1] = 0;
   for (int64_t j = first; j < seen; j++) {
     score[j] = 0;
     for (int64_t d = 0; d < a->D; d++) score[j] += q[d] * k[((b * a->T + j) * a->G + g) * a->D + d];
     score[j] *= a->scale;
     stats[0] = fmax(stats[0], score[j]);
   }
+  if (a->sinks) stats[1] = exp(sinks[h] - stats[0]);
   for (int64_t j = first; j < seen; j++) stats[1] += score[j] = exp(score[j] - stats[0]);
   for (int64_t d = 0; d < Dv; d++) out[d] = 0;
   for (int64_t j = first; j < seen; j++) {
@@ -74,12 +77,13 @@ static double reference_loss(const double *x, void *context) {
 typedef struct {
   tsr_attention a;
   float *q, *k, *v, *dout;
-  double *out, *stats, *gradients; /* of q, k, v; NAN where it was not computed */
+  double *out, *stats, *gradients; /* of q, k, v and the sinks; NAN where it was not computed */
 } attention_case;
 
-/* Central differences at about `samples` places of q, k and v. */
+/* Central differences at about `samples` places of q, k and v, and at all sinks. */
 static attention_case case_new(tsr_attention a, int64_t samples) {
-  int64_t nq = q_size(&a), nk = k_size(&a), nv = v_size(&a), total = nq + nk + nv;
+  int64_t nq = q_size(&a), nk = k_size(&a), nv = v_size(&a), sinks = nq + nk + nv;
+  int64_t total = sinks + sinks_size(&a);
   attention_case c = {
       a,
       input_new(nq, 2),
@@ -93,12 +97,13 @@ static attention_case case_new(tsr_attention a, int64_t samples) {
   for (int64_t i = 0; i < nq; i++) x[i] = c.q[i];
   for (int64_t i = 0; i < nk; i++) x[nq + i] = c.k[i];
   for (int64_t i = 0; i < nv; i++) x[nq + nk + i] = c.v[i];
+  for (int64_t i = sinks; i < total; i++) x[i] = a.sinks[i - sinks];
   attention_reference f = {a, x, c.dout, c.out, c.stats};
   reference_loss(x, &f);
   f.out = f.stats = NULL;
   int64_t step = total / samples + 1;
   for (int64_t i = 0; i < total; i++)
-    c.gradients[i] = i % step ? NAN : slope_at(reference_loss, x, i, &f);
+    c.gradients[i] = i % step && i < sinks ? NAN : slope_at(reference_loss, x, i, &f);
   free(x);
   return c;
 }
@@ -119,6 +124,25 @@ check_gradient(const tsr_kernels *k, const output *o, const double *want, const 
           "%s (%s) at %lld: %.9g, want %.9g", what, k->isa, (long long)i, o->pass[0][i], want[i]);
 }
 
+/* The gradient of the sinks is the sum of its rows. */
+static void
+check_sinks(const tsr_kernels *k, const attention_case *c, const output *out, const output *stats) {
+  const tsr_attention *a = &c->a;
+  const double *want = c->gradients + q_size(a) + k_size(a) + v_size(a);
+  output rows = output_new(a->B * a->T * a->H);
+  RUN(a->B * a->T, k->attention_sinks_backward(
+                       a, rows.pass[pass], c->dout, out->pass[0], stats->pass[0], begin, end));
+  output_check(&rows, NULL, 0, 0, "sinks", k->isa, __FILE__, __LINE__);
+  for (int64_t h = 0; h < a->H; h++) {
+    double sum = 0;
+    for (int64_t row = h; row < a->B * a->T * a->H; row += a->H) sum += rows.pass[0][row];
+    CHECK_AT(
+        fabs(sum - want[h]) <= 2e-5 * fmax(1, fabs(want[h])), "sink %lld (%s): %.9g, want %.9g",
+        (long long)h, k->isa, sum, want[h]);
+  }
+  output_free(&rows);
+}
+
 static void case_check(const tsr_kernels *k, const attention_case *c) {
   const tsr_attention *a = &c->a;
   int64_t nq = q_size(a), nk = k_size(a), bytes = k->attention_scratch(a);
@@ -136,6 +160,7 @@ static void case_check(const tsr_kernels *k, const attention_case *c) {
   check_gradient(k, &dq, c->gradients, "dq");
   check_gradient(k, &dk, c->gradients + nq, "dk");
   check_gradient(k, &dv, c->gradients + nq + nk, "dv");
+  if (a->sinks) check_sinks(k, c, &out, &stats);
   CHECK(guard_intact(scratch.pass[0] - GUARD) && guard_intact(scratch.pass[0] + scratch.n));
   output_free(&out), output_free(&stats), output_free(&dq), output_free(&dk), output_free(&dv);
   output_free(&scratch);
@@ -166,7 +191,7 @@ static void check_shards(const tsr_kernels *k, const attention_case *c) {
   free(whole), free(part), free(stats), free(scratch), free(q);
 }
 
-static attention_case cases[16];
+static attention_case cases[24];
 static int case_count;
 
 static void test_cases(const tsr_kernels *k) {
@@ -175,6 +200,8 @@ static void test_cases(const tsr_kernels *k) {
 }
 
 int main(void) {
+  /* one of them far above all scores, one far below */
+  static const float sinks[] = {0.3f, 95.0f, -120.0f, 1.7f};
   const tsr_attention list[] = {
       {.B = 1, .T = 1, .H = 1, .G = 1, .D = 1, .scale = 1, .causal = true},
       {.B = 2, .T = 7, .H = 2, .G = 2, .D = 3, .scale = 0.5f, .causal = true},
@@ -232,6 +259,27 @@ int main(void) {
        .dropout = 0.2f,
        .key = 9,
        .heads_global = 2},
+      {.B = 2,
+       .T = 21,
+       .H = 4,
+       .G = 2,
+       .D = 3,
+       .scale = 0.5f,
+       .causal = true,
+       .window = 5,
+       .sinks = sinks},
+      {.B = 1,
+       .T = 131,
+       .H = 4,
+       .G = 1,
+       .D = 16,
+       .scale = 0.4f,
+       .causal = true,
+       .dropout = 0.2f,
+       .key = 9,
+       .heads_global = 4,
+       .Dv = 7,
+       .sinks = sinks},
   };
   case_count = (int)(sizeof list / sizeof list[0]);
   for (int i = 0; i < case_count; i++) cases[i] = case_new(list[i], i < 3 ? 2000 : 300);

@@ -48,11 +48,12 @@ static void reference_row(ring_case *c, int64_t b, int64_t h, int64_t i) {
   int64_t Dv = tsr_attention_value_size(a), v_stride = a->G * Dv;
   int64_t to = at / D * Dv, values = keys / D * Dv;
   double *stats = c->stats + ((b * a->H + h) * a->T + i) * 2, delta = 0;
-  stats[0] = -INFINITY, stats[1] = 0;
+  stats[0] = a->sinks ? (double)a->sinks[h] : -INFINITY, stats[1] = 0;
   for (int64_t j = first; j < seen; j++) {
     p[j] = dot(c->q + at, c->k + keys + j * stride, D) * a->scale;
     stats[0] = fmax(stats[0], p[j]);
   }
+  if (a->sinks) stats[1] = exp(a->sinks[h] - stats[0]);
   for (int64_t j = first; j < seen; j++) stats[1] += p[j] = exp(p[j] - stats[0]);
   for (int64_t j = first; j < seen; j++) {
     p[j] /= stats[1], f[j] = dropout_factor(a, b, h, i, j);
@@ -333,6 +334,9 @@ int main(void) {
       .heads_global = 4,
       .Dv = 10};
   const tsr_attention broad = {.B = 1, .H = 2, .G = 1, .D = 5, .scale = 0.4f, .Dv = 40};
+  static const float sinks[] = {0.3f, 95.0f, -120.0f, 1.7f};
+  tsr_attention sunk = dropped;
+  sunk.sinks = sinks;
   const tsr_attention grouped = {.B = 1, .H = 6, .G = 2, .D = 64, .scale = 0.125f};
   const struct {
     const tsr_attention *a;
@@ -349,7 +353,8 @@ int main(void) {
       {&plain, 57, 3, true, 30},  {&dropped, 104, 8, true, 14}, {&wide, 208, 4, true, 53},
       {&wide, 112, 16, true, 50}, {&grouped, 206, 2, true, 99}, {&plain, 200, 4, true, 20},
       {&narrow, 51, 1, true},     {&narrow, 104, 8, true},      {&narrow, 208, 4, false},
-      {&broad, 60, 12, true, 6},  {&broad, 206, 2, true},
+      {&broad, 60, 12, true, 6},  {&broad, 206, 2, true},       {&sunk, 40, 8, true},
+      {&sunk, 51, 1, true},       {&sunk, 104, 8, true, 14},
   };
   case_count = (int)(sizeof list / sizeof list[0]);
   for (int i = 0; i < case_count; i++) {

@@ -86,17 +86,23 @@ class Ratios(unittest.TestCase):
 def count_by_hand(s):
     """Every parameter of a model, and those that are multiplied: a list of matrices, as it is written down."""
     kv = s.groups * s.width // s.heads
-    matrices, vectors = [(s.vocab, s.width)], []
+    matrices, vectors, idle = [(s.vocab, s.width)], [], []
     for _ in range(s.layers):
         matrices += [(s.width, s.width), (kv, s.width), (kv, s.width), (s.width, s.width)]
-        matrices += [(s.hidden, s.width)] * (1 if s.kind == "gpt2" else 2) + [(s.width, s.hidden)]
+        mlp = [(s.hidden, s.width)] * (1 if s.kind == "gpt2" else 2) + [(s.width, s.hidden)]
+        if s.experts:
+            matrices += [(s.experts, s.width)]
+            for expert in range(s.experts):
+                (matrices if expert < s.chosen else idle).extend(mlp)
+        else:
+            matrices += mlp
         vectors += [s.width] * 2
         if s.kind == "gpt2":  # norms' biases; those of q, k, v and o, and of the MLP
             vectors += [s.width] * 2 + [s.width] * 4 + [s.hidden, s.width]
     vectors += [s.width] * (2 if s.kind == "gpt2" else 1)
     table_rows = s.positions if s.kind == "gpt2" else s.vocab
     multiplied = sum(a * b for a, b in matrices)
-    return multiplied + sum(vectors) + table_rows * s.width, multiplied
+    return multiplied + sum(a * b for a, b in idle) + sum(vectors) + table_rows * s.width, multiplied
 
 
 class WorkCounts(unittest.TestCase):
@@ -108,12 +114,12 @@ class WorkCounts(unittest.TestCase):
         self.assertEqual(work.LLAMA.bytes_of_a_token(), 4 * (124668672 - 31999 * 768))
 
     def test_by_hand(self):
-        for shape in (work.GPT2_124M, work.CHAR, work.LLAMA):
+        for shape in (work.GPT2_124M, work.CHAR, work.LLAMA, work.MIXTRAL):
             self.assertEqual((shape.parameters(), shape.multiplied()), count_by_hand(shape))
 
     def test_program_means_the_same_models(self):
         with tempfile.TemporaryDirectory() as folder:
-            for shape in (work.GPT2_124M, work.CHAR, work.LLAMA):
+            for shape in (work.GPT2_124M, work.CHAR, work.LLAMA, work.MIXTRAL):
                 data, config = os.path.join(folder, "tokens.bin"), os.path.join(folder, "run.yaml")
                 work.write_tokens(data, shape.vocab, 3000)
                 with open(config, "w", encoding="utf-8") as file:

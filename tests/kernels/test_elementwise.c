@@ -150,11 +150,52 @@ static void test_gated(const tsr_kernels *k) {
   EACH_SIZE(n) for (tsr_unary kind = 0; kind < TSR_UNARY_COUNT; kind++) check_gated(k, kind, n);
 }
 
+enum { GPT_OSS_LIMIT = 7 };
+
+static double clamped_reference(double gate, double up) {
+  double x = fmin(gate, GPT_OSS_LIMIT), u = fmax(fmin(up, GPT_OSS_LIMIT), -GPT_OSS_LIMIT);
+  return x / (1 + exp(-1.702 * x)) * (u + 1);
+}
+
+/* Gates and ups on both sides of the limit; differences that stay on one side of it. */
+static void check_clamped(const tsr_kernels *k, int64_t n) {
+  float *gate = input_new(n, 12), *up = input_new(n, 12), *dout = input_new(n, 2);
+  double *want = reference_new(n), *want_dgate = reference_new(n), *want_dup = reference_new(n);
+  const double step = 1e-5;
+  for (int64_t i = 0; i < n; i++) {
+    double g = gate[i], u = up[i];
+    bool near = fabs(fabs(g) - GPT_OSS_LIMIT) < step || fabs(fabs(u) - GPT_OSS_LIMIT) < step;
+    if (near) gate[i] = up[i] = 1, g = u = 1;
+    want[i] = clamped_reference(g, u);
+    want_dgate[i] =
+        dout[i] * (clamped_reference(g + step, u) - clamped_reference(g - step, u)) / (2 * step);
+    want_dup[i] =
+        dout[i] * (clamped_reference(g, u + step) - clamped_reference(g, u - step)) / (2 * step);
+  }
+  output out = output_new(n), dgate = output_new(n), dup = output_new(n);
+  RUN(n, k->clamped_swiglu(1.702f, GPT_OSS_LIMIT, out.pass[pass], gate, up, begin, end));
+  RUN(n, k->clamped_swiglu_backward(
+             1.702f, GPT_OSS_LIMIT, dgate.pass[pass], dup.pass[pass], dout, gate, up, begin, end));
+  CHECK_OUTPUT(out, want, 1e-6, 0.1);
+  CHECK_OUTPUT(dgate, want_dgate, 2e-6, 1);
+  CHECK_OUTPUT(dup, want_dup, 2e-6, 0.1);
+  output_free(&out), output_free(&dgate), output_free(&dup);
+  free(gate), free(up), free(dout), free(want), free(want_dgate), free(want_dup);
+}
+
+static void test_clamped(const tsr_kernels *k) {
+  EACH_SIZE(n) check_clamped(k, n);
+  float gate[] = {NAN, 1, INFINITY}, up[] = {1, NAN, 1}, y[3];
+  k->clamped_swiglu(1.702f, GPT_OSS_LIMIT, y, gate, up, 0, 3);
+  CHECK(isnan(y[0]) && isnan(y[1]) && y[2] > 13 && y[2] < 15);
+}
+
 int main(void) {
   each_level(test_unary);
   each_level(test_accuracy);
   each_level(test_arithmetic);
   each_level(test_gated);
+  each_level(test_clamped);
   CHECK(tsr_kernels_get("x86-65") == NULL);
   CHECK(tsr_kernels_get(NULL) != NULL);
   return check_done("kernels.elementwise");

@@ -133,7 +133,7 @@ done << END
 --dump-grads $scratch/one||6 is 'no --dump-grads' here and '--dump-grads $scratch/one'
 |--dump-grads $scratch/one|6 is '--dump-grads $scratch/one' here and 'no --dump-grads'
 --dump-grads $scratch/one|--dump-grads $scratch/two|6 is '--dump-grads $scratch/two' here and '--dump-grads $scratch/one'
-|--strict|8 is '--strict' here and 'no --strict'
+|--strict|9 is '--strict' here and 'no --strict'
 END
 [ ! -e "$scratch/one" ] && [ ! -e "$scratch/two" ] || wrong "$library: a refused job has made a folder of gradients"
 profile=("$program" profile "${train[@]:1}" --out "$scratch/one")

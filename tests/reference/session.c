@@ -20,14 +20,15 @@ static void require(const session *s, bool ok, const char *what) {
 
 /* ---- names and parts ---- */
 
-/* The name in the reference's file, and which of `parts` equal parts of its output dimension. */
+/* The name in the reference's file, and which of `parts` equal parts of its output dimension. What
+ * is every so manyth row there ("#0%2") has a tensor of its own here. */
 static const char *find_part(const session *s, int param, int *ret_part, int *ret_parts) {
   const tsr_param *p = &s->training.placed->params[param];
   *ret_part = 0;
   *ret_parts = 1;
   if (p->hf_name) {
     const char *mark = strchr(p->hf_name, '#');
-    if (!mark) return p->hf_name;
+    if (!mark || strchr(mark, '%')) return p->hf_name;
     assert(sscanf(mark, "#%d/%d", ret_part, ret_parts) == 2);
     return tsr_arena_strndup(s->arena, p->hf_name, (size_t)(mark - p->hf_name));
   }
@@ -63,7 +64,8 @@ float *session_reference(const session *s, const char *prefix, int param, float 
   float *out = malloc(sizeof *out * (size_t)n);
   for (int64_t i = 0; i < n; i++) {
     int64_t row = i / cols + part * rows, col = i % cols;
-    out[i] = p->hf_transposed ? from[col * rows * parts + row] : from[row * cols + col];
+    out[i] =
+        p->hf_transposed && p->ndim == 2 ? from[col * rows * parts + row] : from[row * cols + col];
   }
   *ret_largest = 0;
   for (int64_t i = 0; i < all; i++) *ret_largest = fmaxf(*ret_largest, fabsf(from[i]));

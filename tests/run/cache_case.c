@@ -59,7 +59,7 @@ static void compile(session *s, int index, int64_t new_tokens, tsr_diags *diags)
   const int *size = s->parallel.size;
   tsr_placing placing = {.units = {1, 1, 1, 1, 1}, .sequence_units = 1};
   memcpy(placing.size, size, sizeof placing.size);
-  placing.size[TSR_CP] = 1;
+  placing.whole_positions = true;
   if (c->unit_samples) placing.units[TSR_DP] = c->B;
   placing.units[TSR_TP] = TP_UNITS;
   tsr_graph *g = build(s, new_tokens, diags);
@@ -70,7 +70,7 @@ static void compile(session *s, int index, int64_t new_tokens, tsr_diags *diags)
     l.size[a] = over.size[a] = size[a];
     over.stride[a] = s->parallel.stride[a];
   }
-  if (c->unit_samples) l.batch_units = c->B / size[TSR_DP];
+  if (c->unit_samples) l.batch_units = c->B / tsr_lowering_batch_ranks(&l);
   l.tp_units = TP_UNITS / size[TSR_TP];
   const tsr_pipeline *pipeline =
       tsr_pipeline_make(s->arena, TSR_PIPELINE_FORWARD, size[TSR_PP], 1, 1);
@@ -85,7 +85,7 @@ static void session_open(session *s, tsr_arena *arena, const cache_case *c) {
   const cache_mesh *m = &c->mesh;
   int threads = m->threads ? m->threads : 1, programs = c->chunk ? PROGRAMS : 1;
   *s = (session){.of = c, .arena = arena, .cpu = {tsr_kernels_get(NULL), threads}};
-  s->parallel = harness_parallel(m->pp, m->dp, 1, m->cp, m->tp);
+  s->parallel = harness_parallel(m->pp, m->dp, m->ep, m->cp, m->tp);
   tsr_diags *diags = tsr_diags_new(arena);
   for (int i = 0; i < programs; i++) compile(s, i, i ? 1 : c->chunk, diags);
   tsr_process_options o = {.parallel = &s->parallel, .kernels = s->cpu.k, .threads = threads};
@@ -165,8 +165,8 @@ cache_logits cache_case_run(tsr_arena *arena, const cache_case *c) {
 const char *cache_case_text(tsr_arena *arena, const cache_case *c) {
   const cache_mesh *m = &c->mesh;
   return tsr_arena_printf(
-      arena, "%s, pp %d dp %d cp %d tp %d, %s, chunk %d, seed %d%s", c->model->name, m->pp, m->dp,
-      m->cp, m->tp, tsr_dtype_name(c->dtype), (int)c->chunk, (int)c->seed,
+      arena, "%s, pp %d dp %d ep %d cp %d tp %d, %s, chunk %d, seed %d%s", c->model->name, m->pp,
+      m->dp, m->ep, m->cp, m->tp, tsr_dtype_name(c->dtype), (int)c->chunk, (int)c->seed,
       c->last_only ? ", last ones" : "");
 }
 

@@ -11,7 +11,7 @@ typedef struct {
 } cache_model;
 
 typedef struct {
-  int pp, dp, cp, tp, threads; /* threads 0: 1 */
+  int pp, dp, cp, tp, threads, ep; /* threads, ep 0: 1 */
 } cache_mesh;
 
 enum { CACHE_SAMPLES_MAX = 4 };

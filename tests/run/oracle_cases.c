@@ -84,6 +84,11 @@ const oracle_case oracle_cases[] = {
     {"attention_before_split", TOKENS "goal 4,4,6", TABLE "wq 12,6; w 6,12 1",
      ROWS "q: linear(x, wq); a: attention(q, x, x, head_dim: 2); y: linear(a, w)\n"
           "loss: mse(y, goal)"},
+    {"attention_sinks", TOKENS "goal 4,4,12",
+     TABLE "wq 16,6 0; wk 8,6 0; wv 8,6 0; s 4 0; wo 12,16 1",
+     ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
+          "a: attention(q, k, v, s, head_dim: 4, window: 3, dropout: 0.1); y: linear(a, wo)\n"
+          "loss: mse(y, goal)"},
     {"attention_fused", TOKENS "goal 4,4,6", TABLE "w 18,6; wo 6,6",
      ROWS "f: linear(x, w); s: split(f, sections: 3); a: attention(s.0, s.1, s.2, head_dim: 2)\n"
           "y: linear(a, wo); loss: mse(y, goal)"},
@@ -286,19 +291,23 @@ const oracle_case oracle_cases[] = {
           "loss: all_reduce(part, axis: cp)"},
     /* ---- mixtures of experts: as many as any mesh shares out, most of which have no token ---- */
     {"experts_shared_out", TOKENS "goal 4,4,6",
-     TABLE "r 32,6; gate 32,8,6 experts 0; up 32,8,6 experts 0; down 32,6,8 experts 0",
+     TABLE "r 32,6; gate 32,8,6 experts 0; up 32,8,6 experts 0; down 32,6,8 experts 0\n"
+           "bg 32,8 experts 0; bd 32,6 experts 0",
      ROWS "s: router(x, r); p: softmax(s); c: choose_experts(p, k: 2)\n"
           "v: expert_weights(p, c, normalize: 1); plan: expert_plan(c, gate)\n"
-          "a: permute_experts(x, plan); g: expert_linear(a, gate, plan)\n"
-          "u: expert_linear(a, up, plan); m: swiglu(g, u); d: expert_linear(m, down, plan)\n"
+          "a: permute_experts(x, plan); g: expert_linear(a, gate, plan, bg)\n"
+          "u: expert_linear(a, up, plan); m: clamped_swiglu(g, u, limit: 0.5)\n"
+          "d: expert_linear(m, down, plan, bd)\n"
           "f: combine_experts(d, v, plan); y: add(x, f); loss: mse(y, goal)"},
     {"experts_split", TOKENS "goal 4,4,6", /* DeepSeek-V3's routing */
-     TABLE "r 16,6; b 16; up 16,8,6 experts 1; down 16,6,8 experts 2",
+     TABLE "r 16,6; b 16; up 16,8,6 experts 1; down 16,6,8 experts 2; bu 16,8 experts 1\n"
+           "bd 16,6 experts",
      ROWS "s: router(x, r); p: sigmoid(s); q: add(p, b)\n"
           "c: choose_experts(q, k: 3, groups: 4, kept_groups: 2)\n"
           "v: expert_weights(q, c, normalize: 1, scale: 2.5); plan: expert_plan(c, up)\n"
-          "a: permute_experts(x, plan); u: expert_linear(a, up, plan); m: gelu(u)\n"
-          "d: expert_linear(m, down, plan); f: combine_experts(d, v, plan); y: add(x, f)\n"
+          "a: permute_experts(x, plan); u: expert_linear(a, up, plan, bu)\n"
+          "m: gelu(u); d: expert_linear(m, down, plan, bd); f: combine_experts(d, v, plan); y: "
+          "add(x, f)\n"
           "loss: mse(y, goal)"},
     {"experts_twice", TOKENS "goal 4,4,6", /* a softmax over the chosen, weights used twice */
      TABLE "r 32,6; q 32,6; w 32,6,6 experts",

@@ -28,7 +28,8 @@ static const cache_model gpt2 = {
 static const cache_model llama = {
     "llama",
     "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; wo 20,32 1; n2 20; gate 28,20 0\n"
-    "up 28,20 0; down 20,28 1; wq2 32,20 0; wk2 16,20 0; wv2 16,20 0; wo2 20,32 1; nf 20; head "
+    "up 28,20 0; down 20,28 1; wq2 32,20 0; wk2 16,20 0; wv2 16,20 0; s2 8 0; wo2 20,32 1; nf 20; "
+    "head "
     "24,20 "
     "0",
     "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
@@ -37,7 +38,7 @@ static const cache_model llama = {
     "gs: scale(gate, factor: 0.5); g: linear(h2, gs); u: linear(h2, up); s: swiglu(g, u); d: "
     "linear(s, down); x2: add(x1, d)\n"
     "q2: linear(x2, wq2); k2: linear(x2, wk2); v2: linear(x2, wv2); qr2: rope(q2, head_dim: 4)\n"
-    "kr2: rope(k2, head_dim: 4); a2: attention(qr2, kr2, v2, head_dim: 4, window: 3); o2: "
+    "kr2: rope(k2, head_dim: 4); a2: attention(qr2, kr2, v2, s2, head_dim: 4, window: 3); o2: "
     "linear(a2, wo2)\n"
     "x3: add(x2, o2); hf: rmsnorm(x3, nf); logits: linear(hf, head)"};
 
@@ -71,6 +72,30 @@ static const cache_model mla = {
     "a: attention(qr, k, v, head_dim: 8, v_head_dim: 3, scale: 0.3)\n"
     "o: linear(a, wo); x1: add(x0, o); hf: rmsnorm(x1, nf); logits: linear(hf, head)"};
 
+/* Mixtures of experts: one whose experts are shared out, one whose experts tp splits, of which some
+ * have no token and every token has several. */
+static const cache_model moe = {
+    "moe",
+    "wte 24,16 0; n1 16; wq 16,16 0; wk 16,16 0; wv 16,16 0; wo 16,16 1; n2 16; r 16,16\n"
+    "gate 16,12,16 experts 0; up 16,12,16 experts 0; down 16,16,12 experts 0; nf 16\n"
+    "wq2 16,16 0; wk2 16,16 0; wv2 16,16 0; wo2 16,16 1; n4 16; r2 8,16; bias 8\n"
+    "up2 8,12,16 experts 1; down2 8,16,12 experts 2; head 24,16 0",
+    "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
+    "v: linear(h, wv); qr: rope(q, head_dim: 4); kr: rope(k, head_dim: 4)\n"
+    "a: attention(qr, kr, v, head_dim: 4); o: linear(a, wo); x1: add(x0, o); h2: rmsnorm(x1, n2)\n"
+    "z: router(h2, r); p: softmax(z); c: choose_experts(p, k: 3)\n"
+    "pw: expert_weights(p, c, normalize: 1); plan: expert_plan(c, gate, capacity: 0.5)\n"
+    "rows: permute_experts(h2, plan); g: expert_linear(rows, gate, plan)\n"
+    "u: expert_linear(rows, up, plan); s: swiglu(g, u); d: expert_linear(s, down, plan)\n"
+    "f: combine_experts(d, pw, plan); x2: add(x1, f); h3: rmsnorm(x2, nf); q2: linear(h3, wq2)\n"
+    "k2: linear(h3, wk2); v2: linear(h3, wv2); a2: attention(q2, k2, v2, head_dim: 4)\n"
+    "o2: linear(a2, wo2); x3: add(x2, o2); h4: rmsnorm(x3, n4); z2: router(h4, r2)\n"
+    "p2: sigmoid(z2); c2: choose_experts(p2, bias, k: 2, groups: 4, kept_groups: 2)\n"
+    "pw2: expert_weights(p2, c2); plan2: expert_plan(c2, pw2, up2)\n"
+    "rows2: permute_experts(h4, plan2)\n"
+    "u2: expert_linear(rows2, up2, plan2); ug2: gelu(u2); d2: expert_linear(ug2, down2, plan2)\n"
+    "f2: combine_experts(d2, pw2, plan2); x4: add(x3, f2); logits: linear(x4, head)"};
+
 static void check_case(const cache_case *c, const cache_logits *whole) {
   tsr_arena *arena = tsr_arena_new();
   cache_logits got = cache_case_run(arena, c);
@@ -81,22 +106,24 @@ static void check_case(const cache_case *c, const cache_logits *whole) {
   tsr_arena_free(arena);
 }
 
-static void check_model(const cache_model *m, tsr_dtype dtype) {
-  static const cache_mesh meshes[] = {{1, 1, 1, 1, 1}, {1, 2, 1, 1, 2}, {1, 1, 1, 2, 3},
-                                      {2, 1, 1, 1, 1}, {1, 1, 2, 1, 2}, {1, 2, 1, 2, 1},
-                                      {2, 2, 1, 2, 2}, {1, 4, 1, 4, 1}, {4, 1, 2, 1, 1}};
+typedef struct {
+  const cache_mesh *meshes;
+  int count;
+} mesh_list;
+
+static void check_model(const cache_model *m, tsr_dtype dtype, const mesh_list *over) {
   static const int64_t chunks[] = {1, 3, T};
   tsr_arena *arena = tsr_arena_new();
-  cache_case c = {.model = m, .B = B, .T = T, .mesh = meshes[0], .dtype = dtype};
+  cache_case c = {.model = m, .B = B, .T = T, .mesh = {1, 1, 1, 1, 1}, .dtype = dtype};
   cache_logits whole = cache_case_run(arena, &c);
-  for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
+  for (int i = 0; i < over->count; i++)
     for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
-      c.mesh = meshes[i];
+      c.mesh = over->meshes[i];
       c.chunk = chunks[k];
-      c.last_only = (i + k) % 2;
+      c.last_only = ((size_t)i + k) % 2;
       c.seed = 0;
       check_case(&c, &whole);
-      c.seed = i * 100 + k + 1;
+      c.seed = (uint64_t)i * 100 + k + 1;
       c.last_only = !c.last_only;
       check_case(&c, &whole);
     }
@@ -144,11 +171,21 @@ static void test_refusals(void) {
       "reshape 'f' takes 'x' of other positions");
 }
 
+static const cache_mesh dense_meshes[] = {{1, 1, 1, 1, 1}, {1, 2, 1, 1, 2}, {1, 1, 1, 2, 3},
+                                          {2, 1, 1, 1, 1}, {1, 1, 2, 1, 2}, {1, 2, 1, 2, 1},
+                                          {2, 2, 1, 2, 2}, {1, 4, 1, 4, 1}, {4, 1, 2, 1, 1}};
+static const cache_mesh expert_meshes[] = {{1, 1, 1, 1, 1},          {1, 1, 1, 1, 2, .ep = 2},
+                                           {1, 1, 1, 2, 2, .ep = 2}, {2, 1, 1, 1, 1, .ep = 4},
+                                           {1, 2, 1, 1, 2, .ep = 2}, {1, 1, 2, 2, 1},
+                                           {2, 2, 1, 2, 2}};
+static const mesh_list dense = {dense_meshes, sizeof dense_meshes / sizeof *dense_meshes},
+                       experts = {expert_meshes, sizeof expert_meshes / sizeof *expert_meshes};
+
 int main(void) {
-  const cache_model *const models[] = {&gpt2, &llama, &qwen, &mla};
-  for (int i = 0; i < 4; i++)
+  const cache_model *const models[] = {&gpt2, &llama, &qwen, &mla, &moe};
+  for (int i = 0; i < 5; i++)
     for (tsr_dtype d = TSR_F32; d <= TSR_F16; d++)
-      if (d != TSR_I32) check_model(models[i], d);
+      if (d != TSR_I32) check_model(models[i], d, models[i] == &moe ? &experts : &dense);
   test_refusals();
   return check_done("cache");
 }

@@ -94,6 +94,10 @@ static const op_case cases[] = {
      "y: attention(q, k, v, head_dim: 5, v_head_dim: 3, scale: 0.7)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,10",
      "y: attention(q, k, v, head_dim: 3, v_head_dim: 5, dropout: 0.25, window: 3)"},
+    {"attention", "", "q 2,7,12; k 2,7,6; v 2,7,6; s 4",
+     "y: attention(q, k, v, s, head_dim: 3, window: 3)"},
+    {"attention", "", "q 2,5,20; k 2,5,10; v 2,5,6; s 4",
+     "y: attention(q, k, v, s, head_dim: 5, v_head_dim: 3, dropout: 0.25)"},
     {"flash_attention", "", "q 2,4,5,3; k 2,2,5,3; v 2,2,5,2", "y: flash_attention(q, k, v)"},
     {"flash_attention", "", "q 2,5,6; k 2,5,6; v 2,5,6",
      "y: flash_attention(q, k, v, head_dim: 3)"},
@@ -153,6 +157,11 @@ static const op_case cases[] = {
      ROUTED(2, 1) "plan: expert_plan(c, gate); a: permute_experts(x, plan)\n"
                   "g: expert_linear(a, gate, plan); u: expert_linear(a, up, plan)\n"
                   "m: swiglu(g, u); h: expert_linear(m, down, plan)\n" COMBINED},
+    {"expert_add", "", "x 3,5,6; r 5,6; gate 5,7,6; up 5,7,6; down 5,4,7; bg 5,7; bu 5,7; bd 5,4",
+     ROUTED(2, 1) "plan: expert_plan(c, gate); a: permute_experts(x, plan)\n"
+                  "g: expert_linear(a, gate, plan, bg); u: expert_linear(a, up, plan, bu)\n"
+                  "m: clamped_swiglu(g, u); h: expert_linear(m, down, plan, bd)\n" COMBINED},
+    {"clamped_swiglu", "", "g 3,40; u 3,40", "y: clamped_swiglu(g, u, limit: 0.6, alpha: 1.3)"},
     {"expert_linear", "", "x 3,5,6; r 5,6; e 5,6,6", /* used twice */
      ROUTED(2, 1) EXPERTS "i: expert_linear(h, e, plan)\n"
                           "y: combine_experts(i, v, plan)"},

@@ -33,7 +33,8 @@ static const model gpt2 = {
  */
 static const model llama = {
     "llama", "tokens $B,$T tokens; targets $B,$T tokens",
-    "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; wo 20,32 1; n2 20; gate "
+    "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; s 8 0; wo 20,32 1; n2 20; "
+    "gate "
     "28,20 0\n"
     "up 28,20 0; down 20,28 1; nf 20; head 24,20 0",
     "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk); v: "
@@ -42,7 +43,7 @@ static const model llama = {
     "qn4: rmsnorm(q4, qn); kn4: rmsnorm(k4, kn)\n"
     "q3: reshape(qn4, shape: [$B,$T,32]); k3: reshape(kn4, shape: [$B,$T,16])\n"
     "qr: rope(q3, head_dim: 4); kr: rope(k3, head_dim: 4)\n"
-    "a: attention(qr, kr, v, head_dim: 4, window: 3)\n"
+    "a: attention(qr, kr, v, s, head_dim: 4, window: 3)\n"
     "o: linear(a, wo); x1: add(x0, o); h2: rmsnorm(x1, n2); g: linear(h2, gate); u: linear(h2, "
     "up)\n"
     "s: swiglu(g, u); d: linear(s, down); x2: add(x1, d); hf: rmsnorm(x2, nf)\n"
@@ -85,18 +86,20 @@ static const model mixture = {
     "mixture", "tokens $B,$T tokens; targets $B,$T tokens",
     "wte 24,16 0; n1 16; wq 16,16 0; wk 16,16 0; wv 16,16 0; wo 16,16 1; n2 16; r1 8,16\n"
     "gate 8,12,16 experts 0; up 8,12,16 experts 0; down 8,16,12 experts 0; n3 16; r2 16,16\n"
-    "in 16,8,16 experts 1; out 16,16,8 experts 2; nf 16",
+    "in 16,8,16 experts 1; out 16,16,8 experts 2; nf 16; bg 8,12 experts 0; bu 8,12 experts 0\n"
+    "bd 8,16 experts 0; bi 16,8 experts 1; bo 16,16 experts",
     "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
     "v: linear(h, wv); a: attention(q, k, v, head_dim: 4); o: linear(a, wo); x1: add(x0, o)\n"
     "h2: rmsnorm(x1, n2); s: router(h2, r1); p: softmax(s); c: choose_experts(p, k: 2)\n"
     "w: expert_weights(p, c, normalize: 1); plan: expert_plan(c, gate)\n"
-    "e: permute_experts(h2, plan); g: expert_linear(e, gate, plan); u: expert_linear(e, up, plan)\n"
-    "m: swiglu(g, u); d: expert_linear(m, down, plan); f: combine_experts(d, w, plan)\n"
+    "e: permute_experts(h2, plan); g: expert_linear(e, gate, plan, bg)\n"
+    "u: expert_linear(e, up, plan, bu); m: clamped_swiglu(g, u, limit: 0.8)\n"
+    "d: expert_linear(m, down, plan, bd); f: combine_experts(d, w, plan)\n"
     "fd: dropout(f, p: 0.1); x2: add(x1, fd); h3: rmsnorm(x2, n3); s2: router(h3, r2)\n"
     "c2: choose_experts(s2, k: 3, groups: 4, kept_groups: 2)\n"
     "w2: expert_weights(s2, c2, softmax: 1); plan2: expert_plan(c2, in)\n"
-    "e2: permute_experts(h3, plan2); i2: expert_linear(e2, in, plan2); g2: gelu(i2)\n"
-    "d2: expert_linear(g2, out, plan2); f2: combine_experts(d2, w2, plan2); x3: add(x2, f2)\n"
+    "e2: permute_experts(h3, plan2); i2: expert_linear(e2, in, plan2, bi); g2: gelu(i2)\n"
+    "d2: expert_linear(g2, out, plan2, bo); f2: combine_experts(d2, w2, plan2); x3: add(x2, f2)\n"
     "hf: rmsnorm(x3, nf); logits: linear(hf, wte)\n"
     "loss: cross_entropy(logits, targets, valid: 21)"};
 

@@ -128,4 +128,24 @@ ends 2 tokenize text.txt --tokenizer bare/tokenizer.json --out made.bin
 says "bare/tokenizer.json: error: $text"
 [ ! -e made.bin ] || complain "a tokenizer without its alphabet: a file is left"
 
-end_of train.messages 28
+# a graph that gives out its loss alone has nothing to generate from
+cat > graph.yaml <<'GRAPH'
+inputs: {tokens: {shape: [batch, sequence], dtype: i32}, targets: {shape: [batch, sequence], dtype: i32}}
+parameters: {table: {shape: [256, 8], init: normal(0.5)}}
+graph:
+- logits: linear(embedding(tokens, table), table)
+- loss: cross_entropy(logits, targets)
+outputs: [loss]
+GRAPH
+cat > own.yaml <<'RUN'
+training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 8, max_steps: 1,
+  eval_every: 0, sample_tokens: 4}
+transformer_config: {graph: graph.yaml}
+RUN
+ends 0 --config own.yaml --out lone --quiet
+ends 2 generate --checkpoint lone --prompt a
+says "graph.yaml:6:11: error: the graph has no output but its loss"
+says "= text is generated from an output 'logits'"
+[ "$(errors)" = 1 ] || complain "$(errors) errors"
+
+end_of train.messages 31

@@ -49,6 +49,12 @@ static void run_backward(const tsr_bench_call *c) {
       c->x[STATS], c->scratch, 0, a.B * HEADS);
 }
 
+static void run_sinks_backward(const tsr_bench_call *c) {
+  tsr_attention a = attention_of(c->what);
+  a.sinks = c->x[Q];
+  c->k->attention_sinks_backward(&a, c->x[DQ], c->x[DOUT], c->x[OUT], c->x[STATS], 0, a.B * a.T);
+}
+
 /* ---- with a cache: shape is B, new tokens, all of them ---- */
 
 enum { CACHED_KEYS, CACHED_VALUES, CACHED_Q, CACHED_OUT, POSITIONS, COUNTS };
@@ -109,6 +115,8 @@ static const tsr_bench_case cases[] = {
     BACKWARD(NULL, 0, 4, 256),
     BACKWARD(NULL, 0, 1, 1024),
     BACKWARD("dropout", 1, 1, 1024),
+    {"attention_sinks_backward", NULL, run_sinks_backward, .touched = 2, .shape = {1, 1024},
+     .fix = fix_attention, .prepare = run_forward},
     {"attention_cached", NULL, run_cached, .shape = {32, 1, 1024}, .fix = fix_cached,
      .prepare = prepare_cached}};
 

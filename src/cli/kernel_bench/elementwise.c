@@ -41,6 +41,17 @@ static void run_gated_backward(const tsr_bench_call *c) {
   c->k->gated_backward(kind, c->x[0], c->x[1], c->x[2], c->x[3], c->x[4], 0, c->size.elements);
 }
 
+static const float alpha = 1.702f, limit = 1;
+
+static void run_clamped_swiglu(const tsr_bench_call *c) {
+  c->k->clamped_swiglu(alpha, limit, c->x[0], c->x[1], c->x[2], 0, c->size.elements);
+}
+
+static void run_clamped_swiglu_backward(const tsr_bench_call *c) {
+  c->k->clamped_swiglu_backward(
+      alpha, limit, c->x[0], c->x[1], c->x[2], c->x[3], c->x[4], 0, c->size.elements);
+}
+
 #define UNARY(ID, name) {"unary", #name, run_unary, 1, 2, 2, TSR_UNARY_##ID},
 #define UNARY_BACKWARD(ID, name)                                                                   \
   {"unary_backward", #name, run_unary_backward, 1, 3, 3, TSR_UNARY_##ID},
@@ -56,7 +67,9 @@ static const tsr_bench_case cases[] = {
     TSR_UNARY_LIST(UNARY)
     TSR_UNARY_LIST(UNARY_BACKWARD)
     {"gated", "silu", run_gated, 1, 3, 3, TSR_UNARY_SILU},
-    {"gated_backward", "silu", run_gated_backward, 1, 5, 5, TSR_UNARY_SILU}};
+    {"gated_backward", "silu", run_gated_backward, 1, 5, 5, TSR_UNARY_SILU},
+    {"clamped_swiglu", NULL, run_clamped_swiglu, 1, 3, 3},
+    {"clamped_swiglu_backward", NULL, run_clamped_swiglu_backward, 1, 5, 5}};
 /* clang-format on */
 
 const tsr_bench_group tsr_bench_elementwise = TSR_BENCH_GROUP("elementwise", cases);

@@ -58,10 +58,13 @@ attention_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t,
          (tsr_program_splits_sequences(p) ? sums_of(&c, NULL).bytes : 0);
 }
 
+/* inputs: q, k, v[, sinks] */
 static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   char *scratch = scratch_of_thread(c, thread);
+  const float *sinks = c->call.task->inputs_count == 4 ? cpu_in(c, 3) : NULL;
   if (!tsr_program_splits_sequences(c->call.program)) {
     tsr_attention a = tsr_attention_of(&c->call);
+    a.sinks = sinks;
     c->k->attention(
         &a, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), scratch, begin,
         end);
@@ -69,6 +72,7 @@ static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thr
   }
   tsr_attention_ring r = tsr_attention_ring_of(&c->call);
   sums s = sums_of(c, scratch_of_thread(c, c->threads));
+  r.a.sinks = sinks;
   c->k->attention_ring(&r, s.first, cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), scratch, begin, end);
   c->k->attention_ring_finish(&r, cpu_out(c, 0), cpu_out(c, 1), s.first, begin, end);
 }
@@ -108,6 +112,18 @@ static void attention_dx_run(const cpu_call *c, int64_t begin, int64_t end, int 
 }
 const cpu_op cpu_attention_dx = {
     .items = attention_dx_items, .scratch = attention_scratch, .run = attention_dx_run};
+
+/* inputs: dout, out, stats, sinks */
+static void attention_sinks_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_tensor *d = &c->call.task->outputs[0];
+  tsr_attention a = {.B = d->shape[0], .T = d->shape[1], .H = d->shape[2]};
+  a.D = tsr_tensor_last(&c->call.task->inputs[0]) / a.H;
+  a.sinks = cpu_in(c, 3);
+  c->k->attention_sinks_backward(
+      &a, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), begin, end);
+}
+const cpu_op cpu_attention_sinks_dx = {.items = cpu_items_rows, .run = attention_sinks_dx_run};
 
 /* ---- the members of cp have parts of it ---- */
 
@@ -172,10 +188,11 @@ static void ring_attention_run(const cpu_call *c, int64_t begin, int64_t end, in
 const cpu_op cpu_ring_attention = {
     .items = query_items, .scratch = ring_scratch, .output = out_bytes, .run = ring_attention_run};
 
-/* inputs: q, k, acc */
+/* inputs: q, k, acc[, sinks] */
 static void ring_out_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   tsr_attention_ring r = tsr_attention_ring_of(&c->call);
+  if (c->call.task->inputs_count == 4) r.a.sinks = cpu_in(c, 3);
   heads h = heads_in(c, begin, end);
   c->k->attention_ring_finish(&r, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 2), h.begin, h.end);
 }

@@ -66,6 +66,23 @@ static void gated_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thre
 }
 const cpu_op cpu_gated_dx = {.items = cpu_items_elements, .run = gated_dx_run};
 
+static void clamped_swiglu_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_clamped_swiglu_attrs *a = &cpu_attrs(c)->clamped_swiglu;
+  c->k->clamped_swiglu(
+      (float)a->alpha, (float)a->limit, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
+}
+const cpu_op cpu_clamped_swiglu = {.items = cpu_items_elements, .run = clamped_swiglu_run};
+
+static void clamped_swiglu_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_clamped_swiglu_attrs *a = &cpu_attrs(c)->clamped_swiglu;
+  c->k->clamped_swiglu_backward(
+      (float)a->alpha, (float)a->limit, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1),
+      cpu_in(c, 2), begin, end);
+}
+const cpu_op cpu_clamped_swiglu_dx = {.items = cpu_items_elements, .run = clamped_swiglu_dx_run};
+
 static void dropout_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *y = &c->call.task->outputs[0];

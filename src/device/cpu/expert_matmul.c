@@ -1,131 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The linear layers of experts: a GEMM for each expert over the rows that it has, whose number only
- * the plan knows. Each is done in rounds, as in matmul.c: a round packs a piece of one operand for
- * all, and then every range multiplies its part of the other one by it. An element is one chain
- * whatever the number of rows, so rows need no filling. */
-#include "device/cpu/ops.h"
-#include <string.h>
+ * the plan knows. They are done in rounds, as in matmul.c: a round packs one operand of the GEMMs
+ * of a group of experts, as many as the scratch has room for, and then every range multiplies its
+ * part of the other ones by it. So threads meet once a group, and not once an expert. An element is
+ * one chain whatever the number of rows, so rows need no filling. */
+#include "device/cpu/expert_groups.h"
 
-/* What the GEMMs of a task have in common. */
-typedef struct {
-  int64_t rows_max; /* of an expert */
-  int64_t N, K;     /* of y (rows, N) = x (rows, K) w^T, or of dw (N, K) */
-  int64_t depth;    /* of a round: so much of what is summed */
-  int64_t pieces;   /* rounds of one GEMM */
-  int64_t parts;    /* GEMMs of an expert: leaves over tp, or batch units */
-} shape;
-
-enum { ROUND_BYTES = 16 << 20 };
+enum { ROUND_BYTES = 16 << 20, RANGES = CPU_RANGES_MAX };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t ratio_up(int64_t count, int64_t each) { return (count + each - 1) / each; }
 
-/* `line`: how long what is packed is in the other direction, `summed`: in that of the sum. */
-static void set_rounds(shape *s, int64_t line, int64_t summed) {
-  int64_t depth = ROUND_BYTES / (4 * line) / TSR_GEMM_DEPTH * TSR_GEMM_DEPTH;
-  s->depth = least(depth < TSR_GEMM_DEPTH ? TSR_GEMM_DEPTH : depth, summed);
-  s->pieces = ratio_up(summed, s->depth);
+/* How much of what is summed a round packs of so many lines. */
+static int64_t depth_of(int64_t lines, int64_t summed) {
+  int64_t depth = ROUND_BYTES / (4 * lines) / TSR_GEMM_DEPTH * TSR_GEMM_DEPTH;
+  return least(depth < TSR_GEMM_DEPTH ? TSR_GEMM_DEPTH : depth, summed);
 }
 
-static int rounds_of(const tsr_task *t, const shape *s) {
-  return (int)(t->experts->here * s->parts * s->pieces);
+/* A range's items are its share of the group's strips. */
+static int64_t items_of(const tsr_task *t, int64_t columns) {
+  return t->experts->here * ratio_up(columns, TSR_GEMM_COLUMNS);
 }
 
-/* Where a round stands. */
-typedef struct {
-  int64_t expert, part, piece;
-} place;
-
-static place place_of(const cpu_call *c, const shape *s) {
-  int64_t in_expert = s->parts * s->pieces, rest = c->round % in_expert;
-  return (place){c->round / in_expert, rest / s->pieces, rest % s->pieces};
-}
-
-/* The first row of the plan whose (expert, slot) is not before this one. */
-static int64_t first_row(const int32_t *plan, int64_t R, int64_t expert, int64_t slot) {
-  int64_t low = 0, high = R;
-  while (low < high) {
-    int64_t middle = (low + high) / 2, of = plan[2 * middle + 1];
-    bool before = of >= 0 && (of < expert || (of == expert && plan[2 * middle] < slot));
-    if (before) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-typedef struct {
-  int64_t first, count;
-} rows;
-
-/* Those of a rank's expert that tokens [begin, end) chose. */
-static rows rows_of(const cpu_call *c, int plan, int64_t expert, int64_t begin, int64_t end) {
-  const int32_t *list = cpu_tokens(c, plan);
-  int64_t R = c->call.task->inputs[plan].shape[0], k = c->call.task->experts->choices,
-          e = tsr_task_first_expert(&c->call) + expert;
-  rows r = {.first = first_row(list, R, e, begin * k)};
-  r.count = first_row(list, R, e, end * k) - r.first;
-  return r;
-}
-
-static int64_t used_rows(const cpu_call *c, int plan) {
-  return first_row(
-      cpu_tokens(c, plan), c->call.task->inputs[plan].shape[0], c->call.task->experts->experts, 0);
-}
-
-/* ---- parts of a GEMM ---- */
-
-/* Items are strips of columns. Where rows are dealt out instead, a range has as large a share. */
-static int64_t items_of(int64_t columns) { return ratio_up(columns, TSR_GEMM_COLUMNS); }
-
-static int64_t strip_begin(int64_t index, int64_t of, int64_t count, int64_t strip) {
-  int64_t strips = ratio_up(count, strip);
-  return least(strips * index / of * strip, count);
-}
-
-/* Of what is dealt out, the range's share; of what is packed, a part's. */
-static int64_t dealt(const tsr_gemm *g, int64_t index, int64_t of) {
-  return g->by_rows ? strip_begin(index, of, g->M, TSR_GEMM_ROWS)
-                    : strip_begin(index, of, g->N, TSR_GEMM_COLUMNS);
-}
-static int64_t packed(const tsr_gemm *g, int64_t index, int64_t of) {
-  return g->by_rows ? strip_begin(index, of, g->N, TSR_GEMM_COLUMNS)
-                    : strip_begin(index, of, g->M, TSR_GEMM_ROWS);
-}
-
-static void pack_part(const cpu_call *c, const tsr_gemm *g, float *to, int part, int parts) {
-  int64_t begin = packed(g, part, parts), end = packed(g, part + 1, parts);
-  if (begin < end) c->k->gemm_pack(g, to, begin, end);
-}
-
-/* The share of a range in c (M, N): rows or columns [begin, end). */
-static void add_share(
-    const cpu_call *c, const tsr_gemm *g, float *to, const float *from, int64_t begin,
-    int64_t end) {
-  if (g->by_rows) c->k->add(to, to, from, begin * g->N, end * g->N);
+/* What of c (M, N) a part of the GEMM writes: its columns, or its rows. */
+static void
+add_span(const cpu_call *c, const tsr_gemm *g, float *to, const float *from, cpu_span part) {
+  if (g->by_rows) c->k->add(to, to, from, part.begin * g->N, part.end * g->N);
   else
     for (int64_t row = 0; row < g->M; row++)
-      c->k->add(to, to, from, row * g->N + begin, row * g->N + end);
+      c->k->add(to, to, from, row * g->N + part.begin, row * g->N + part.end);
 }
 
-static void fill_share(const cpu_call *c, const tsr_gemm *g, int64_t begin, int64_t end) {
-  if (g->by_rows) c->k->fill(g->c, 0, begin * g->N, end * g->N);
+static void fill_span(const cpu_call *c, const tsr_gemm *g, cpu_span part) {
+  if (g->by_rows) c->k->fill(g->c, 0, part.begin * g->N, part.end * g->N);
   else
     for (int64_t row = 0; row < g->M; row++)
-      c->k->fill(g->c, 0, row * g->N + begin, row * g->N + end);
+      c->k->fill(g->c, 0, row * g->N + part.begin, row * g->N + part.end);
 }
 
 /* ---- y (R, N) = x (R, K) w[e] (N, K)^T; its gradient dx (R, K) = dy (R, N) w[e] is the same with
- * the weight's other dimension. The units of tp split what is summed ---- */
+ * the weight's other dimension. The units of tp split what is summed. The rows are packed ---- */
 
 enum { PLAN = 2 };
 
 static bool is_dx(const tsr_task *t) { return t->op == TSR_OP_EXPERT_LINEAR_DX; }
 
-static shape linear_shape(const tsr_task *t) {
-  shape s = {.rows_max = t->experts->tokens, .parts = tsr_reduction_leaves(&t->sum)};
+typedef struct {
+  int64_t N, K, parts; /* parts: leaves over tp, each a sum over K */
+  int64_t room, depth, pieces, groups;
+} linear_shape;
+
+static linear_shape linear_shape_of(const tsr_task *t) {
+  linear_shape s = {.parts = tsr_reduction_leaves(&t->sum)};
   s.N = tsr_tensor_last(&t->outputs[0]);
   s.K = tsr_tensor_last(&t->inputs[0]) / s.parts;
-  set_rounds(&s, least(s.rows_max, s.N), s.K);
+  int64_t lines = least(t->experts->tokens, s.N);
+  s.room = ratio_up(lines, TSR_GEMM_ROWS) * TSR_GEMM_ROWS;
+  s.depth = depth_of(lines, s.K);
+  s.pieces = ratio_up(s.K, s.depth);
+  s.groups =
+      cpu_expert_groups_max(t->inputs[PLAN].shape[0], t->experts->here, s.room, TSR_GEMM_ROWS);
   return s;
 }
 
@@ -136,73 +70,118 @@ static int64_t linear_stack_bytes(const tsr_task *t) {
 static int64_t
 linear_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)p, (void)threads;
-  shape s = linear_shape(t);
-  tsr_gemm few = {.M = least(s.rows_max, s.N), .N = s.N, .K = s.depth},
-           many = {.M = s.rows_max, .N = s.N, .K = s.depth, .by_rows = true};
-  int64_t bytes = k->gemm_bytes(&few), other = s.rows_max >= s.N ? k->gemm_bytes(&many) : 0;
-  return linear_stack_bytes(t) + (bytes > other ? bytes : other);
+  linear_shape s = linear_shape_of(t);
+  tsr_gemm g = {.M = s.room, .N = s.N, .K = s.depth};
+  return linear_stack_bytes(t) + k->gemm_bytes(&g);
 }
 
 static int linear_rounds(const tsr_task *t) {
-  shape s = linear_shape(t);
-  return rounds_of(t, &s);
+  linear_shape s = linear_shape_of(t);
+  return (int)(s.groups * s.parts * s.pieces);
 }
-static int64_t linear_items(const tsr_task *t) { return items_of(tsr_tensor_last(&t->outputs[0])); }
+static int64_t linear_items(const tsr_task *t) {
+  return items_of(t, tsr_tensor_last(&t->outputs[0]));
+}
 
 /* Entry i of the stack of sums; entry 0 is the output. */
 static float *linear_entry(const cpu_call *c, int i) {
   int64_t elements = tsr_tensor_elements(&c->call.task->outputs[0]);
   return i ? (float *)cpu_scratch(c) + (i - 1) * elements : cpu_out(c, 0);
 }
-static float *linear_packed(const cpu_call *c) {
-  return (float *)(void *)((char *)cpu_scratch(c) + linear_stack_bytes(c->call.task));
+
+/* A round: one piece of K of one leaf, for one group. */
+typedef struct {
+  const cpu_call *c;
+  linear_shape s;
+  cpu_expert_rows list;
+  int64_t part, piece;
+  cpu_expert_cursor group;
+} linear_round;
+
+static void linear_round_begin(const cpu_call *c, linear_round *ret) {
+  linear_shape s = linear_shape_of(c->call.task);
+  *ret = (linear_round){.c = c, .s = s, .piece = c->round % s.pieces};
+  ret->part = c->round / s.pieces / s.groups;
+  ret->list = cpu_expert_rows_of(c, PLAN, 0, c->call.task->experts->tokens);
+  ret->list.room = s.room;
+  ret->list.strip = TSR_GEMM_ROWS;
+  ret->group = cpu_expert_group(&ret->list, c->round / s.pieces % s.groups, s.groups);
 }
 
-/* The round's GEMM; false where the expert has no rows. */
-static bool linear_gemm(const cpu_call *c, const shape *s, place at, tsr_gemm *ret) {
+static tsr_gemm linear_gemm(const linear_round *r, const cpu_expert_segment *rows) {
+  const cpu_call *c = r->c;
   const tsr_task *t = c->call.task;
-  rows r = rows_of(c, PLAN, at.expert, 0, t->experts->tokens);
   int64_t wide = tsr_tensor_last(&t->inputs[0]), /* of x, all leaves */
-      k = at.part * s->K + at.piece * s->depth;
-  const float *w = cpu_in(c, 1) + at.expert * s->N * wide;
-  *ret = (tsr_gemm){.M = r.count, .N = s->N, .c_stride = s->N, .by_rows = s->N <= r.count};
-  ret->K = least(s->K - at.piece * s->depth, s->depth);
-  ret->a = (tsr_matrix){cpu_in(c, 0) + r.first * wide + k, wide, 1};
-  ret->b = is_dx(t) ? (tsr_matrix){w + k * s->N, s->N, 1} : (tsr_matrix){w + k, 1, wide};
-  ret->c = linear_entry(c, tsr_reduction_entries(&t->sum, at.part)) + r.first * s->N;
-  ret->adds = at.piece > 0;
-  return r.count > 0;
+      k = r->part * r->s.K + r->piece * r->s.depth, N = r->s.N;
+  const float *w = cpu_in(c, 1) + rows->expert * N * wide;
+  tsr_gemm g = {.M = rows->count, .N = N, .c_stride = N};
+  g.K = least(r->s.K - r->piece * r->s.depth, r->s.depth);
+  g.a = (tsr_matrix){cpu_in(c, 0) + rows->first * wide + k, wide, 1};
+  g.b = is_dx(t) ? (tsr_matrix){w + k * N, N, 1} : (tsr_matrix){w + k, 1, wide};
+  g.c = linear_entry(c, tsr_reduction_entries(&t->sum, r->part)) + rows->first * N;
+  g.adds = r->piece > 0;
+  return g;
+}
+
+static float *linear_packed(const linear_round *r, const cpu_expert_segment *rows, int64_t K) {
+  char *all = (char *)cpu_scratch(r->c) + linear_stack_bytes(r->c->call.task);
+  return (float *)(void *)all + rows->before * K;
+}
+
+/* Of few rows reading w is all the work: the weight is not packed for them. */
+enum { FEW_ROWS = 4 };
+static bool is_skinny(const linear_round *r, const cpu_expert_segment *rows) {
+  return rows->count <= FEW_ROWS && r->s.pieces == 1 && !is_dx(r->c->call.task);
 }
 
 /* Rows behind the last stay 0. */
 static void linear_before(const cpu_call *c, int part, int parts) {
-  shape s = linear_shape(c->call.task);
-  tsr_gemm g;
-  if (!c->round && !part)
-    c->k->fill(
-        cpu_out(c, 0), 0, used_rows(c, PLAN) * s.N, tsr_tensor_elements(&c->call.task->outputs[0]));
-  if (linear_gemm(c, &s, place_of(c, &s), &g)) pack_part(c, &g, linear_packed(c), part, parts);
+  linear_round r;
+  linear_round_begin(c, &r);
+  if (!c->round && !part) {
+    int64_t used = cpu_expert_rows_used(&r.list) * r.s.N;
+    c->k->fill(cpu_out(c, 0), 0, used, tsr_tensor_elements(&c->call.task->outputs[0]));
+  }
+  cpu_expert_share mine =
+      cpu_expert_share_of(r.group, cpu_expert_pack_length, part, part + 1, parts);
+  for (cpu_expert_segment rows; cpu_expert_next(&r.group, &rows);) {
+    cpu_span pack = cpu_expert_next_span(&mine, cpu_expert_pack_length(&rows), rows.count, true);
+    tsr_gemm g = linear_gemm(&r, &rows);
+    if (pack.begin < pack.end && !is_skinny(&r, &rows))
+      c->k->gemm_pack(&g, linear_packed(&r, &rows, g.K), pack.begin, pack.end);
+  }
+}
+
+/* After the last piece of a leaf: adds what the tree has complete. */
+static void linear_add_complete(const linear_round *r, const tsr_gemm *g, cpu_span columns) {
+  const tsr_reduction *sum = &r->c->call.task->sum;
+  int64_t first = g->c - linear_entry(r->c, tsr_reduction_entries(sum, r->part));
+  tsr_tree_stack tree = {.entries = tsr_reduction_entries(sum, r->part)};
+  tsr_tree_push(&tree, tsr_reduction_merges(sum, r->part));
+  for (int low; tsr_tree_merge(&tree, &low);)
+    add_span(
+        r->c, g, linear_entry(r->c, low) + first, linear_entry(r->c, low + 1) + first, columns);
 }
 
 static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  const tsr_reduction *sum = &c->call.task->sum;
-  shape s = linear_shape(c->call.task);
-  place at = place_of(c, &s);
-  tsr_gemm g;
-  if (!linear_gemm(c, &s, at, &g)) return;
-  int64_t items = linear_items(c->call.task), from = dealt(&g, begin, items),
-          to = dealt(&g, end, items),
-          first = g.c - linear_entry(c, tsr_reduction_entries(sum, at.part));
-  c->k->gemm(&g, linear_packed(c), from, to);
-  if (at.piece < s.pieces - 1) return;
-  tsr_tree_stack tree = {.entries = tsr_reduction_entries(sum, at.part)};
-  tsr_tree_push(&tree, tsr_reduction_merges(sum, at.part));
-  for (int low; tsr_tree_merge(&tree, &low);)
-    add_share(c, &g, linear_entry(c, low) + first, linear_entry(c, low + 1) + first, from, to);
+  linear_round r;
+  linear_round_begin(c, &r);
+  cpu_expert_share mine =
+      cpu_expert_share_of(r.group, cpu_expert_run_length, begin, end, linear_items(c->call.task));
+  for (cpu_expert_segment rows; cpu_expert_next(&r.group, &rows);) {
+    cpu_span columns = cpu_expert_next_span(&mine, cpu_expert_run_length(&rows), r.s.N, false);
+    if (!rows.count || columns.begin == columns.end) continue;
+    tsr_gemm g = linear_gemm(&r, &rows);
+    if (is_skinny(&r, &rows)) {
+      tsr_skinny_gemm few = {g.M, g.K, g.a.rs, g.b.cs, g.N, NULL};
+      c->k->skinny_gemm(&few, g.c, g.a.data, g.b.data, columns.begin, columns.end);
+    } else {
+      c->k->gemm(&g, linear_packed(&r, &rows, g.K), columns.begin, columns.end);
+    }
+    if (r.piece == r.s.pieces - 1) linear_add_complete(&r, &g, columns);
+  }
 }
-
-enum { RANGES = CPU_RANGES_MAX };
 
 const cpu_op cpu_expert_linear = {
     .items = linear_items,
@@ -213,21 +192,34 @@ const cpu_op cpu_expert_linear = {
     .ranges = RANGES};
 
 /* ---- dw[e] (N, K) = dy^T (N, rows) x (rows, K), over the rows of each batch unit in turn
- * (schedule/expert_rows.h) ---- */
+ * (schedule/expert_rows.h). The gradient of biases has no x: it is that of a weight (N, 1) whose
+ * rows are 1. ---- */
 
-static shape dw_shape(const tsr_task *t) {
-  shape s = {.rows_max = t->experts->unit_tokens};
-  s.parts = t->experts->tokens / t->experts->unit_tokens;
-  s.N = tsr_tensor_last(&t->inputs[0]);
-  s.K = tsr_tensor_last(&t->inputs[1]);
-  set_rounds(&s, least(s.N, s.K), s.rows_max);
+static bool is_of_bias(const tsr_task *t) { return t->inputs_count == 3; }
+static int64_t dw_columns(const tsr_task *t) {
+  return is_of_bias(t) ? 1 : tsr_tensor_last(&t->inputs[1]);
+}
+static const float ones[] = {1};
+
+typedef struct {
+  int64_t N, K, units, depth, groups;
+  bool by_rows; /* the smaller operand is packed */
+} dw_shape;
+
+static dw_shape dw_shape_of(const tsr_task *t) {
+  const tsr_expert_rows *r = t->experts;
+  dw_shape s = {.N = tsr_tensor_last(&t->inputs[0]), .K = dw_columns(t)};
+  s.units = r->tokens / r->unit_tokens;
+  s.by_rows = s.K <= s.N;
+  s.depth = depth_of(least(s.N, s.K), r->unit_tokens);
+  s.groups =
+      cpu_expert_groups_max(r->unit_tokens * least(r->choices, r->here), r->here, s.depth, 1);
   return s;
 }
 
 /* Entries of the stack of leaves that are in the scratch: those behind the output, unless it has
  * room for them. */
-static int64_t dw_stack_bytes(const cpu_call *c, const tsr_task *t, tsr_tree_shape tree) {
-  (void)c;
+static int64_t dw_stack_bytes(const tsr_task *t, tsr_tree_shape tree) {
   if (t->experts->accumulates) return 0;
   int64_t bytes =
       (tsr_tree_of_depth(tree, t->experts->leaves) - 1) * tsr_tensor_bytes(&t->outputs[0]);
@@ -237,16 +229,16 @@ static int64_t dw_stack_bytes(const cpu_call *c, const tsr_task *t, tsr_tree_sha
 static int64_t
 dw_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)threads;
-  shape s = dw_shape(t);
-  tsr_gemm g = {.M = s.N, .N = s.K, .K = s.depth, .by_rows = s.K <= s.N};
-  return dw_stack_bytes(NULL, t, p->lowering.tree) + k->gemm_bytes(&g);
+  dw_shape s = dw_shape_of(t);
+  tsr_gemm g = {.M = s.N, .N = s.K, .K = s.depth, .by_rows = s.by_rows};
+  return dw_stack_bytes(t, p->lowering.tree) + k->gemm_bytes(&g);
 }
 
 static int dw_rounds(const tsr_task *t) {
-  shape s = dw_shape(t);
-  return rounds_of(t, &s);
+  dw_shape s = dw_shape_of(t);
+  return (int)(s.units * s.groups);
 }
-static int64_t dw_items(const tsr_task *t) { return items_of(tsr_tensor_last(&t->inputs[1])); }
+static int64_t dw_items(const tsr_task *t) { return items_of(t, dw_columns(t)); }
 
 static float *dw_entry(const cpu_call *c, int i) {
   int64_t elements = tsr_tensor_elements(&c->call.task->outputs[0]),
@@ -254,66 +246,93 @@ static float *dw_entry(const cpu_call *c, int i) {
   if (c->call.task->experts->accumulates) return cpu_out(c, 0) + i * each;
   return i ? (float *)cpu_scratch(c) + (i - 1) * elements : cpu_out(c, 0);
 }
-static float *dw_packed(const cpu_call *c) {
-  int64_t stack = dw_stack_bytes(c, c->call.task, c->call.program->lowering.tree);
-  return (float *)(void *)((char *)cpu_scratch(c) + stack);
-}
-
-/* A batch unit of the sum: its leaf, and whether it is the first or the last one of that. */
-typedef struct {
-  int64_t leaf;
-  bool begins, ends;
-} unit_place;
-
-static unit_place unit_of(const cpu_call *c, int64_t units, int64_t part) {
-  const tsr_expert_rows *r = c->call.task->experts;
-  int64_t unit = part + (r->accumulates ? c->call.at.microbatch * units : 0);
-  return (unit_place){
-      unit / r->leaf_units, unit % r->leaf_units == 0, unit % r->leaf_units == r->leaf_units - 1};
-}
 
 static int leaf_entry(const cpu_call *c, int64_t leaf) {
   return tsr_tree_of_entries(c->call.program->lowering.tree, c->call.task->experts->leaves, leaf);
 }
 
-/* The round's GEMM; without rows K is 0. */
-static tsr_gemm dw_gemm(const cpu_call *c, const shape *s, place at, unit_place unit) {
+/* A round: the rows of one batch unit, for one group. */
+typedef struct {
+  const cpu_call *c;
+  dw_shape s;
+  cpu_expert_rows list;
+  int64_t leaf;      /* of the sum, which the batch unit is in; */
+  bool begins, ends; /* it is the leaf's first or last */
+  cpu_expert_cursor group;
+} dw_round;
+
+static void dw_round_begin(const cpu_call *c, dw_round *ret) {
   const tsr_expert_rows *r = c->call.task->experts;
-  int64_t begin = at.part * r->unit_tokens;
-  rows of = rows_of(c, PLAN, at.expert, begin, begin + r->unit_tokens);
-  int64_t skip = least(at.piece * s->depth, of.count);
-  tsr_gemm g = {.M = s->N, .N = s->K, .c_stride = s->K, .by_rows = s->K <= s->N};
-  g.K = least(of.count - skip, s->depth);
-  g.a = (tsr_matrix){cpu_in(c, 0) + (of.first + skip) * s->N, 1, s->N};
-  g.b = (tsr_matrix){cpu_in(c, 1) + (of.first + skip) * s->K, s->K, 1};
-  g.c = dw_entry(c, leaf_entry(c, unit.leaf)) + at.expert * s->N * s->K;
-  g.adds = !unit.begins || at.piece > 0;
+  dw_shape s = dw_shape_of(c->call.task);
+  int64_t local = c->round / s.groups,
+          unit = local + (r->accumulates ? c->call.at.microbatch * s.units : 0);
+  *ret = (dw_round){.c = c, .s = s, .leaf = unit / r->leaf_units};
+  ret->begins = unit % r->leaf_units == 0;
+  ret->ends = unit % r->leaf_units == r->leaf_units - 1;
+  int plan = is_of_bias(c->call.task) ? 1 : PLAN;
+  ret->list = cpu_expert_rows_of(c, plan, local * r->unit_tokens, (local + 1) * r->unit_tokens);
+  ret->list.room = s.depth;
+  ret->list.strip = 1;
+  ret->group = cpu_expert_group(&ret->list, c->round % s.groups, s.groups);
+}
+
+/* Without rows K is 0. */
+static tsr_gemm dw_gemm(const dw_round *r, const cpu_expert_segment *rows) {
+  tsr_gemm g = {.M = r->s.N, .N = r->s.K, .K = rows->count, .c_stride = r->s.K};
+  g.by_rows = r->s.by_rows;
+  g.a = (tsr_matrix){cpu_in(r->c, 0) + rows->first * r->s.N, 1, r->s.N};
+  g.b = (tsr_matrix){ones, 0, 1};
+  if (!is_of_bias(r->c->call.task))
+    g.b = (tsr_matrix){cpu_in(r->c, 1) + rows->first * r->s.K, r->s.K, 1};
+  g.c = dw_entry(r->c, leaf_entry(r->c, r->leaf)) + rows->expert * r->s.N * r->s.K;
+  g.adds = !r->begins || !rows->begins;
   return g;
 }
 
+static float *dw_packed(const dw_round *r, const cpu_expert_segment *rows) {
+  tsr_gemm before = {.M = r->s.N, .N = r->s.K, .K = rows->before, .by_rows = r->s.by_rows};
+  char *all = (char *)cpu_scratch(r->c) +
+              dw_stack_bytes(r->c->call.task, r->c->call.program->lowering.tree);
+  return (float *)(void *)(all + r->c->k->gemm_bytes(&before));
+}
+
 static void dw_before(const cpu_call *c, int part, int parts) {
-  shape s = dw_shape(c->call.task);
-  place at = place_of(c, &s);
-  tsr_gemm g = dw_gemm(c, &s, at, unit_of(c, s.parts, at.part));
-  if (g.K > 0) pack_part(c, &g, dw_packed(c), part, parts);
+  dw_round r;
+  dw_round_begin(c, &r);
+  cpu_expert_share mine =
+      cpu_expert_share_of(r.group, cpu_expert_pack_length, part, part + 1, parts);
+  for (cpu_expert_segment rows; cpu_expert_next(&r.group, &rows);) {
+    tsr_gemm g = dw_gemm(&r, &rows);
+    cpu_span pack = cpu_expert_next_span(
+        &mine, cpu_expert_pack_length(&rows), g.by_rows ? g.N : g.M, !g.by_rows);
+    if (pack.begin < pack.end) c->k->gemm_pack(&g, dw_packed(&r, &rows), pack.begin, pack.end);
+  }
+}
+
+/* After the last rows of a leaf: adds what the tree has complete. */
+static void dw_add_complete(const dw_round *r, const tsr_gemm *g, int64_t first, cpu_span part) {
+  int64_t leaves = r->c->call.task->experts->leaves;
+  tsr_tree_stack tree = {.entries = leaf_entry(r->c, r->leaf)};
+  tsr_tree_push(&tree, tsr_tree_of_merges(r->c->call.program->lowering.tree, leaves, r->leaf));
+  for (int low; tsr_tree_merge(&tree, &low);)
+    add_span(r->c, g, dw_entry(r->c, low) + first, dw_entry(r->c, low + 1) + first, part);
 }
 
 static void dw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  shape s = dw_shape(c->call.task);
-  place at = place_of(c, &s);
-  unit_place unit = unit_of(c, s.parts, at.part);
-  tsr_gemm g = dw_gemm(c, &s, at, unit);
-  int64_t items = dw_items(c->call.task), from = dealt(&g, begin, items),
-          to = dealt(&g, end, items), first = at.expert * s.N * s.K;
-  if (g.K > 0) c->k->gemm(&g, dw_packed(c), from, to);
-  else if (!g.adds) fill_share(c, &g, from, to); /* a leaf that begins without rows */
-  if (!unit.ends || at.piece < s.pieces - 1) return;
-  tsr_tree_shape order = c->call.program->lowering.tree;
-  tsr_tree_stack tree = {.entries = leaf_entry(c, unit.leaf)};
-  tsr_tree_push(&tree, tsr_tree_of_merges(order, c->call.task->experts->leaves, unit.leaf));
-  for (int low; tsr_tree_merge(&tree, &low);)
-    add_share(c, &g, dw_entry(c, low) + first, dw_entry(c, low + 1) + first, from, to);
+  dw_round r;
+  dw_round_begin(c, &r);
+  cpu_expert_share mine =
+      cpu_expert_share_of(r.group, cpu_expert_run_length, begin, end, dw_items(c->call.task));
+  for (cpu_expert_segment rows; cpu_expert_next(&r.group, &rows);) {
+    tsr_gemm g = dw_gemm(&r, &rows);
+    cpu_span part =
+        cpu_expert_next_span(&mine, cpu_expert_run_length(&rows), g.by_rows ? g.M : g.N, g.by_rows);
+    if (part.begin == part.end) continue;
+    if (g.K > 0) c->k->gemm(&g, dw_packed(&r, &rows), part.begin, part.end);
+    else if (!g.adds) fill_span(c, &g, part); /* a leaf that begins without rows */
+    if (r.ends && rows.ends) dw_add_complete(&r, &g, rows.expert * r.s.N * r.s.K, part);
+  }
 }
 
 const cpu_op cpu_expert_linear_dw = {

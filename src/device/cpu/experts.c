@@ -100,6 +100,20 @@ static void permute_run(const cpu_call *c, int64_t begin, int64_t end, int threa
 }
 const cpu_op cpu_permute_experts = {.items = cpu_items_rows, .run = permute_run};
 
+/* Rows behind the last are 0. */
+static void add_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const int32_t *plan = cpu_tokens(c, 2);
+  int64_t N = tsr_tensor_last(&c->call.task->outputs[0]), first = tsr_task_first_expert(&c->call);
+  for (int64_t r = begin; r < end; r++) {
+    float *y = cpu_out(c, 0) + r * N;
+    int64_t expert = plan[2 * r + 1];
+    if (expert < 0) c->k->fill(y, 0, 0, N);
+    else c->k->add(y, cpu_in(c, 0) + r * N, cpu_in(c, 1) + (expert - first) * N, 0, N);
+  }
+}
+const cpu_op cpu_expert_add = {.items = cpu_items_rows, .run = add_run};
+
 /* ---- sums over a token's experts ---- */
 
 /* Where the row of each slot is, and its expert, from the plan: made once before the ranges. */

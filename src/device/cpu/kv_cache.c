@@ -36,7 +36,7 @@ static void keep_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
 }
 const cpu_op cpu_kv_cache_append = {.items = keep_items, .run = keep_run, .takes_half = true};
 
-/* ---- attention: q, keys, values, positions, counts ---- */
+/* ---- attention: q, keys, values, positions, counts[, sinks] ---- */
 
 static int64_t thread_scratch(const cpu_call *c) {
   tsr_attention_cached a = tsr_attention_cached_of(&c->call);
@@ -57,6 +57,7 @@ static int64_t attention_items(const tsr_task *t) {
 static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   tsr_attention_cached a = tsr_attention_cached_of(&c->call);
   int64_t D = a.a.D;
+  if (c->call.task->inputs_count == 6) a.a.sinks = cpu_in(c, 5);
   c->k->attention_cached(
       &a, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2),
       (char *)cpu_scratch(c) + thread_scratch(c) * thread, (begin + D - 1) / D, (end + D - 1) / D);

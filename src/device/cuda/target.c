@@ -22,13 +22,27 @@ static bool has_function(const tsr_program *p, const tsr_task *t) {
   return !applies_one[t->op] || tsr_cuda_has_unary(tsr_unary_of(op));
 }
 
+static bool has_sinks(const tsr_node *n) {
+  switch ((int)n->op) {
+  case TSR_OP_ATTENTION:
+    return n->inputs_count == 4;
+  case TSR_OP_ATTENTION_CACHED:
+    return n->inputs_count == 6;
+  case TSR_OP_RING_ATTENTION:
+  case TSR_OP_RING_OUT:
+    return n->attr.ring.sinks;
+  default:
+    return n->op == TSR_OP_ATTENTION_SINKS_DX;
+  }
+}
+
 /* Attention over heads that are too wide has no kernel, nor over values with heads of another
- * width. */
+ * width, nor with sinks; where a ring completes its sum with these, the host has all of the sum. */
 static bool has_head(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
   if (!(tsr_op_facts(t->op) & TSR_FACT_ATTENTION)) return true;
   int64_t head_dim = n->attr.attention.head_dim;
-  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim;
+  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim && !has_sinks(n);
 }
 
 /* Rotary positions have a kernel for the halves of whole heads. */
@@ -51,8 +65,9 @@ static bool is_of_experts(const tsr_task *t) {
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
-  return t->op != TSR_OP_SUM_HEADS && has_function(p, t) && has_head(p, t) && has_turn(p, t) &&
-         !is_of_experts(t);
+  bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
+              t->op != TSR_OP_CLAMPED_SWIGLU_DX;
+  return runs && has_function(p, t) && has_head(p, t) && has_turn(p, t) && !is_of_experts(t);
 }
 
 /* Optimizer state in a file is the host's to update. */

@@ -35,6 +35,7 @@ class Mixture(Options):
     gated: bool = False
     shared: bool = False  # an ordinary MLP is added
     place: str = ""  # over tp: shared experts out, split each; else every rank has all
+    stored: str = ""  # weights are made of parameters, or are whole on every rank of ep; else neither
 
     def features(self) -> set[str]:
         """What the summary counts it under."""
@@ -45,6 +46,7 @@ class Mixture(Options):
             (f"balance per {self.balance}", self.balance), ("capacity", self.capacity),
             ("priority", self.capacity and self.priority), ("gated", self.gated),
             ("shared expert", self.shared), (f"tp: {self.place}", self.place),
+            (f"weights {self.stored}", self.stored),
             ("all chosen", self.chosen == self.experts)) if on}
 
 
@@ -62,7 +64,8 @@ def draw_options(rng: random.Random) -> Mixture:
         centre=rng.random() < 0.4, balance=balance, z_loss=rng.random() < 0.3,
         capacity=rng.choice([0.0, 0.0, 0.0, 0.5, 1.0, 1.25, 3.0]), priority=rng.random() < 0.5,
         gated=rng.random() < 0.5, shared=rng.random() < 0.25,
-        place=rng.choice(["", "share out", "share out", "split", "split"]))
+        place=rng.choice(["", "share out", "share out", "split", "split"]),
+        stored=rng.choice(["", "", "", "made", "whole"]))
 
 
 def _choose(b: Builder, o: Mixture, scores: Value) -> Value:
@@ -98,9 +101,15 @@ def _balance(b: Builder, o: Mixture, scores: Value, chosen: Value) -> Value:
 
 def _weight(b: Builder, o: Mixture, stem: str, out: Dim, inside: Dim, dim: int) -> Value:
     """The weights of all experts, of which tp splits this dimension, or shares them out."""
-    more = {"ep": "shard(0)"} | ({"tp": "shard(0)"} if o.place == "share out" else {})
+    more = {} if o.stored == "whole" else {"ep": "shard(0)"}
+    more |= {"tp": "shard(0)"} if o.place == "share out" else {}
     tp = f"shard({dim})" if o.place == "split" else ""
-    return b.parameter(stem, (Dim(o.experts), out, inside), tp, more=more)
+    shape = (Dim(o.experts), out, inside)
+    if o.stored != "made":
+        return b.parameter(stem, shape, tp, more=more)
+    turned = (shape[0], inside, out)
+    tp = f"shard({3 - dim})" if tp else ""
+    return b.call("transpose", b.parameter(stem, turned, tp, more=more), shape=shape, dim0=1, dim1=2)
 
 
 @kind("mixture", 8, draw=draw_options)
