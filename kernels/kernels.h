@@ -187,7 +187,7 @@ typedef struct {
 
   /* ---- GEMMs. All of gemm_pack comes before any of gemm: its items are rows of A, or columns of B
    * where by_rows, and those of gemm are of the other one; a range begins at a multiple of
-   * TSR_GEMM_ROWS or TSR_GEMM_COLUMNS. `packed` has gemm_bytes, aligned to 64. K > 0
+   * TSR_GEMM_ROWS or TSR_GEMM_COLUMNS. `packed` has gemm_bytes, best aligned to 64. K > 0
    * ---- */
   int64_t (*gemm_bytes)(const tsr_gemm *p);
   void (*gemm_pack)(const tsr_gemm *p, float *packed, int64_t begin, int64_t end);
