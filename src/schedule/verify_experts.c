@@ -101,6 +101,11 @@ static void check_partial(const check *c, int rows) {
 
 static int64_t one(int64_t n) { return n > 1 ? n : 1; }
 
+/* part * parts == whole, of records whose numbers may be anything. */
+static bool is_part(int64_t part, int64_t parts, int64_t whole) {
+  return whole % parts == 0 && part == whole / parts;
+}
+
 static void check_units(const check *c, int rows) {
   const tsr_lowering *l = &c->s->p->lowering;
   const tsr_units *u = &c->v->graph->units;
@@ -112,10 +117,10 @@ static void check_units(const check *c, int rows) {
   int64_t blocks = ranks * (r->accumulates ? 1 : microbatches);
   /* Where every rank of dp has all samples, those of one microbatch are all in a step. */
   bool dp = split || l->size[TSR_DP] == 1 || microbatches == 1;
-  if (batch % leaves == 0 && r->leaf_units == batch / leaves && r->leaves * blocks == leaves &&
+  if (is_part(r->leaf_units, leaves, batch) && is_part(r->leaves, blocks, leaves) &&
       tsr_tree_of_is_subtree(u->tree, leaves, r->leaves) && dp &&
-      r->unit_tokens * batch == v->routed.tokens * microbatches &&
-      r->tokens * ranks == v->routed.tokens)
+      is_part(r->unit_tokens, batch, v->routed.tokens * microbatches) &&
+      is_part(r->tokens, ranks, v->routed.tokens))
     return;
   tsr_verify_say_task(
       c->v, c->s, c->task, -1,
