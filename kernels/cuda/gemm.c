@@ -9,10 +9,11 @@
 
 enum { WORKSPACE_BYTES = 32 << 20, WHY_BYTES = 512 };
 
-/* What an algorithm is chosen by. */
+/* A problem: the algorithm depends on all but the strides. */
 typedef struct {
-  int64_t M, N, K, a_stride, b_stride, c_stride;
-  int32_t type, c_type, a_turned, b_turned, aligned, has_plus, has_bias, has_before;
+  int64_t M, N, K;
+  int32_t type, c_type, a_turned, b_turned, has_plus, has_bias, has_before;
+  int64_t a_stride, b_stride, c_stride;
 } shape;
 
 typedef struct known {
@@ -76,13 +77,6 @@ static cudaDataType_t data_type(tsr_cuda_type type) {
   return type == TSR_CUDA_BF16 ? CUDA_R_16BF : type == TSR_CUDA_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/* Whether a vector of 16 bytes may be read at every pointer. */
-static int aligned(const tsr_cuda_gemm *p) {
-  uintptr_t all = (uintptr_t)p->a.data | (uintptr_t)p->b.data | (uintptr_t)p->c;
-  all |= (uintptr_t)p->plus | (uintptr_t)p->bias | (uintptr_t)p->before;
-  return (all & 15) == 0;
-}
-
 static shape shape_of(const tsr_cuda_gemm *p) {
   shape s;
   memset(&s, 0, sizeof s); /* it is compared byte by byte */
@@ -90,8 +84,7 @@ static shape shape_of(const tsr_cuda_gemm *p) {
   s.a_stride = p->a.stride, s.b_stride = p->b.stride, s.c_stride = p->c_stride;
   s.type = p->type, s.c_type = p->c_type;
   s.a_turned = p->a.transposed, s.b_turned = p->b.transposed;
-  s.aligned = aligned(p), s.has_plus = p->plus != NULL, s.has_bias = p->bias != NULL;
-  s.has_before = p->before != NULL;
+  s.has_plus = p->plus != NULL, s.has_bias = p->bias != NULL, s.has_before = p->before != NULL;
   return s;
 }
 
@@ -99,6 +92,45 @@ static uint32_t hash_of(const shape *s) {
   uint32_t hash = 2166136261u;
   for (size_t i = 0; i < sizeof *s; i++) hash = (hash ^ ((const uint8_t *)s)[i]) * 16777619u;
   return hash % BUCKETS;
+}
+
+/* ---- operands: their extents, and how they are aligned in every problem of one algorithm ---- */
+
+static int64_t bytes_of(tsr_cuda_type type) { return type == TSR_CUDA_F32 ? 4 : 2; }
+
+/* Elements that lie one after the other. */
+static int64_t contiguous_a(const tsr_cuda_gemm *p) { return p->a.transposed ? p->M : p->K; }
+static int64_t contiguous_b(const tsr_cuda_gemm *p) { return p->b.transposed ? p->K : p->N; }
+
+/* The alignment that is relied on follows from the extents, because those are the recipe's, and
+ * addresses and strides are the mesh's: where an extent is a multiple of 16 bytes, the pieces of
+ * an operand that is so large begin at multiples of 16 bytes, and so do its rows. */
+static uint32_t alignment_of(tsr_cuda_type type, int64_t contiguous) {
+  int64_t bytes = bytes_of(type);
+  return contiguous * bytes % 16 == 0 ? 16 : (uint32_t)bytes;
+}
+
+static bool lies_at(const void *data, int64_t stride, tsr_cuda_type type, uint32_t alignment) {
+  return ((uintptr_t)data | (uint64_t)(stride * bytes_of(type))) % alignment == 0;
+}
+
+/* Whether the operands are aligned as the algorithm relies on. */
+static bool is_aligned(const tsr_cuda_gemm *p) {
+  uint32_t c = alignment_of(p->c_type, p->N);
+  return lies_at(p->a.data, p->a.stride, p->type, alignment_of(p->type, contiguous_a(p))) &&
+         lies_at(p->b.data, p->b.stride, p->type, alignment_of(p->type, contiguous_b(p))) &&
+         lies_at(p->c, p->c_stride, p->c_type, c) && lies_at(p->plus, 0, p->c_type, c) &&
+         lies_at(p->bias, 0, p->c_type, c) && lies_at(p->before, 0, p->c_type, c);
+}
+
+/* The problem by whose algorithm all others are computed that differ in their strides: its operands
+ * have no gaps. */
+static tsr_cuda_gemm canonical(const tsr_cuda_gemm *p) {
+  tsr_cuda_gemm q = *p;
+  q.a.stride = contiguous_a(p);
+  q.b.stride = contiguous_b(p);
+  q.c_stride = p->N;
+  return q;
 }
 
 /* rows x cols as the library sees them, columns `stride` apart. */
@@ -109,11 +141,10 @@ static cublasStatus_t layout(
 
 static cublasStatus_t layouts(known *k, const tsr_cuda_gemm *p) {
   const tsr_cuda_matrix *a = &p->a, *b = &p->b;
-  cublasStatus_t status = layout(
-      &k->first, p->type, b->transposed ? p->K : p->N, b->transposed ? p->N : p->K, b->stride);
+  cublasStatus_t status =
+      layout(&k->first, p->type, contiguous_b(p), b->transposed ? p->N : p->K, b->stride);
   if (!status)
-    status = layout(
-        &k->second, p->type, a->transposed ? p->M : p->K, a->transposed ? p->K : p->M, a->stride);
+    status = layout(&k->second, p->type, contiguous_a(p), a->transposed ? p->K : p->M, a->stride);
   if (!status) status = layout(&k->result, p->c_type, p->N, p->M, p->c_stride);
   return status;
 }
@@ -151,14 +182,14 @@ static cublasStatus_t describe(const tsr_cuda_blas *b, known *k, const tsr_cuda_
 }
 
 /* Reductions between blocks by atomics would change with timing: only those in the workspace. */
-static cublasStatus_t choose(const tsr_cuda_blas *b, known *k, const shape *s) {
+static cublasStatus_t choose(const tsr_cuda_blas *b, known *k, const tsr_cuda_gemm *p) {
   cublasLtMatmulPreference_t preference = NULL;
   cublasLtMatmulHeuristicResult_t found;
   size_t workspace = WORKSPACE_BYTES;
   uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
-           alignment = s->aligned ? 16 : 2;
+           first = alignment_of(p->type, contiguous_b(p)),
+           second = alignment_of(p->type, contiguous_a(p)), result = alignment_of(p->c_type, p->N);
   int count = 0;
-  if (!s->aligned && s->type == TSR_CUDA_F32) alignment = 4;
   cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
 #define SET(name, value)                                                                           \
   if (!status)                                                                                     \
@@ -166,10 +197,10 @@ static cublasStatus_t choose(const tsr_cuda_blas *b, known *k, const shape *s) {
       preference, CUBLASLT_MATMUL_PREF_##name, &(value), sizeof(value))
   SET(MAX_WORKSPACE_BYTES, workspace);
   SET(REDUCTION_SCHEME_MASK, reductions);
-  SET(MIN_ALIGNMENT_A_BYTES, alignment);
-  SET(MIN_ALIGNMENT_B_BYTES, alignment);
-  SET(MIN_ALIGNMENT_C_BYTES, alignment);
-  SET(MIN_ALIGNMENT_D_BYTES, alignment);
+  SET(MIN_ALIGNMENT_A_BYTES, first);
+  SET(MIN_ALIGNMENT_B_BYTES, second);
+  SET(MIN_ALIGNMENT_C_BYTES, result);
+  SET(MIN_ALIGNMENT_D_BYTES, result);
 #undef SET
   if (!status)
     status = cublasLtMatmulAlgoGetHeuristic(
@@ -182,6 +213,25 @@ static cublasStatus_t choose(const tsr_cuda_blas *b, known *k, const shape *s) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+static const known *find(tsr_cuda_blas *b, const tsr_cuda_gemm *p);
+
+/* Of the canonical problem the library's choice, of others that one's. */
+static cublasStatus_t plan(tsr_cuda_blas *b, known *k, const tsr_cuda_gemm *p) {
+  tsr_cuda_gemm dense = canonical(p);
+  shape of_dense = shape_of(&dense);
+  cublasStatus_t status = describe(b, k, p);
+  if (status) return status;
+  if (!memcmp(&k->shape, &of_dense, sizeof of_dense)) return choose(b, k, p);
+  const known *is = find(b, &dense);
+  if (!is) return CUBLAS_STATUS_NOT_SUPPORTED;
+  k->algorithm = is->algorithm;
+  cublasLtMatmulHeuristicResult_t checked;
+  status = cublasLtMatmulAlgoCheck(
+      b->handle, k->gemm, k->first, k->second, k->result, k->result, &k->algorithm, &checked);
+  if (!status && checked.workspaceSize > WORKSPACE_BYTES) status = CUBLAS_STATUS_NOT_SUPPORTED;
+  return status;
+}
+
 static const known *find(tsr_cuda_blas *b, const tsr_cuda_gemm *p) {
   shape s = shape_of(p);
   known **bucket = &b->known[hash_of(&s)];
@@ -190,8 +240,7 @@ static const known *find(tsr_cuda_blas *b, const tsr_cuda_gemm *p) {
   known *k = calloc(1, sizeof *k);
   if (!k) return fail(b, "a product's plan", CUBLAS_STATUS_ALLOC_FAILED), NULL;
   k->shape = s;
-  cublasStatus_t status = describe(b, k, p);
-  if (!status) status = choose(b, k, &s);
+  cublasStatus_t status = plan(b, k, p);
   if (status) {
     char what[WHY_BYTES / 2];
     snprintf(
@@ -221,6 +270,7 @@ bool tsr_cuda_run_gemm(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_
   const known *k = find(b, p);
   float one = 1, zero = 0;
   if (!k) return false;
+  if (!is_aligned(p)) return fail(b, "a product's operands", CUBLAS_STATUS_INVALID_VALUE);
   cublasStatus_t status = point_end(k, p);
   if (status) return fail(b, "a product's end", status);
   status = cublasLtMatmul(

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The matrix product, by cuBLASLt. Each shape's algorithm is chosen once, by the library's
- * heuristic, and kept; a call of the same shape then has the same bits, which is all that the
+ * heuristic, for operands without gaps, aligned as far as the shape alone ensures, and kept for
+ * all strides and addresses: those depend on the mesh, and the library would choose another
+ * algorithm for others. A call of the same shape then has the same bits, which is all that the
  * contract on bits asks of it: sums that an axis can split, and rows and columns that it splits,
  * are made by calls whose shape is fixed by the recipe (device/cuda/matmul.c). */
 #ifndef TSR_KERNELS_CUDA_GEMM_H
@@ -24,7 +26,8 @@ typedef struct {
 /* c (M, N) = a (M, K) b (K, N). To a sum are added, before it is rounded, `plus` (M, N), which lies
  * as c does and may be c, and then the row `bias` (N). With `before` c is gelu (by tanh) of all
  * that, and `before` gets it, where c lies. plus, bias and before are of c's type; NULL: none. a
- * and b are of `type`; c too, or f32. */
+ * and b are of `type`; c too, or f32. Where the elements of an operand that lie one after the other
+ * (K or M of a, N or K of b, N of c) are a multiple of 16 bytes, so are its address and stride. */
 typedef struct {
   int64_t M, N, K;
   tsr_cuda_type type, c_type;

@@ -210,6 +210,7 @@ static const numbers &single_at(single *s, int64_t position) {
   call_arrays arrays;
   arrays.shift = 0;
   chunk_run(s->x, c, arrays);
+  finish_work();
   const array &out = arrays.all.back();
   CHECK(array_intact(&out));
   return kept = numbers_get(out.type, out.data, out.n);
@@ -253,6 +254,7 @@ static numbers whole_of(const attention_case &x) {
   float *stats = arrays.out(x.B * x.H * x.T * 2);
   void *q = arrays.in(x.type, x.q), *k = arrays.in(x.type, x.k), *v = arrays.in(x.type, x.v);
   tsr_cuda_attention(NULL, x.type, &a, NULL, out, stats, q, k, v);
+  finish_work();
   return numbers_get(x.type, out, (int64_t)x.q.size());
 }
 

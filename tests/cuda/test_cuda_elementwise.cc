@@ -162,6 +162,7 @@ static void check_walk(int bytes, int ndim) {
     tsr_cuda_gather(NULL, out->data, in, bytes, ndim, shape, step, start);
     tsr_cuda_scatter(NULL, into->data, source, bytes, ndim, shape, step, start);
     tsr_cuda_move(NULL, onto->data, to, in + start * bytes, step, bytes, ndim, shape);
+    finish_work();
     CHECK(!memcmp(out->data, gathered.data(), gathered.size()));
     CHECK(!memcmp(into->data, scattered.data(), scattered.size()));
     CHECK(!memcmp(onto->data, moved.data(), moved.size()));

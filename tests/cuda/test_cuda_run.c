@@ -131,7 +131,7 @@ static void check_flat(int model, tsr_dtype precision) {
   training_check(&t, 4, meshes, t.kept ? 0 : sizeof meshes / sizeof *meshes);
 }
 
-static void check_model(int model, bool alone) {
+static void check_model(int model, bool fast) {
   static const harness_options meshes[] = {
       {.dp = 2, .tp = 1, .microbatches = 1},
       {.dp = 1, .tp = 2, .microbatches = 1},
@@ -143,7 +143,8 @@ static void check_model(int model, bool alone) {
   static const tsr_dtype precisions[] = {TSR_F32, TSR_BF16, TSR_F16};
   for (int i = 0; i < 3; i++) {
     training t = training_of(model, precisions[i]);
-    bool no_meshes = alone || precisions[i] == TSR_F16;
+    t.fast = fast;
+    bool no_meshes = fast || precisions[i] == TSR_F16;
     training_check(&t, 1, meshes, no_meshes || t.kept ? 0 : sizeof meshes / sizeof *meshes);
     training_check(&t, 2, NULL, 0);
   }

@@ -65,9 +65,11 @@ static void check(const device *d, const tsr_task_call *call, cudaError_t error)
 /* ---- memory ---- */
 
 static bool allocate(void *state, int64_t bytes, void **ret_memory, char *why) {
-  (void)state;
+  device *d = state;
   cudaError_t error = cudaMallocManaged(ret_memory, (size_t)bytes, cudaMemAttachGlobal);
-  if (error == cudaSuccess) error = cudaMemset(*ret_memory, 0, (size_t)bytes);
+  if (error == cudaSuccess) error = cudaMemsetAsync(*ret_memory, 0, (size_t)bytes, d->own);
+  /* The host writes this memory next, and copies of other streams may. */
+  if (error == cudaSuccess) error = cudaStreamSynchronize(d->own);
   if (error == cudaSuccess) return true;
   return cuda_fail(why, "no memory", (int)error);
 }

@@ -60,10 +60,11 @@ cudaError_t cudaSetDevice(int device);
 
 /* What was never written is no number. */
 cudaError_t cudaMallocManaged(void **ret, size_t bytes, unsigned flags);
+cudaError_t cudaMalloc(void **ret, size_t bytes);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *memory);
-cudaError_t cudaMemset(void *to, int byte, size_t bytes);
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_all);
 cudaError_t cudaMemcpyAsync(
     void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);

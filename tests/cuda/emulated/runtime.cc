@@ -86,8 +86,7 @@ static size_t used;
 /* In front of each block, which begins at a multiple of 256. */
 enum { HEAD = 256 };
 
-cudaError_t cudaMallocManaged(void **ret, size_t bytes, unsigned flags) {
-  (void)flags;
+cudaError_t cudaMalloc(void **ret, size_t bytes) {
   bytes = (bytes + 255) / 256 * 256 + HEAD;
   if (used + bytes > (size_t)setting("bytes=", 4ll << 30)) return cudaErrorMemoryAllocation;
   char *block = (char *)aligned_alloc(256, bytes);
@@ -96,6 +95,10 @@ cudaError_t cudaMallocManaged(void **ret, size_t bytes, unsigned flags) {
   memset(block, 0xFF, bytes);
   memcpy(block, &bytes, sizeof bytes);
   return *ret = block + HEAD, cudaSuccess;
+}
+cudaError_t cudaMallocManaged(void **ret, size_t bytes, unsigned flags) {
+  (void)flags;
+  return cudaMalloc(ret, bytes);
 }
 cudaError_t cudaFree(void *memory) {
   size_t bytes;
@@ -108,9 +111,9 @@ cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_all) {
   *ret_all = (size_t)setting("bytes=", 4ll << 30);
   return *ret_free = *ret_all - used, cudaSuccess;
 }
-cudaError_t cudaMemset(void *to, int byte, size_t bytes) {
-  if (emulator::captured) return cudaErrorStreamCaptureUnsupported;
-  return memset(to, byte, bytes), begin();
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t) {
+  emulator::begin([=]() { memset(to, byte, bytes); });
+  return begin();
 }
 cudaError_t
 cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
