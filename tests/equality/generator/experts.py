@@ -112,6 +112,14 @@ def _weight(b: Builder, o: Mixture, stem: str, out: Dim, inside: Dim, dim: int) 
     return b.call("transpose", b.parameter(stem, turned, tp, more=more), shape=shape, dim0=1, dim1=2)
 
 
+def _bias(b: Builder, o: Mixture, stem: str, out: Dim, tp: str = "") -> tuple[Value, ...]:
+    """The biases of all experts, of some mixtures, whose features tp splits as given where it splits experts."""
+    if o.act not in ("relu", "silu", "gelu"):
+        return ()
+    more = {"ep": "shard(0)"} | ({"tp": "shard(0)"} if o.place == "share out" else {})
+    return (b.parameter(stem, (Dim(o.experts), out), tp if o.place == "split" else "", more=more),)
+
+
 @kind("mixture", 8, draw=draw_options)
 def _mixture(b: Builder, piece: Piece, x: Value) -> Value:
     o, last = piece.options, x.shape[-1]
@@ -144,15 +152,16 @@ def _experts(b: Builder, o: Mixture, x: Value, chosen: Value, weights: Value) ->
     rows, row = (Dim(), Dim(2)), (Dim(), hidden)
     plan = b.call("expert_plan", *first, up, shape=rows, **capacity)
     r = b.call("permute_experts", x, plan, shape=(Dim(), last))
-    h = b.call("expert_linear", r, up, plan, shape=row)
+    h = b.call("expert_linear", r, up, plan, *_bias(b, o, "experts_up_bias", hidden, "shard(1)"), shape=row)
     if o.gated:
         gate = _weight(b, o, "experts_gate", hidden, last, 1)
         g = b.call("expert_linear", r, gate, plan, shape=row, inline=True)
-        h = b.call(GATED[ACTIVATIONS.index(o.act) % len(GATED)], g, h)
+        gated = "clamped_swiglu" if o.act == "relu" else GATED[ACTIVATIONS.index(o.act) % len(GATED)]
+        h = b.call(gated, g, h, **({"limit": 0.1} if o.act == "relu" else {}))
     else:
         h = b.call(o.act, h)
     down = _weight(b, o, "experts_down", last, hidden, 2)
-    h = b.call("expert_linear", h, down, plan, shape=(Dim(), last))
+    h = b.call("expert_linear", h, down, plan, *_bias(b, o, "experts_down_bias", last), shape=(Dim(), last))
     y = b.call("combine_experts", h, weights, plan, shape=x.shape)
     if o.shared:
         wide = b.call(o.act, b.linear(x, hidden, "shard(0)", stem="shared_up"))
