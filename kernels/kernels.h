@@ -69,10 +69,22 @@ typedef struct {
   bool nesterov, first; /* first: the momentum buffer takes the gradient as it is */
 } tsr_sgd;
 
+/* The type of an operand's elements. Those of 16 bits are widened, which is exact, as they are
+ * packed or read. */
+typedef enum { TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16 } tsr_element;
+
+static inline int64_t tsr_element_bytes(tsr_element type) {
+  return type == TSR_ELEMENT_F32 ? 4 : 2;
+}
+static inline const void *tsr_element_at(const void *data, tsr_element type, int64_t i) {
+  return (const char *)data + i * tsr_element_bytes(type);
+}
+
 /* A matrix seen by strides: element (i,j) is data[i*rs + j*cs], and one of the strides is 1. */
 typedef struct {
-  const float *data;
+  const void *data;
   int64_t rs, cs;
+  tsr_element type;
 } tsr_matrix;
 
 /* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. To each row of
@@ -99,6 +111,7 @@ enum { TSR_GEMM_DEPTH = 384 };
 typedef struct {
   int64_t R, K, x_stride, w_stride, y_stride;
   const float *bias;
+  tsr_element w_type;
 } tsr_skinny_gemm;
 
 /* How an update ends in a weight w that is kept in bf16 alone, without a copy in f32. The optimizer
@@ -195,7 +208,7 @@ typedef struct {
   /* with few rows, in the time that it takes to read w: items are columns of y. The bits are
    * those of gemm */
   void (*skinny_gemm)(
-      const tsr_skinny_gemm *p, float *y, const float *x, const float *w, int64_t begin,
+      const tsr_skinny_gemm *p, float *y, const float *x, const void *w, int64_t begin,
       int64_t end);
 
   /* ---- embedding ---- */

@@ -16,12 +16,12 @@ static _Thread_local float own[DEPTH * BLOCK_LANES] __attribute__((aligned(64)))
 /* Lines that are fetched while tiles are computed: packing waits for memory otherwise, for its rows
  * lie too far apart to be foreseen. */
 typedef struct {
-  const float *data; /* (rows, length), rows `stride` apart */
+  const char *data; /* (rows, length) bytes, rows `stride` apart */
   int64_t rows, length, stride, at;
   int64_t each; /* lines beside FETCH_DEPTH of a tile */
 } fetch;
 
-enum { LINE = 64 / sizeof(float), FETCH_DEPTH = 32 };
+enum { LINE = 64, FETCH_DEPTH = 32 };
 
 static inline void fetch_some(fetch *f) {
   for (int64_t i = 0; i < f->each && f->rows > 0; i++) {
@@ -134,10 +134,12 @@ typedef struct {
 static fetch fetch_of(const operand *o, const piece *now, const piece *next, int64_t tiles) {
   int64_t first = next->begin * o->lanes, across = least(o->count, next->end * o->lanes) - first;
   bool turns = o->lane_stride != 1;
-  fetch f = {.data = o->data + first * o->lane_stride + next->k * o->k_stride};
+  int64_t bytes = tsr_element_bytes(o->type);
+  fetch f = {
+      .data = tsr_element_at(o->data, o->type, first * o->lane_stride + next->k * o->k_stride)};
   f.rows = turns ? across : next->depth;
-  f.length = turns ? next->depth : across;
-  f.stride = turns ? o->lane_stride : o->k_stride;
+  f.length = (turns ? next->depth : across) * bytes;
+  f.stride = (turns ? o->lane_stride : o->k_stride) * bytes;
   f.each = f.rows * (f.length / LINE + 1) / (tiles * ratio_up(now->depth, FETCH_DEPTH)) + 1;
   return f;
 }

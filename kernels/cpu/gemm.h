@@ -19,23 +19,24 @@ enum { COLUMNS = 2 * WIDTH };
 
 /* One operand, seen from K: `lanes` a panel, `count` rows or columns in all. */
 typedef struct {
-  const float *data;
+  const void *data;
   int64_t lane_stride, k_stride; /* one of them is 1 */
   int64_t count, K;
   int lanes;
+  tsr_element type;
 } operand;
 
 static inline operand operand_a(const tsr_gemm *p) {
-  return (operand){p->a.data, p->a.rs, p->a.cs, p->M, p->K, ROWS};
+  return (operand){p->a.data, p->a.rs, p->a.cs, p->M, p->K, ROWS, p->a.type};
 }
 static inline operand operand_b(const tsr_gemm *p) {
-  return (operand){p->b.data, p->b.cs, p->b.rs, p->N, p->K, COLUMNS};
+  return (operand){p->b.data, p->b.cs, p->b.rs, p->N, p->K, COLUMNS, p->b.type};
 }
 static inline int64_t operand_panels(const operand *o) {
   return (o->count + o->lanes - 1) / o->lanes;
 }
 
-/* Panels [begin, end) of K's [k, k + depth), one behind the other. */
+/* Panels [begin, end) of K's [k, k + depth), one behind the other, in f32. */
 void LEVEL(operand_pack)(
     const operand *o, int64_t k, int64_t depth, int64_t begin, int64_t end, float *to);
 

@@ -6,12 +6,20 @@
 
 /* What every panel of one call has in common. */
 typedef struct {
-  const float *data; /* lane 0 at the first k */
-  int64_t stride;    /* of k where lanes are neighbours, else of lanes */
+  const void *data; /* lane 0 at the first k */
+  tsr_element type;
+  int64_t stride; /* of k where lanes are neighbours, else of lanes */
   int64_t depth, count;
 } source;
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* n neighbours from element `at` on, in `to`. */
+static void widen(const source *s, int64_t at, int64_t n, float *to) {
+  const uint16_t *x = tsr_element_at(s->data, s->type, at);
+  if (s->type == TSR_ELEMENT_BF16) LEVEL(bf16_to_f32)(to, x, 0, n);
+  else LEVEL(fp16_to_f32)(to, x, 0, n);
+}
 
 /* ---- lanes are neighbours: a copy ---- */
 
@@ -20,15 +28,19 @@ enum { GROUP = 8 };
 
 static inline __attribute__((always_inline)) void
 copy_group(const source *s, int64_t begin, int64_t end, float *to, const int panel) {
-  int64_t whole = least(end, s->count / panel), rest = s->count - whole * panel;
+  float wide[GROUP * TSR_GEMM_COLUMNS];
+  int64_t whole = least(end, s->count / panel), rest = s->count - whole * panel,
+          first = begin * panel, neighbours = least(end * panel, s->count) - first;
   for (int64_t k = 0; k < s->depth; k++) {
-    const float *from = s->data + k * s->stride;
+    const float *from = wide;
+    if (s->type == TSR_ELEMENT_F32) from = (const float *)s->data + k * s->stride + first;
+    else widen(s, k * s->stride + first, neighbours, wide);
     float *line = to + k * panel;
-    for (int64_t i = begin; i < whole; i++, line += s->depth * panel)
-      memcpy(line, from + i * panel, sizeof *to * (size_t)panel);
+    for (int64_t i = begin; i < whole; i++, line += s->depth * panel, from += panel)
+      memcpy(line, from, sizeof *to * (size_t)panel);
     if (whole == end) continue;
     memset(line, 0, sizeof *to * (size_t)panel);
-    memcpy(line, from + whole * panel, sizeof *to * (size_t)rest);
+    memcpy(line, from, sizeof *to * (size_t)rest);
   }
 }
 
@@ -42,20 +54,28 @@ copy_panels(const source *s, int64_t begin, int64_t end, float *to, const int pa
 
 /* ---- K's are neighbours: squares are turned in registers ---- */
 
-/* [k, k + wide) of a panel of which `valid` lanes are in use. */
+/* A panel's lanes, `valid` of which are in use, `stride` apart. */
+typedef struct {
+  const float *data;
+  int64_t stride;
+  int valid;
+} panel_lanes;
+
+/* [k, k + wide) of a panel. */
 static inline __attribute__((always_inline)) void
-turn_part(const source *s, const float *from, int valid, int64_t wide, float *to, const int panel) {
+turn_part(const panel_lanes *x, int64_t k, int64_t wide, float *to, const int panel) {
+  const float *from = x->data + k;
   for (int l = 0; l < panel; l += WIDTH) {
     const int here = panel - l < WIDTH ? panel - l : WIDTH;
     vector rows[WIDTH];
-    if (here == WIDTH && l + WIDTH <= valid && wide == WIDTH) {
-      turn_loaded(from + l * s->stride, s->stride, rows);
+    if (here == WIDTH && l + WIDTH <= x->valid && wide == WIDTH) {
+      turn_loaded(from + l * x->stride, x->stride, rows);
     } else {
       _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) {
-        if (i >= here || l + i >= valid) rows[i] = (vector){0};
+        if (i >= here || l + i >= x->valid) rows[i] = (vector){0};
         else
-          rows[i] = wide == WIDTH ? lanes_load(from + (l + i) * s->stride, 0)
-                                  : vector_part(from + (l + i) * s->stride, wide);
+          rows[i] = wide == WIDTH ? lanes_load(from + (l + i) * x->stride, 0)
+                                  : vector_part(from + (l + i) * x->stride, wide);
       }
       turn_square(rows);
     }
@@ -64,16 +84,42 @@ turn_part(const source *s, const float *from, int valid, int64_t wide, float *to
   }
 }
 
+/* [0, depth) of a panel. */
+static inline __attribute__((always_inline)) void
+turn_panel(const panel_lanes *x, int64_t depth, float *to, const int panel) {
+  int64_t k = 0;
+  for (; k + WIDTH <= depth && x->valid == panel; k += WIDTH)
+    turn_part(x, k, WIDTH, to + k * panel, panel);
+  for (int64_t wide; k < depth; k += wide) {
+    wide = least(depth - k, WIDTH);
+    turn_part(x, k, wide, to + k * panel, panel);
+  }
+}
+
+/* What is widened at a time stays in the first cache. */
+enum { WIDE_DEPTH = 64 };
+
+static inline __attribute__((always_inline)) void
+turn_widened(const source *s, int64_t lane, int valid, float *to, const int panel) {
+  float wide[TSR_GEMM_COLUMNS * WIDE_DEPTH] __attribute__((aligned(64)));
+  panel_lanes x = {wide, WIDE_DEPTH, valid};
+  for (int64_t k = 0; k < s->depth; k += WIDE_DEPTH) {
+    int64_t depth = least(s->depth - k, WIDE_DEPTH);
+    for (int l = 0; l < valid; l++)
+      widen(s, (lane + l) * s->stride + k, depth, wide + l * WIDE_DEPTH);
+    turn_panel(&x, depth, to + k * panel, panel);
+  }
+}
+
 static inline __attribute__((always_inline)) void
 turn_panels(const source *s, int64_t begin, int64_t end, float *to, const int panel) {
-  for (int64_t i = begin; i < end; i++) {
-    const float *from = s->data + i * panel * s->stride;
-    int64_t left = s->count - i * panel, k = 0;
-    for (; k + WIDTH <= s->depth && left >= panel; k += WIDTH, to += WIDTH * panel)
-      turn_part(s, from + k, panel, WIDTH, to, panel);
-    for (int64_t wide; k < s->depth; k += wide, to += wide * panel) {
-      wide = least(s->depth - k, WIDTH);
-      turn_part(s, from + k, (int)least(left, panel), wide, to, panel);
+  for (int64_t i = begin; i < end; i++, to += s->depth * panel) {
+    int valid = (int)least(s->count - i * panel, panel);
+    if (s->type == TSR_ELEMENT_F32) {
+      panel_lanes x = {(const float *)s->data + i * panel * s->stride, s->stride, valid};
+      turn_panel(&x, s->depth, to, panel);
+    } else {
+      turn_widened(s, i * panel, valid, to, panel);
     }
   }
 }
@@ -81,7 +127,9 @@ turn_panels(const source *s, int64_t begin, int64_t end, float *to, const int pa
 void LEVEL(operand_pack)(
     const operand *o, int64_t k, int64_t depth, int64_t begin, int64_t end, float *to) {
   bool turns = o->lane_stride != 1;
-  source s = {o->data + k * o->k_stride, turns ? o->lane_stride : o->k_stride, depth, o->count};
+  source s = {
+      tsr_element_at(o->data, o->type, k * o->k_stride), o->type,
+      turns ? o->lane_stride : o->k_stride, depth, o->count};
   if (o->lanes == COLUMNS && turns) turn_panels(&s, begin, end, to, COLUMNS);
   else if (o->lanes == COLUMNS) copy_panels(&s, begin, end, to, COLUMNS);
   else if (turns) turn_panels(&s, begin, end, to, ROWS);

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The matrix product: right, and the same bits for every split, for either operand packed before,
+/* The matrix product: right, and the same bits for every split, for either operand packed before, of either precision,
  * with few rows, with the bias added in it or behind it, and from many threads. */
 #include "kernel_check.h"
 #include <pthread.h>
 
 static const tsr_kernels *k;
 
-static tsr_matrix rows_of(const float *x, int64_t cols) { return (tsr_matrix){x, cols, 1}; }
-static tsr_matrix columns_of(const float *x, int64_t rows) { return (tsr_matrix){x, 1, rows}; }
+static tsr_matrix rows_of(const float *x, int64_t cols) {
+  return (tsr_matrix){x, cols, 1, TSR_ELEMENT_F32};
+}
+static tsr_matrix columns_of(const float *x, int64_t rows) {
+  return (tsr_matrix){x, 1, rows, TSR_ELEMENT_F32};
+}
 
 static double *gemm_reference(const tsr_gemm *p) {
+  const float *x = p->a.data, *y = p->b.data;
   double *want = reference_new(p->M * p->c_stride);
   for (int64_t i = 0; i < p->M; i++) {
     for (int64_t n = 0; n < p->K; n++) {
-      double a = p->a.data[i * p->a.rs + n * p->a.cs];
+      double a = x[i * p->a.rs + n * p->a.cs];
       for (int64_t j = 0; j < p->N; j++)
-        want[i * p->c_stride + j] += a * p->b.data[n * p->b.rs + j * p->b.cs];
+        want[i * p->c_stride + j] += a * y[n * p->b.rs + j * p->b.cs];
     }
     for (int64_t j = 0; j < p->c_stride; j++)
       if (j >= p->N || p->adds) want[i * p->c_stride + j] += (double)p->c[i * p->c_stride + j];
@@ -74,6 +79,31 @@ static void check_bias(tsr_gemm p) {
   output_free(&apart), output_free(&together), free(bias);
 }
 
+/* x rounded to 16 bits; x then has the rounded values. */
+static uint16_t *halves_of(float *x, int64_t n, tsr_element type) {
+  uint16_t *half = calloc((size_t)n, sizeof *half);
+  if (type == TSR_ELEMENT_BF16) k->f32_to_bf16(half, x, 0, n), k->bf16_to_f32(x, half, 0, n);
+  else k->f32_to_fp16(half, x, 0, n), k->fp16_to_f32(x, half, 0, n);
+  return half;
+}
+
+/* One operand of 16 bits, or both: the bits are those of the same numbers in f32. */
+static void check_halves(tsr_gemm p, tsr_element type, int which) {
+  float *a = input_new(p.M * p.K, 1), *b = input_new(p.K * p.N, 1);
+  uint16_t *half_a = halves_of(a, p.M * p.K, type), *half_b = halves_of(b, p.K * p.N, type);
+  p.a.data = a, p.b.data = b;
+  output wide = gemm_output(p);
+  if (which & 1) p.a.data = half_a, p.a.type = type;
+  if (which & 2) p.b.data = half_b, p.b.type = type;
+  output half = gemm_output(p);
+  CHECK_AT(
+      !memcmp(half.pass[0], wide.pass[0], (size_t)(p.M * p.c_stride) * sizeof(float)),
+      "%s: (%lld, %lld, %lld), by rows: %d, type %d, operands %d", k->isa, (long long)p.M,
+      (long long)p.N, (long long)p.K, p.by_rows, type, which);
+  output_free(&wide), output_free(&half);
+  free(a), free(b), free(half_a), free(half_b);
+}
+
 static void check_gemm(int64_t M, int64_t N, int64_t K, int layout, bool adds) {
   int64_t stride = N + 3;
   float *a = input_new(M * K, 1), *b = input_new(K * N, 1), *c = input_new(M * stride, 1);
@@ -93,9 +123,12 @@ static void check_gemm(int64_t M, int64_t N, int64_t K, int layout, bool adds) {
   double *want = gemm_reference(&p);
   output columns = gemm_output(p);
   check_bias(p);
+  check_halves(p, TSR_ELEMENT_BF16, 1 + (int)(M % 3));
   p.by_rows = true;
   output rows = gemm_output(p);
   check_bias(p);
+  check_halves(p, TSR_ELEMENT_BF16, 1 + (int)(N % 3));
+  check_halves(p, TSR_ELEMENT_F16, 1 + (int)(K % 3));
   CHECK_OUTPUT(rows, want, 3e-5, 1);
   CHECK_OUTPUT(columns, want, 3e-5, 1);
   CHECK(!memcmp(rows.pass[0], columns.pass[0], (size_t)(M * stride) * sizeof(float)));
@@ -113,23 +146,35 @@ static void test_shapes(void) {
 }
 
 /* Few rows have the product's bits, whatever the strides; x, w and y are parts of larger ones. */
-static void check_skinny_gemm(int64_t R, int64_t N, int64_t K, bool has_bias) {
+static void check_skinny_gemm(int64_t R, int64_t N, int64_t K, bool has_bias, tsr_element type) {
   int64_t x_stride = K + 5, w_stride = K + 3, y_stride = N + 2;
   float *x = input_new(R * x_stride, 1), *w = input_new(N * w_stride, 1), *bias = input_new(N, 1);
-  tsr_skinny_gemm few = {R, K, x_stride, w_stride, y_stride, has_bias ? bias : NULL};
+  tsr_skinny_gemm few = {
+      R, K, x_stride, w_stride, y_stride, has_bias ? bias : NULL, TSR_ELEMENT_F32};
   float *start = input_new(R * y_stride, 1);
   output y = output_from(start, R * y_stride);
-  tsr_gemm p = {R,        N,     K,    {x, x_stride, 1}, {w, 1, w_stride}, start,
-                y_stride, false, true, few.bias};
+  tsr_gemm p = {
+      .M = R,
+      .N = N,
+      .K = K,
+      .a = {.data = x, .rs = x_stride, .cs = 1},
+      .b = {.data = w, .rs = 1, .cs = w_stride},
+      .c = start,
+      .c_stride = y_stride,
+      .by_rows = true,
+      .bias = few.bias};
+  uint16_t *half = type == TSR_ELEMENT_F32 ? NULL : halves_of(w, N * w_stride, type);
+  const void *weights = half ? (const void *)half : w;
   float *packed = pack(&p);
   k->gemm(&p, packed, 0, R);
-  RUN(N, k->skinny_gemm(&few, y.pass[pass], x, w, begin, end));
+  few.w_type = type;
+  RUN(N, k->skinny_gemm(&few, y.pass[pass], x, weights, begin, end));
   CHECK_OUTPUT(y, NULL, 0, 0);
   CHECK_AT(
       !memcmp(y.pass[0], start, (size_t)(R * y_stride) * sizeof *start), "%s: (%lld, %lld, %lld)",
       k->isa, (long long)R, (long long)N, (long long)K);
   output_free(&y);
-  free(x), free(w), free(bias), free(start), free(packed);
+  free(x), free(w), free(bias), free(start), free(packed), free(half);
 }
 
 static void test_skinny_gemm(void) {
@@ -137,8 +182,10 @@ static void test_skinny_gemm(void) {
   static const int64_t depths[] = {1, 5, 16, 77, 384, 400, 768, 1500, 2100};
   for (int i = 0; i < 8; i++)
     for (int d = 0; d < 9; d++) {
-      check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d], false);
-      check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d], true);
+      check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d], false, TSR_ELEMENT_F32);
+      check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d], true, TSR_ELEMENT_F32);
+      check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d], true, TSR_ELEMENT_BF16);
+      check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d], false, TSR_ELEMENT_F16);
     }
 }
 

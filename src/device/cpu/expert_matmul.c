@@ -113,11 +113,11 @@ static tsr_gemm linear_gemm(const linear_round *r, const cpu_expert_segment *row
   const tsr_task *t = c->call.task;
   int64_t wide = tsr_tensor_last(&t->inputs[0]), /* of x, all leaves */
       k = r->part * r->s.K + r->piece * r->s.depth, N = r->s.N;
-  const float *w = cpu_in(c, 1) + rows->expert * N * wide;
+  int64_t w = rows->expert * N * wide;
   tsr_gemm g = {.M = rows->count, .N = N, .c_stride = N};
   g.K = least(r->s.K - r->piece * r->s.depth, r->s.depth);
-  g.a = (tsr_matrix){cpu_in(c, 0) + rows->first * wide + k, wide, 1};
-  g.b = is_dx(t) ? (tsr_matrix){w + k * N, N, 1} : (tsr_matrix){w + k, 1, wide};
+  g.a = cpu_matrix(c, 0, rows->first * wide + k, wide, 1);
+  g.b = is_dx(t) ? cpu_matrix(c, 1, w + k * N, N, 1) : cpu_matrix(c, 1, w + k, 1, wide);
   g.c = linear_entry(c, tsr_reduction_entries(&t->sum, r->part)) + rows->first * N;
   g.adds = r->piece > 0;
   return g;
@@ -174,7 +174,7 @@ static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread
     if (!rows.count || columns.begin == columns.end) continue;
     tsr_gemm g = linear_gemm(&r, &rows);
     if (is_skinny(&r, &rows)) {
-      tsr_skinny_gemm few = {g.M, g.K, g.a.rs, g.b.cs, g.N, NULL};
+      tsr_skinny_gemm few = {g.M, g.K, g.a.rs, g.b.cs, g.N, NULL, g.b.type};
       c->k->skinny_gemm(&few, g.c, g.a.data, g.b.data, columns.begin, columns.end);
     } else {
       c->k->gemm(&g, linear_packed(&r, &rows, g.K), columns.begin, columns.end);
@@ -183,13 +183,17 @@ static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread
   }
 }
 
+/* Rows are in f32, as the GEMM of few of them takes them. */
+static bool linear_half_input(const tsr_task *t, int input) { return (void)t, input == 1; }
+
 const cpu_op cpu_expert_linear = {
     .items = linear_items,
     .scratch = linear_scratch,
     .rounds = linear_rounds,
     .before = linear_before,
     .run = linear_run,
-    .ranges = RANGES};
+    .ranges = RANGES,
+    .takes_half_input = linear_half_input};
 
 /* ---- dw[e] (N, K) = dy^T (N, rows) x (rows, K), over the rows of each batch unit in turn
  * (schedule/expert_rows.h). The gradient of biases has no x: it is that of a weight (N, 1) whose
@@ -280,10 +284,9 @@ static void dw_round_begin(const cpu_call *c, dw_round *ret) {
 static tsr_gemm dw_gemm(const dw_round *r, const cpu_expert_segment *rows) {
   tsr_gemm g = {.M = r->s.N, .N = r->s.K, .K = rows->count, .c_stride = r->s.K};
   g.by_rows = r->s.by_rows;
-  g.a = (tsr_matrix){cpu_in(r->c, 0) + rows->first * r->s.N, 1, r->s.N};
-  g.b = (tsr_matrix){ones, 0, 1};
-  if (!is_of_bias(r->c->call.task))
-    g.b = (tsr_matrix){cpu_in(r->c, 1) + rows->first * r->s.K, r->s.K, 1};
+  g.a = cpu_matrix(r->c, 0, rows->first * r->s.N, 1, r->s.N);
+  g.b = (tsr_matrix){.data = ones, .cs = 1};
+  if (!is_of_bias(r->c->call.task)) g.b = cpu_matrix(r->c, 1, rows->first * r->s.K, r->s.K, 1);
   g.c = dw_entry(r->c, leaf_entry(r->c, r->leaf)) + rows->expert * r->s.N * r->s.K;
   g.adds = !r->begins || !rows->begins;
   return g;
@@ -335,10 +338,15 @@ static void dw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   }
 }
 
+static bool dw_half_input(const tsr_task *t, int input) {
+  return input == 0 || (input == 1 && !is_of_bias(t));
+}
+
 const cpu_op cpu_expert_linear_dw = {
     .items = dw_items,
     .scratch = dw_scratch,
     .rounds = dw_rounds,
     .before = dw_before,
     .run = dw_run,
-    .ranges = RANGES};
+    .ranges = RANGES,
+    .takes_half_input = dw_half_input};

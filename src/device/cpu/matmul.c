@@ -5,10 +5,18 @@
 #include "schedule/fuse.h"
 #include <assert.h>
 
-static tsr_matrix rows_of(const float *data, int64_t cols) { return (tsr_matrix){data, cols, 1}; }
-static tsr_matrix transposed(const float *data, int64_t cols) {
-  return (tsr_matrix){data, 1, cols};
+/* An input's rows of `cols` elements, from element `first` on. */
+static tsr_matrix rows_of(const cpu_call *c, int input, int64_t first, int64_t cols) {
+  return cpu_matrix(c, input, first, cols, 1);
 }
+static tsr_matrix transposed(const cpu_call *c, int input, int64_t first, int64_t cols) {
+  return cpu_matrix(c, input, first, 1, cols);
+}
+static void skip(tsr_matrix *m, int64_t elements) {
+  m->data = tsr_element_at(m->data, m->type, elements);
+}
+
+static bool any_half_input(const tsr_task *t, int input) { return (void)t, (void)input, true; }
 
 /* ---- products in rounds. Each round packs a piece of one operand for all, and then every range
  * multiplies its strips of the other one by it. A sum that the recipe splits is made of units, and
@@ -88,8 +96,8 @@ typedef bool make_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret
 static bool split_piece(const plan *p, place at, tsr_gemm *gemm) {
   int64_t k = at.piece * p->depth, left = gemm->K - k;
   if (left <= 0) return false;
-  gemm->a.data += k * gemm->a.cs;
-  gemm->b.data += k * gemm->b.rs;
+  skip(&gemm->a, k * gemm->a.cs);
+  skip(&gemm->b, k * gemm->b.rs);
   gemm->K = left < p->depth ? left : p->depth;
   gemm->adds = at.gemm || at.piece;
   if (gemm->K < left) gemm->bias = NULL; /* a later piece makes the sum complete */
@@ -197,8 +205,8 @@ static const float *linear_bias(const cpu_call *c) {
 
 static bool linear_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]), begin = leaf_begin(c, at, K);
-  ret->a = rows_of(cpu_in(c, 0) + begin, K);
-  ret->b = transposed(cpu_in(c, 1) + begin, K);
+  ret->a = rows_of(c, 0, begin, K);
+  ret->b = transposed(c, 1, begin, K);
   ret->K = p->K;
   ret->bias = linear_bias(c);
   return true;
@@ -216,13 +224,17 @@ static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int
   plan p = linear_plan(c->call.task);
   p.by_rows = false;
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]);
-  tsr_skinny_gemm few = {p.M, p.K, K, K, p.N, linear_bias(c)};
+  tsr_skinny_gemm few = {p.M, p.K, K, K, p.N, linear_bias(c), cpu_element(c, 1)};
   place at = {.leaf = leaf};
   int64_t first = leaf_begin(c, at, K);
   c->k->skinny_gemm(
       &few, entry(c, 0, tsr_reduction_entries(&c->call.task->sum, leaf)), cpu_in(c, 0) + first,
-      cpu_in(c, 1) + first, begin, end);
+      tsr_element_at(cpu_in(c, 1), few.w_type, first), begin, end);
   add_complete(c, &p, at, begin, end);
+}
+
+static bool linear_half_input(const tsr_task *t, int input) {
+  return input == 1 || !has_skinny_gemm(t);
 }
 
 static int linear_rounds(const tsr_task *t) { return has_skinny_gemm(t) ? 1 : many_rows_rounds(t); }
@@ -252,7 +264,8 @@ const cpu_op cpu_linear = {
     .strips = linear_strips,
     .before = linear_before,
     .run = linear_run,
-    .ranges = RANGES};
+    .ranges = RANGES,
+    .takes_half_input = linear_half_input};
 
 /* ---- dx (R, K) = sum over pairs of dy (R, N) w (N, K), N split into units ---- */
 
@@ -269,8 +282,8 @@ static bool linear_dx_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm 
   int i = 2 * (int)at.gemm;
   int64_t N = tsr_tensor_last(&c->call.task->inputs[i]), begin = leaf_begin(c, at, N);
   ret->K = N / tsr_reduction_splits(&c->call.task->sum, 0);
-  ret->a = rows_of(cpu_in(c, i) + begin, N);
-  ret->b = rows_of(cpu_in(c, i + 1) + begin * p->N, p->N);
+  ret->a = rows_of(c, i, begin, N);
+  ret->b = rows_of(c, i + 1, begin * p->N, p->N);
   return true;
 }
 
@@ -283,7 +296,8 @@ const cpu_op cpu_linear_dx = {
     .strips = has_strips,
     .before = linear_dx_before,
     .run = linear_dx_run,
-    .ranges = RANGES};
+    .ranges = RANGES,
+    .takes_half_input = any_half_input};
 
 /* ---- dw (N, K) = dy (R, N)^T x (R, K), R split into units ---- */
 
@@ -298,8 +312,8 @@ static bool linear_dw_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm 
   tsr_reduced_rows run;
   if (!tsr_reduction_rows(&c->call.task->sum, at.block, at.leaf, at.gemm, &run)) return false;
   ret->K = run.rows;
-  ret->a = transposed(cpu_in(c, 0) + run.first * p->M, p->M);
-  ret->b = rows_of(cpu_in(c, 1) + run.first * p->N, p->N);
+  ret->a = transposed(c, 0, run.first * p->M, p->M);
+  ret->b = rows_of(c, 1, run.first * p->N, p->N);
   return true;
 }
 
@@ -312,7 +326,8 @@ const cpu_op cpu_linear_dw = {
     .strips = has_strips,
     .before = linear_dw_before,
     .run = linear_dw_run,
-    .ranges = RANGES};
+    .ranges = RANGES,
+    .takes_half_input = any_half_input};
 
 /* ---- c (…, M, N) = A (…, M, K) B (…, K, N), either turned; K split into units. Items are rows of
  * all matrices; each range packs what it needs of B for itself ---- */
@@ -329,13 +344,14 @@ static tsr_gemm matmul_gemm(const cpu_call *c, int64_t matrix, int64_t first) {
   int n = o->ndim;
   int64_t M = o->shape[n - 2], N = o->shape[n - 1], K = a->shape[ta ? n - 2 : n - 1];
   int64_t a_cols = a->shape[n - 1], b_cols = b->shape[n - 1];
-  const float *pa = cpu_in(c, 0) + matrix * M * K, *pb = cpu_in(c, 1) + matrix * K * N;
+  int64_t in_a = matrix * M * K, in_b = matrix * K * N;
   return (tsr_gemm){
       .M = M - first,
       .N = N,
       .K = K / tsr_reduction_splits(&c->call.task->sum, 0),
-      .a = ta ? transposed(pa + first, a_cols) : rows_of(pa + first * a_cols, a_cols),
-      .b = tb ? transposed(pb, b_cols) : rows_of(pb, b_cols),
+      .a = ta ? transposed(c, 0, in_a + first, a_cols)
+              : rows_of(c, 0, in_a + first * a_cols, a_cols),
+      .b = tb ? transposed(c, 1, in_b, b_cols) : rows_of(c, 1, in_b, b_cols),
       .c_stride = N,
       .by_rows = true};
 }
@@ -351,8 +367,8 @@ matmul_leaf(const cpu_call *c, void *context, int64_t block, int64_t leaf, float
   for (int64_t row = r->begin; row < r->end;) {
     tsr_gemm p = matmul_gemm(c, row / M, row % M);
     if (r->end - row < p.M) p.M = r->end - row;
-    p.a.data += k.first * p.a.cs;
-    p.b.data += k.first * p.b.rs;
+    skip(&p.a, k.first * p.a.cs);
+    skip(&p.b, k.first * p.b.rs);
     p.c = into + row * N;
     c->k->gemm_pack(&p, r->packed, 0, N);
     c->k->gemm(&p, r->packed, 0, p.M);
@@ -382,4 +398,8 @@ static void matmul_run(const cpu_call *c, int64_t begin, int64_t end, int thread
   cpu_add_leaves(c, 0, cpu_out(c, 0), cpu_scratch(c), all, begin * N, end * N, matmul_leaf, &r);
 }
 
-const cpu_op cpu_matmul = {.items = cpu_items_rows, .scratch = matmul_scratch, .run = matmul_run};
+const cpu_op cpu_matmul = {
+    .items = cpu_items_rows,
+    .scratch = matmul_scratch,
+    .run = matmul_run,
+    .takes_half_input = any_half_input};

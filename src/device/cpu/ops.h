@@ -36,6 +36,8 @@ typedef struct {
   /* ranges that each thread is given, CPU_RANGES_MAX or less; 0: one, and `thread` is whose */
   int ranges;
   bool takes_half; /* reads and writes half precision; other ops are given f32 copies */
+  /* whether the op reads an input in half precision all the same; NULL: none */
+  bool (*takes_half_input)(const tsr_task *task, int input);
 } cpu_op;
 
 /* NULL for collectives, which comm/ runs. */
@@ -44,6 +46,17 @@ const cpu_op *cpu_find_op(tsr_op op);
 /* The operands as the kernel has them. */
 static inline float *cpu_in(const cpu_call *c, int i) {
   return tsr_operand_address(&c->call, &tsr_kernel_inputs(c->call.task)[i]);
+}
+/* The type of an input of a GEMM. */
+static inline tsr_element cpu_element(const cpu_call *c, int i) {
+  tsr_dtype type = tsr_kernel_inputs(c->call.task)[i].dtype;
+  return type == TSR_BF16 ? TSR_ELEMENT_BF16 : type == TSR_F16 ? TSR_ELEMENT_F16 : TSR_ELEMENT_F32;
+}
+/* Input i from element `first` on, as a matrix with strides rs and cs. */
+static inline tsr_matrix
+cpu_matrix(const cpu_call *c, int i, int64_t first, int64_t rs, int64_t cs) {
+  tsr_element type = cpu_element(c, i);
+  return (tsr_matrix){tsr_element_at(cpu_in(c, i), type, first), rs, cs, type};
 }
 static inline const int32_t *cpu_tokens(const cpu_call *c, int i) {
   return (const int32_t *)(const void *)cpu_in(c, i);

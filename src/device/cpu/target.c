@@ -31,14 +31,16 @@ static bool takes_half(const tsr_task *t) {
   return true;
 }
 
-/* Kernels compute in f32. */
+/* Kernels compute in f32; GEMMs widen what they read. */
 static void
 kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {
   (void)p;
   int shape_only = tsr_op_shape_input(t->op, t->inputs_count);
   if (takes_half(t)) return;
+  bool (*takes)(const tsr_task *, int) = table[t->op]->takes_half_input;
   for (int i = 0; i < t->inputs_count; i++)
-    if (tsr_dtype_is_half(inputs[i]) && i != shape_only) inputs[i] = TSR_F32;
+    if (tsr_dtype_is_half(inputs[i]) && i != shape_only && !(takes && takes(t, i)))
+      inputs[i] = TSR_F32;
   for (int i = 0; i < t->outputs_count; i++)
     if (tsr_dtype_is_half(outputs[i])) outputs[i] = TSR_F32;
 }

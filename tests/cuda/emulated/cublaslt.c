@@ -25,10 +25,14 @@ struct emulated_matmul {
 
 const char *cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {
-  case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
-  case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
-  case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
-  case CUBLAS_STATUS_NOT_SUPPORTED: break;
+  case CUBLAS_STATUS_SUCCESS:
+    return "CUBLAS_STATUS_SUCCESS";
+  case CUBLAS_STATUS_ALLOC_FAILED:
+    return "CUBLAS_STATUS_ALLOC_FAILED";
+  case CUBLAS_STATUS_INVALID_VALUE:
+    return "CUBLAS_STATUS_INVALID_VALUE";
+  case CUBLAS_STATUS_NOT_SUPPORTED:
+    break;
   }
   return "CUBLAS_STATUS_NOT_SUPPORTED";
 }
@@ -64,13 +68,20 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(
     cublasLtMatmulDesc_t m, cublasLtMatmulDescAttributes_t attribute, const void *value,
     size_t bytes) {
   switch (attribute) {
-  case CUBLASLT_MATMUL_DESC_TRANSA: return SET(m->a);
-  case CUBLASLT_MATMUL_DESC_TRANSB: return SET(m->b);
-  case CUBLASLT_MATMUL_DESC_EPILOGUE: return SET(m->epilogue);
-  case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return SET(m->bias);
-  case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return SET(m->bias_type);
-  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return SET(m->before);
-  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return SET(m->before_stride);
+  case CUBLASLT_MATMUL_DESC_TRANSA:
+    return SET(m->a);
+  case CUBLASLT_MATMUL_DESC_TRANSB:
+    return SET(m->b);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE:
+    return SET(m->epilogue);
+  case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+    return SET(m->bias);
+  case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+    return SET(m->bias_type);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+    return SET(m->before);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+    return SET(m->before_stride);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -99,11 +110,15 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
     size_t bytes) {
   switch (attribute) {
-  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return SET(p->alignment[0]);
-  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return SET(p->alignment[1]);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    return SET(p->alignment[0]);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    return SET(p->alignment[1]);
   case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return SET(p->alignment[2]);
-  default: return CUBLAS_STATUS_SUCCESS;
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+    return SET(p->alignment[2]);
+  default:
+    return CUBLAS_STATUS_SUCCESS;
   }
 }
 
@@ -236,8 +251,7 @@ static float sum_of(const product *p, int64_t i, int64_t j) {
   for (int64_t begin = 0; begin < K; begin += p->run) {
     float part = 0;
     for (int64_t k = begin; k < begin + p->run && k < K; k++)
-      part +=
-          element(&p->a, p->a_data, p->m.a, i, k) * element(&p->b, p->b_data, p->m.b, k, j);
+      part += element(&p->a, p->a_data, p->m.a, i, k) * element(&p->b, p->b_data, p->m.b, k, j);
     sum += part;
   }
   return sum;

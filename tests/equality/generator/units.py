@@ -44,9 +44,14 @@ def expert_fits(recipe: "Recipe", dp: int, microbatches: int, stage: int) -> boo
 
 
 def experts_fit(recipe: "Recipe", sizes: dict[str, int]) -> bool:
-    """Whether ep, cp and, where it has whole experts, tp can share out all mixtures' experts."""
+    """Whether ep, cp and, where it has whole experts, tp can share out all mixtures' experts.
+
+    Each of them shares out what those before it leave, and what its ranks have together is added first.
+    """
     for experts, over_tp in recipe.mixtures:
-        members = sizes.get("ep", 1) * sizes.get("cp", 1) * (sizes.get("tp", 1) if over_tp else 1)
-        if experts % members or not is_subtree(experts, experts // members):
-            return False
+        members = 1
+        for axis in ("ep", "cp", "tp"):
+            members *= sizes.get(axis, 1) if axis != "tp" or over_tp else 1
+            if experts % members or not is_subtree(experts, experts // members):
+                return False
     return True
