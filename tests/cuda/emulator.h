@@ -22,8 +22,8 @@
 #include <functional>
 #include <link.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <vector>
+#include "stack_switch.h"
 
 struct uint3 {
   unsigned x, y, z;
@@ -41,7 +41,7 @@ enum { THREADS_MAX = 1024, WARP = 32, STACK = 256 << 10, SHARED_MAX = 227 << 10,
 enum wait_kind { READY, AT_BLOCK, AT_WARP, ENDED };
 
 struct fiber {
-  ucontext_t context;
+  stack_context stack;
   wait_kind wait;
   unsigned mask;    /* AT_WARP: the lanes that must come */
   int line, parity; /* where it waits; which of the two exchange buffers is next */
@@ -49,7 +49,7 @@ struct fiber {
 
 inline bool backwards = false;
 inline fiber fibers[THREADS_MAX];
-inline ucontext_t home;
+inline stack_context home;
 inline int current, threads;
 inline const std::function<void()> *body;
 inline uint64_t exchange[2][THREADS_MAX];
@@ -92,7 +92,7 @@ inline void check_guard(size_t bytes) {
 inline void fiber_main() {
   (*body)();
   fibers[current].wait = ENDED;
-  swapcontext(&fibers[current].context, &home);
+  switch_stack(&fibers[current].stack, &home);
 }
 
 inline void fiber_start(int t) {
@@ -105,18 +105,14 @@ inline void fiber_start(int t) {
   fiber *f = &fibers[t];
   f->wait = READY;
   f->parity = 0;
-  getcontext(&f->context);
-  f->context.uc_stack.ss_sp = stacks + (size_t)t * STACK;
-  f->context.uc_stack.ss_size = STACK;
-  f->context.uc_link = nullptr;
-  makecontext(&f->context, fiber_main, 0);
+  stack_begin(&f->stack, stacks + (size_t)t * STACK, STACK, fiber_main);
 }
 
 inline void fiber_run(int t) {
   unsigned x = (unsigned)t, width = blockDim.x, height = blockDim.y;
   current = t;
   threadIdx = {x % width, x / width % height, x / width / height};
-  swapcontext(&home, &fibers[t].context);
+  switch_stack(&home, &fibers[t].stack);
 }
 
 inline void wait_for(wait_kind kind, unsigned mask, int line) {
@@ -124,7 +120,7 @@ inline void wait_for(wait_kind kind, unsigned mask, int line) {
   f->wait = kind;
   f->mask = mask;
   f->line = line;
-  swapcontext(&f->context, &home);
+  switch_stack(&f->stack, &home);
 }
 
 /* Whether all lanes that thread t waits for have come. */
