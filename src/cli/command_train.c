@@ -294,8 +294,16 @@ static int ending_code(app *a, bool ok, int ended_by) {
 
 /* What is to be replayed, of all steps of the run. */
 static bool open_replay(app *a, const setup *s, const prepared *p, tsr_routing_replay **ret) {
-  const char *folder = a->options.replay_routing;
+  const char *folder = a->options.replay_routing, *record = a->options.record_routing;
   if (!folder || p->training.graph->loss < 0) return true;
+  if (record && tsr_file_is_same(record, folder)) {
+    tsr_diag_error(
+        a->diags, TSR_NOWHERE, "'%s' is the folder of --record-routing and of --replay-routing",
+        folder);
+    tsr_diag_hint(
+        a->diags, "the run would write what it reads; --record-routing names another folder");
+    return false;
+  }
   int64_t samples = p->training.batch * p->training.programs.pipeline->microbatches;
   int64_t steps = tsr_epochs_steps(s->config, &p->data, samples);
   return tsr_routing_replay_open(a->arena, folder, p->training.graph, steps, ret, a->diags);

@@ -61,7 +61,8 @@ typedef struct {
   int64_t tokens;             /* of a microbatch, of which the rows are */
   int64_t slots, unit_tokens; /* 0: no choice is dropped; tokens of a batch unit */
 } tsr_routed;
-enum { TSR_COUNT_DIGIT = 4096, TSR_EXPERTS_MAX = 4096 };
+enum { TSR_COUNT_DIGIT = 4096 };
+enum { TSR_EXPERTS_MAX = 65536 }; /* of a mixture; plans and proofs take time for each of them */
 static inline bool tsr_routed_is_rows(tsr_routed r) { return r.choices > 0; }
 static inline bool tsr_routed_is_weights(tsr_routed r) { return r.experts > 0 && !r.choices; }
 /* Room for the rows that so many tokens have of `here` of the experts. */

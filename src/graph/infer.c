@@ -338,28 +338,26 @@ static const char *infer_like_last(const inference *i) {
   return NULL;
 }
 
-static int64_t least_multiple(int64_t a, int64_t b) {
-  int64_t common = a;
-  while (common % b) common += a;
-  return common;
-}
-
-/* dp may split a gradient (ZeRO), and cp that of a table of positions, and several axes that of
- * experts: all split between pieces. */
+/* The pieces (schedule/norm_pieces.h). ep, cp and tp share out experts, so those of experts'
+ * weights are their experts; another gradient dp may split (ZeRO), and cp that of a table of
+ * positions: the pieces divide by both's units. */
 static const char *infer_norm_stats(const inference *i) {
-  int64_t batch = i->graph->units.batch > 1 ? i->graph->units.batch : 1;
-  int64_t sequence = i->graph->units.sequence > 1 ? i->graph->units.sequence : 1, pieces;
-  pieces = least_multiple(batch, sequence);
-  for (int p = 0; p < i->graph->params_count; p++) {
-    const tsr_param *w = &i->graph->params[p];
-    if (tsr_param_is_of_experts(w)) pieces = least_multiple(pieces, w->shape[0]);
-  }
+  int64_t batch = i->graph->units.batch > 1 ? i->graph->units.batch : 1,
+          sequence = i->graph->units.sequence > 1 ? i->graph->units.sequence : 1, a = batch;
+  for (int64_t b = sequence, rest; b; a = b, b = rest) rest = a % b;
+  int64_t pieces = batch / a * sequence;
+  if (tsr_routed_is_weights(i->in[0]->routed)) pieces = i->in[0]->shape[0];
   i->out[0] = (tsr_type){TSR_F32, 2, {pieces, 1}};
   return NULL;
 }
 
+/* With as many rows as the gradient of most pieces has; behind the pieces of others are zeros. */
 static const char *infer_norm_join(const inference *i) {
-  i->out[0] = (tsr_type){TSR_F32, 2, {i->in[0]->shape[0], i->node->inputs_count}};
+  i->out[0] = (tsr_type){TSR_F32, 2, {1, i->node->inputs_count}};
+  for (int k = 0; k < i->node->inputs_count; k++) {
+    int64_t pieces = i->graph->values[i->node->inputs[k]].shape[0];
+    if (pieces > i->out[0].shape[0]) i->out[0].shape[0] = pieces;
+  }
   return NULL;
 }
 

@@ -12,6 +12,10 @@ const char *tsr_infer_choose_experts(const inference *i) {
   i->out[0] = type_of(scores);
   i->out[0].dtype = TSR_I32;
   i->out[0].shape[scores->ndim - 1] = a->k;
+  if (experts > TSR_EXPERTS_MAX)
+    return wrong(
+        i, "'%s' %s has %lld experts, and %d are possible", scores->name, shape_of(i, scores),
+        (long long)experts, TSR_EXPERTS_MAX);
   if (a->k < 1 || a->k > experts)
     return wrong(
         i, "k %lld is not in 1 to %lld, the experts of '%s' %s", (long long)a->k,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Norms of gradients: on every rank the pieces are the rank's part of the gradient, each element
- * once, and no rank has a part of a piece. */
+ * once, and no rank has a part of a piece; and all pieces are joined. */
 #include "schedule/verify_checks.h"
 #include <string.h>
 
@@ -117,11 +117,23 @@ static norm_key key_of(const check *c) {
   return k;
 }
 
+/* Every gradient's pieces have a row each, and every gradient a column. */
+static void check_join(tsr_verify *v, const tsr_verify_subject *s, int task) {
+  const tsr_task *t = &s->p->tasks[task];
+  const int64_t *out = t->outputs[0].shape;
+  for (int i = 0; i < t->inputs_count; i++)
+    if (t->inputs[i].shape[0] > out[0] || i >= out[1])
+      tsr_verify_say_task(
+          v, s, task, -1, "it has %lld rows of %lld for the %lld pieces of gradient %d",
+          (long long)out[0], (long long)out[1], (long long)t->inputs[i].shape[0], i);
+}
+
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task) {
   const tsr_task *t = &s->p->tasks[task];
   if ((t->op == TSR_OP_NORM_STATS) != (t->norm != NULL))
     tsr_verify_say_task(
         v, s, task, -1, "it %s of a norm", t->norm ? "has pieces" : "lacks the pieces");
+  if (t->op == TSR_OP_NORM_JOIN) check_join(v, s, task);
   if (t->op != TSR_OP_NORM_STATS || !t->norm) return;
   check c = {v, s, task, t->norm, &v->graph->values[t->inputs[0].value]};
   int64_t ranks = 1;

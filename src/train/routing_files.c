@@ -132,13 +132,25 @@ static bool take_choices(
   return true;
 }
 
+/* Files may have been renamed; those of other programs have no step. */
+static bool check_step(int64_t step, const tsr_safetensors *file, tsr_diags *diags) {
+  char want[24];
+  snprintf(want, sizeof want, "%lld", (long long)step);
+  for (int i = 0; i < file->metadata_count; i++)
+    if (!strcmp(file->metadata[2 * i], "step") && strcmp(file->metadata[2 * i + 1], want))
+      return tsr_diag_error(
+          diags, TSR_NOWHERE, "'%s' has the routing of step %s, by its metadata", file->path,
+          file->metadata[2 * i + 1]);
+  return true;
+}
+
 static bool read_step(tsr_routing_replay *r, int64_t step, int32_t **choices, tsr_diags *diags) {
   tsr_arena *arena = tsr_arena_new();
   tsr_safetensors file;
   tsr_step_file_path(&tsr_routing_files, r->folder, step, r->path);
   bool ok = tsr_safetensors_open(arena, r->path, TSR_NOWHERE, &file, diags);
   bool is_open = ok;
-  ok = ok && check_tensors(r, &file, diags);
+  ok = ok && check_step(step, &file, diags) && check_tensors(r, &file, diags);
   for (int i = 0; ok && i < r->count; i++) ok = take_choices(r, i, &file, choices[i], diags);
   if (is_open) tsr_safetensors_close(&file);
   tsr_arena_free(arena);

@@ -196,13 +196,13 @@ static void test_experts(void) {
       EXPERT(1, 4, "w1"));
   check_refused(said);
   make_folder_of(mixtral, NULL, 0, "");
-  shell("sed -i 's/\"num_local_experts\": 4/\"num_local_experts\": 1000000000/' in/config.json");
+  shell("sed -i 's/\"num_local_experts\": 4/\"num_local_experts\": 65536/' in/config.json");
   check_refused(
       "error: 'in/model.safetensors': tensor 'model.layers.0.block_sparse_moe.gate.weight' has the "
-      "shape (4, 16), not (1000000000, 16) as config.json asks for\n"
-      "error: 'in': config.json asks for 1000000000 experts, but there are 41 tensors\n"
+      "shape (4, 16), not (65536, 16) as config.json asks for\n"
+      "error: 'in': config.json asks for 65536 experts, but there are 41 tensors\n"
       "error: 'in/model.safetensors': tensor 'model.layers.1.block_sparse_moe.gate.weight' has the "
-      "shape (4, 16), not (1000000000, 16) as config.json asks for\n");
+      "shape (4, 16), not (65536, 16) as config.json asks for\n");
 }
 
 static void test_files(void) {

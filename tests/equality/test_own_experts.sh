@@ -217,4 +217,38 @@ done
 proven "${batch[@]}" numerics.units.expert=16 numerics.reduce_tree=flat \
   'mesh={axes: [dp], shape: [4]}' pipeline.microbatches=4
 
+# Mixtures of different sizes: the norm of each gradient has pieces of its own, so memory does not grow with the
+# least common multiple of the numbers of experts.
+mixtures() { # EXPERTS…
+  local parameters='' statements='' i=0 experts
+  for experts in "$@"; do
+    i=$((i + 1))
+    parameters+="
+  router$i: {shape: [$experts, 4], init: normal(0.5)}
+  up$i: {shape: [$experts, 6, 4], init: normal(0.5), ep: shard(0)}
+  down$i: {shape: [$experts, 4, 6], init: normal(0.5), ep: shard(0)}"
+    statements+="
+- scores$i: softmax(router(x, router$i))
+- chosen$i: choose_experts(scores$i, k=2)
+- weights$i: expert_weights(scores$i, chosen$i, normalize=1)
+- plan$i: expert_plan(chosen$i, up$i)
+- h$i: relu(expert_linear(permute_experts(x, plan$i), up$i, plan$i))
+- x: add(x, combine_experts(expert_linear(h$i, down$i, plan$i), weights$i, plan$i))"
+  done
+  graph "  table: {shape: [260, 4], init: normal(0.5)}$parameters" "- x: embedding(tokens, table)$statements
+- loss: cross_entropy(linear(x, table), targets)"
+}
+recipe=(training_config.max_steps=3 training_config.use_clip_grad_norm=true training_config.clip_grad_norm_max_norm=0.01)
+mixtures 6 10
+equal 'mesh={axes: [ep], shape: [2]}'
+equal 'mesh={axes: [dp, ep], shape: [2, 2]}' zero.stage=3
+equal 'mesh={axes: [cp], shape: [2]}'
+mixtures 61 59 53 47 43
+recipe+=(device_config.memory_limit=2MB)
+equal 'mesh={axes: [dp], shape: [4]}' zero.stage=2
+
+recipe=()
+mixture 65537 2 ''
+refused "'scores' (batch 4, sequence 8, 65537) has 65537 experts, and 65536 are possible"
+
 end_of own_experts

@@ -199,6 +199,14 @@ spoilt garbage ".*garbage/$file"
 spoilt huge_header ".*huge_header/$file"
 spoilt empty ".*empty/$file"
 refused "--replay-routing: 'nowhere/$first' was not found" --replay-routing nowhere
+mkdir renamed
+cp record/routing-0000000[13].safetensors renamed
+cp record/$first renamed/routing-00000002.safetensors
+refused "'renamed/routing-00000002.safetensors' has the routing of step 1, by its metadata" --replay-routing renamed
+refused "'record' is the folder of --record-routing and of --replay-routing" --replay-routing record \
+  --record-routing record --overwrite
+checks=$((checks + 1))
+[ -e record/$file ] || wrong "--overwrite removed the record that was to be replayed"
 refused "'record' has recorded routing of another run" --record-routing record
 refused "--record-routing: the model chooses no experts" --record-routing new2 \
   --set "transformer_config={model_type: llama, vocab_size: 256, embedding_dim: 16, num_blocks: 1, num_heads: 4, num_groups: 2, max_sequence_length: 8, theta: 10000.0}"

@@ -72,6 +72,15 @@ static bool split_pieces(mutant *m) {
   mutant_graph(m)->values[x].shape[0] = 3;
   return mutant_lower(m, &m->p->lowering), true;
 }
+/* The second half of the pieces has no room where all gradients' are joined. */
+static bool shorten_join(mutant *m) {
+  int x = some_value(m, TSR_OP_NORM_JOIN);
+  if (x < 0) return false;
+  tsr_value *v = &mutant_graph(m)->values[x];
+  if (v->shape[0] < 2) return false;
+  v->shape[0] /= 2;
+  return mutant_lower(m, &m->p->lowering), true;
+}
 
 /* ---- the recipe ---- */
 
@@ -119,6 +128,7 @@ static const rule_fault table[] = {
     {"reads '%s', which another rank owns", reduce_elsewhere, ON_OWNERS},
     {"its pieces hold %lld of the %lld that the rank from %lld on has of dimension %d of '%s'",
      split_pieces, ON_ZERO},
+    {"it has %lld rows of %lld for the %lld pieces of gradient %d", shorten_join, ON_ALONE},
     {"its ranks have %lld units over %s, the recipe %lld", halve_units, ON_ALONE},
     {"it adds its units %s, the recipe %s", flip_tree, ON_PIPE},
     {"its microbatches do not have samples in the order of their units", flip_samples, ON_FLAT},

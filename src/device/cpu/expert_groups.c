@@ -59,14 +59,18 @@ static void skip_group(cpu_expert_cursor *at) {
   at->used = 0;
 }
 
-cpu_expert_cursor cpu_expert_group(const cpu_expert_rows *rows, int64_t group, int64_t groups) {
+void cpu_expert_find_groups(
+    const cpu_expert_rows *rows, int64_t groups, cpu_expert_start *ret_starts) {
   cpu_expert_cursor at = {.rows = rows};
-  for (int64_t i = 0; i < group; i++) skip_group(&at);
-  cpu_expert_cursor end = at;
-  if (group == groups - 1) {
-    skip_group(&end);
-    assert(end.expert == rows->here);
-  }
+  for (int64_t i = 0; i < groups; i++, skip_group(&at))
+    ret_starts[i] = (cpu_expert_start){at.expert, at.done};
+  assert(at.expert == rows->here);
+}
+
+cpu_expert_cursor
+cpu_expert_group(const cpu_expert_rows *rows, const cpu_expert_start *starts, int64_t group) {
+  cpu_expert_cursor at = {.rows = rows};
+  if (group > 0) at.expert = starts[group].expert, at.done = starts[group].done;
   return at;
 }
 

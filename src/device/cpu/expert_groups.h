@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How the rounds of the experts' GEMMs are made (expert_matmul.c): groups of experts whose rows are
  * packed together, and the share of a group that a range computes. Groups follow from the plan and
- * the shapes alone; every range finds them by itself. */
+ * the shapes alone. */
 #ifndef TSR_DEVICE_CPU_EXPERT_GROUPS_H
 #define TSR_DEVICE_CPU_EXPERT_GROUPS_H
 #include "device/cpu/ops.h"
@@ -36,8 +36,15 @@ int64_t cpu_expert_rows_used(const cpu_expert_rows *rows);
 bool cpu_expert_next(cpu_expert_cursor *at, cpu_expert_segment *ret);
 /* The most groups of so many rows: two neighbours have more than fit into one. */
 int64_t cpu_expert_groups_max(int64_t rows, int64_t here, int64_t room, int64_t strip);
-/* Where a group begins, of at most `groups`; groups behind the last one are empty. */
-cpu_expert_cursor cpu_expert_group(const cpu_expert_rows *rows, int64_t group, int64_t groups);
+/* Where each of `groups` begins; groups behind the last one are empty. */
+typedef struct {
+  int64_t expert, done;
+} cpu_expert_start;
+void cpu_expert_find_groups(
+    const cpu_expert_rows *rows, int64_t groups, cpu_expert_start *ret_starts);
+/* Of the first group nothing is read. */
+cpu_expert_cursor
+cpu_expert_group(const cpu_expert_rows *rows, const cpu_expert_start *starts, int64_t group);
 
 /* ---- shares of a group ---- */
 

@@ -2,14 +2,21 @@
 /* The linear layers of experts: a GEMM for each expert over the rows that it has, whose number only
  * the plan knows. They are done in rounds, as in matmul.c: a round packs one operand of the GEMMs
  * of a group of experts, as many as the scratch has room for, and then every range multiplies its
- * part of the other ones by it. So threads meet once a group, and not once an expert. An element is
- * one chain whatever the number of rows, so rows need no filling. */
+ * part of the other ones by it. So threads meet once a group, and not once an expert. The first
+ * round, which is of the first group, also finds where the other ones begin. An element is one
+ * chain whatever the number of rows, so rows need no filling. */
 #include "device/cpu/expert_groups.h"
 
-enum { ROUND_BYTES = 16 << 20, RANGES = CPU_RANGES_MAX };
+/* Of small experts a round packs many. */
+enum { ROUND_BYTES = 16 << 20, ROUND_BYTES_MIN = 1 << 20, RANGES = CPU_RANGES_MAX };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t ratio_up(int64_t count, int64_t each) { return (count + each - 1) / each; }
+static int64_t cache_lines_of(int64_t bytes) { return ratio_up(bytes, 64) * 64; }
+static int64_t starts_bytes(int64_t groups) {
+  return cache_lines_of(groups * (int64_t)sizeof(cpu_expert_start));
+}
 
 /* How much of what is summed a round packs of so many lines. */
 static int64_t depth_of(int64_t lines, int64_t summed) {
@@ -54,7 +61,9 @@ static linear_shape linear_shape_of(const tsr_task *t) {
   linear_shape s = {.parts = tsr_reduction_leaves(&t->sum)};
   s.N = tsr_tensor_last(&t->outputs[0]);
   s.K = tsr_tensor_last(&t->inputs[0]) / s.parts;
-  int64_t lines = least(t->experts->tokens, s.N);
+  const tsr_expert_rows *r = t->experts;
+  int64_t all = r->tokens * least(r->choices, r->here) + r->here * (TSR_GEMM_ROWS - 1),
+          lines = least(all, most(s.N, ROUND_BYTES_MIN / (4 * s.K)));
   s.room = ratio_up(lines, TSR_GEMM_ROWS) * TSR_GEMM_ROWS;
   s.depth = depth_of(lines, s.K);
   s.pieces = ratio_up(s.K, s.depth);
@@ -64,7 +73,7 @@ static linear_shape linear_shape_of(const tsr_task *t) {
 }
 
 static int64_t linear_stack_bytes(const tsr_task *t) {
-  return ratio_up(tsr_task_stack_bytes(t, tsr_tensor_elements(&t->outputs[0])), 64) * 64;
+  return cache_lines_of(tsr_task_stack_bytes(t, tsr_tensor_elements(&t->outputs[0])));
 }
 
 static int64_t
@@ -72,7 +81,7 @@ linear_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, in
   (void)p, (void)threads;
   linear_shape s = linear_shape_of(t);
   tsr_gemm g = {.M = s.room, .N = s.N, .K = s.depth};
-  return linear_stack_bytes(t) + k->gemm_bytes(&g);
+  return linear_stack_bytes(t) + starts_bytes(s.groups) + k->gemm_bytes(&g);
 }
 
 static int linear_rounds(const tsr_task *t) {
@@ -87,6 +96,11 @@ static int64_t linear_items(const tsr_task *t) {
 static float *linear_entry(const cpu_call *c, int i) {
   int64_t elements = tsr_tensor_elements(&c->call.task->outputs[0]);
   return i ? (float *)cpu_scratch(c) + (i - 1) * elements : cpu_out(c, 0);
+}
+
+static cpu_expert_start *linear_starts(const cpu_call *c) {
+  char *all = (char *)cpu_scratch(c) + linear_stack_bytes(c->call.task);
+  return (cpu_expert_start *)(void *)all;
 }
 
 /* A round: one piece of K of one leaf, for one group. */
@@ -105,7 +119,7 @@ static void linear_round_begin(const cpu_call *c, linear_round *ret) {
   ret->list = cpu_expert_rows_of(c, PLAN, 0, c->call.task->experts->tokens);
   ret->list.room = s.room;
   ret->list.strip = TSR_GEMM_ROWS;
-  ret->group = cpu_expert_group(&ret->list, c->round / s.pieces % s.groups, s.groups);
+  ret->group = cpu_expert_group(&ret->list, linear_starts(c), c->round / s.pieces % s.groups);
 }
 
 static tsr_gemm linear_gemm(const linear_round *r, const cpu_expert_segment *rows) {
@@ -124,7 +138,7 @@ static tsr_gemm linear_gemm(const linear_round *r, const cpu_expert_segment *row
 }
 
 static float *linear_packed(const linear_round *r, const cpu_expert_segment *rows, int64_t K) {
-  char *all = (char *)cpu_scratch(r->c) + linear_stack_bytes(r->c->call.task);
+  char *all = (char *)linear_starts(r->c) + starts_bytes(r->s.groups);
   return (float *)(void *)all + rows->before * K;
 }
 
@@ -134,13 +148,14 @@ static bool is_skinny(const linear_round *r, const cpu_expert_segment *rows) {
   return rows->count <= FEW_ROWS && r->s.pieces == 1 && !is_dx(r->c->call.task);
 }
 
-/* Rows behind the last stay 0. */
+/* Rows behind the last stay 0. The table is complete when the first round runs. */
 static void linear_before(const cpu_call *c, int part, int parts) {
   linear_round r;
   linear_round_begin(c, &r);
   if (!c->round && !part) {
     int64_t used = cpu_expert_rows_used(&r.list) * r.s.N;
     c->k->fill(cpu_out(c, 0), 0, used, tsr_tensor_elements(&c->call.task->outputs[0]));
+    cpu_expert_find_groups(&r.list, r.s.groups, linear_starts(c));
   }
   cpu_expert_share mine =
       cpu_expert_share_of(r.group, cpu_expert_pack_length, part, part + 1, parts);
@@ -227,7 +242,7 @@ static int64_t dw_stack_bytes(const tsr_task *t, tsr_tree_shape tree) {
   if (t->experts->accumulates) return 0;
   int64_t bytes =
       (tsr_tree_of_depth(tree, t->experts->leaves) - 1) * tsr_tensor_bytes(&t->outputs[0]);
-  return ratio_up(bytes, 64) * 64;
+  return cache_lines_of(bytes);
 }
 
 static int64_t
@@ -235,7 +250,7 @@ dw_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int th
   (void)threads;
   dw_shape s = dw_shape_of(t);
   tsr_gemm g = {.M = s.N, .N = s.K, .K = s.depth, .by_rows = s.by_rows};
-  return dw_stack_bytes(t, p->lowering.tree) + k->gemm_bytes(&g);
+  return dw_stack_bytes(t, p->lowering.tree) + starts_bytes(s.units * s.groups) + k->gemm_bytes(&g);
 }
 
 static int dw_rounds(const tsr_task *t) {
@@ -249,6 +264,11 @@ static float *dw_entry(const cpu_call *c, int i) {
           each = (elements + 15) / 16 * 16;
   if (c->call.task->experts->accumulates) return cpu_out(c, 0) + i * each;
   return i ? (float *)cpu_scratch(c) + (i - 1) * elements : cpu_out(c, 0);
+}
+
+static cpu_expert_start *dw_starts(const cpu_call *c) {
+  char *all = (char *)cpu_scratch(c) + dw_stack_bytes(c->call.task, c->call.program->lowering.tree);
+  return (cpu_expert_start *)(void *)all;
 }
 
 static int leaf_entry(const cpu_call *c, int64_t leaf) {
@@ -265,6 +285,16 @@ typedef struct {
   cpu_expert_cursor group;
 } dw_round;
 
+/* The rows of a batch unit of the microbatch. */
+static cpu_expert_rows dw_rows_of(const cpu_call *c, int64_t depth, int64_t unit) {
+  int64_t tokens = c->call.task->experts->unit_tokens;
+  int plan = is_of_bias(c->call.task) ? 1 : PLAN;
+  cpu_expert_rows list = cpu_expert_rows_of(c, plan, unit * tokens, (unit + 1) * tokens);
+  list.room = depth;
+  list.strip = 1;
+  return list;
+}
+
 static void dw_round_begin(const cpu_call *c, dw_round *ret) {
   const tsr_expert_rows *r = c->call.task->experts;
   dw_shape s = dw_shape_of(c->call.task);
@@ -273,11 +303,8 @@ static void dw_round_begin(const cpu_call *c, dw_round *ret) {
   *ret = (dw_round){.c = c, .s = s, .leaf = unit / r->leaf_units};
   ret->begins = unit % r->leaf_units == 0;
   ret->ends = unit % r->leaf_units == r->leaf_units - 1;
-  int plan = is_of_bias(c->call.task) ? 1 : PLAN;
-  ret->list = cpu_expert_rows_of(c, plan, local * r->unit_tokens, (local + 1) * r->unit_tokens);
-  ret->list.room = s.depth;
-  ret->list.strip = 1;
-  ret->group = cpu_expert_group(&ret->list, c->round % s.groups, s.groups);
+  ret->list = dw_rows_of(c, s.depth, local);
+  ret->group = cpu_expert_group(&ret->list, dw_starts(c) + local * s.groups, c->round % s.groups);
 }
 
 /* Without rows K is 0. */
@@ -294,14 +321,17 @@ static tsr_gemm dw_gemm(const dw_round *r, const cpu_expert_segment *rows) {
 
 static float *dw_packed(const dw_round *r, const cpu_expert_segment *rows) {
   tsr_gemm before = {.M = r->s.N, .N = r->s.K, .K = rows->before, .by_rows = r->s.by_rows};
-  char *all = (char *)cpu_scratch(r->c) +
-              dw_stack_bytes(r->c->call.task, r->c->call.program->lowering.tree);
+  char *all = (char *)dw_starts(r->c) + starts_bytes(r->s.units * r->s.groups);
   return (float *)(void *)(all + r->c->k->gemm_bytes(&before));
 }
 
 static void dw_before(const cpu_call *c, int part, int parts) {
   dw_round r;
   dw_round_begin(c, &r);
+  for (int64_t unit = 0; !c->round && !part && unit < r.s.units; unit++) {
+    cpu_expert_rows list = dw_rows_of(c, r.s.depth, unit);
+    cpu_expert_find_groups(&list, r.s.groups, dw_starts(c) + unit * r.s.groups);
+  }
   cpu_expert_share mine =
       cpu_expert_share_of(r.group, cpu_expert_pack_length, part, part + 1, parts);
   for (cpu_expert_segment rows; cpu_expert_next(&r.group, &rows);) {

@@ -89,15 +89,17 @@ const cpu_op cpu_norm_stats = {
 
 static int64_t join_items(const tsr_task *t) { return t->inputs_count; }
 
-/* inputs (units, pieces, 1), absent those of other stages; out (units, pieces, n) */
+/* inputs (units, pieces, 1), absent those of other stages; out (units, rows, n) */
 static void norm_join_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *out = &c->call.task->outputs[0];
-  int64_t n = out->shape[1], rows = tsr_tensor_elements(out) / n;
-  float *to = cpu_out(c, 0);
+  int64_t rows = out->shape[0], n = out->shape[1], units = tsr_tensor_elements(out) / (rows * n);
   for (int64_t i = begin; i < end; i++) {
+    int64_t pieces = c->call.task->inputs[i].shape[0];
     const float *from = tsr_task_counts(&c->call, (int)i) ? cpu_in(c, (int)i) : NULL;
-    for (int64_t row = 0; row < rows; row++) to[row * n + i] = from ? from[row] : 0;
+    float *to = cpu_out(c, 0) + i;
+    for (int64_t row = 0; row < units * rows; row++)
+      to[row * n] = from && row % rows < pieces ? from[row / rows * pieces + row % rows] : 0;
   }
 }
 const cpu_op cpu_norm_join = {.items = join_items, .run = norm_join_run};
@@ -107,7 +109,7 @@ static int64_t one_item(const tsr_task *t) {
   return 1;
 }
 
-/* One gradient's pieces, added by the tree. */
+/* One gradient's rows, added by the tree. */
 static double add_pieces(const float *x, int64_t pieces, int64_t stride) {
   double stack[TSR_TREE_DEPTH_MAX];
   tsr_tree_stack tree = {0};

@@ -20,14 +20,16 @@ static void norm_stats_run(const cuda_call *c) {
 }
 const cuda_op cuda_norm_stats = norm_stats_run;
 
-/* inputs (units, pieces, 1), absent those of other stages; out (units, pieces, n) */
+/* inputs (units, pieces, 1), absent those of other stages; out (units, rows, n) */
 static void norm_join_run(const cuda_call *c) {
   const tsr_tensor *out = cuda_y(c, 0);
-  int64_t n = out->shape[1], rows = tsr_tensor_elements(out) / n;
-  tsr_cuda_zero(c->state->stream, cuda_out(c, 0), rows * n * 4);
-  for (int i = 0; i < c->call.task->inputs_count; i++)
+  int64_t rows = out->shape[0], n = out->shape[1], units = tsr_tensor_elements(out) / (rows * n);
+  tsr_cuda_zero(c->state->stream, cuda_out(c, 0), units * rows * n * 4);
+  for (int i = 0; i < c->call.task->inputs_count; i++) {
+    int64_t shape[] = {units, cuda_x(c, i)->shape[0]}, step[] = {rows * n, n};
     if (tsr_task_counts(&c->call, i))
-      tsr_cuda_scatter(c->state->stream, cuda_out(c, 0), cuda_in(c, i), 4, 1, &rows, &n, i);
+      tsr_cuda_scatter(c->state->stream, cuda_out(c, 0), cuda_in(c, i), 4, 2, shape, step, i);
+  }
 }
 const cuda_op cuda_norm_join = norm_join_run;
 
