@@ -256,13 +256,15 @@ static bool remove_hidden(
       diags, severity, TSR_NOWHERE, "'%s' %s", hidden, tsr_own_files_reason(arena, left));
 }
 
-/* Whether no file of a folder is an input of this process; else an error. */
-static bool check_unread(tsr_arena *arena, const char *path, tsr_diags *diags) {
+/* Whether no file of a folder is an input of this process; else an error. The manifest of an
+ * unfinished checkpoint is none: another run has begun to remove what this one looked at while it
+ * chose the newest. */
+static bool check_unread(tsr_arena *arena, const char *path, bool is_finished, tsr_diags *diags) {
   bool ok = true;
   DIR *d = tsr_disk_open_folder(path);
   for (struct dirent *e; d && ok && (e = readdir(d));) {
     const char *file = tsr_path_join(arena, path, e->d_name);
-    if (!tsr_file_is_read(file)) continue;
+    if (!tsr_file_is_read(file) || (!is_finished && !strcmp(e->d_name, "manifest.json"))) continue;
     ok = tsr_diag_error(
         diags, TSR_NOWHERE, "'%s' would be removed, and this run reads '%s'", path, file);
     tsr_diag_hint(diags, "checkpoints elsewhere (--out, checkpoint_dir) keep it");
@@ -328,7 +330,8 @@ static bool check_inputs(tsr_arena *arena, const char *folder, bool all, tsr_dia
   bool ok = true;
   for (struct dirent *e; d && ok && (e = readdir(d));)
     if (is_unfinished(e->d_name) || (all && step_of(e->d_name) >= 0))
-      ok = check_unread(arena, tsr_path_join(arena, folder, e->d_name), diags);
+      ok = check_unread(
+          arena, tsr_path_join(arena, folder, e->d_name), !is_unfinished(e->d_name), diags);
   if (d) closedir(d);
   return ok;
 }

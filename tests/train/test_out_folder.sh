@@ -216,6 +216,14 @@ leaves whole 2 "'$step' would be removed, and this run reads '$step/config.yaml'
 mkdir whole/checkpoints/step-00000009.partial && mv $step/mine.txt whole/checkpoints/step-00000009.partial
 leaves whole 2 "step-00000009.partial' would be removed, and this run reads" --config run.yaml --out whole --resume \
   --set training_config.data_path=whole/checkpoints/step-00000009.partial/mine.txt --set training_config.max_steps=4 --set training_config.seed=2
+
+# A manifest is no input where another run has begun to remove its checkpoint after this one read it: the same file
+# under the name that it has then.
+rm -r whole/checkpoints/step-00000009.partial
+mkdir whole/checkpoints/step-00000002.partial
+ln $step/manifest.json whole/checkpoints/step-00000002.partial/manifest.json
+ends 0 --config run.yaml --out whole --resume --set training_config.max_steps=4 --set training_config.seed=2
+[ ! -e whole/checkpoints/step-00000002.partial ] || complain "an unfinished checkpoint is left"
 rm -r whole
 
 # the user's own files
