@@ -28,7 +28,8 @@ static const tsr_term *find_term(const tsr_scope *scope, const char *name) {
 }
 
 static bool eval_name(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
-  const tsr_name *n = tsr_scope_find(scope, e->name);
+  tsr_name *n = tsr_scope_find(scope, e->name);
+  if (n) n->is_read = true;
   if (n && n->unknown && !n->bad)
     return tsr_diag_error(diags, e->location, "'%s' has no value: %s", e->name, n->unknown);
   if (n) return *ret = n->value, !n->bad;

@@ -183,6 +183,8 @@ static bool read_model(
     tsr_compiled *ret, tsr_diags *diags) {
   tsr_model_options model = tsr_compile_model(o, purpose, ret->batch);
   if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
+  if (ret->model->reads_batch && !tsr_parallel_check_batch(o->parallel, o->config, diags))
+    return false;
   if (!check_rows(o, purpose, ret->batch, ret->model->sequence, diags)) return false;
   ret->graph = ret->model->graph;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
