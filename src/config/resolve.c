@@ -80,13 +80,13 @@ static void warn_other_rules(tsr_loader *l) {
 }
 
 /* They are for parameters that are stored in bf16, as tt-train's are. */
-static void note_rounding(tsr_loader *l, const char *key, bool on) {
+static void warn_of_rounding(tsr_loader *l, const char *key, bool on) {
   if (!on || l->config->training.precision == TSR_PRECISION_BF16) return;
   const tsr_yaml *node =
       tsr_loader_key(l, tsr_arena_printf(l->arena, "training_config.optimizer.%s", key));
-  tsr_diag_note(
-      l->diags, node ? node->location : TSR_NOWHERE,
-      "'%s' changes nothing: parameters are stored in f32", node ? node->text : key);
+  tsr_diag(
+      l->diags, tsr_diag_normative(l->diags, TSR_WARNING), node ? node->location : TSR_NOWHERE,
+      "'%s' has no effect: parameters are stored in f32", node ? node->text : key);
 }
 
 static void resolve_optimizer(tsr_loader *l) {
@@ -108,8 +108,8 @@ static void resolve_optimizer(tsr_loader *l) {
     tsr_loader_contradict(
         l, "training_config.optimizer.stochastic_rounding",
         "training_config.optimizer.kahan_summation");
-  note_rounding(l, "stochastic_rounding", o->stochastic_rounding);
-  note_rounding(l, "kahan_summation", o->kahan_summation);
+  warn_of_rounding(l, "stochastic_rounding", o->stochastic_rounding);
+  warn_of_rounding(l, "kahan_summation", o->kahan_summation);
 }
 
 /* --- learning rate --- */

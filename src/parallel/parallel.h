@@ -46,7 +46,7 @@ bool tsr_parallel_check_batch(
 /* Where an axis was turned on, or where the mesh's shape was given. */
 tsr_location tsr_axis_place(const tsr_config *config, int axis);
 
-/* Warns of sequence parallelism without tp. */
+/* Warns of sequence parallelism without tp, and of validation without replicas. */
 void tsr_parallel_warn(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags);
 
 /* numerics.units, with the defaults filled in: units.batch is dp × microbatches,
