@@ -260,8 +260,15 @@ check_idle_keys(app *a, const tsr_config *config, const tsr_checkpoint_manager_o
   return tsr_diags_errors(a->diags) == errors;
 }
 
-/* Before the programs are made: units that the configuration leaves open are those of the
- * checkpoint. */
+/* What the configuration leaves out of the recipe is the checkpoint's. */
+static bool take_recipe(app *a, tsr_config *config, const tsr_manifest *m) {
+  const char *file = tsr_path_join(a->arena, m->folder, TSR_MANIFEST_NAME);
+  tsr_resume_recipe_fill(a->arena, config, m);
+  tsr_config_fill(a->arena, config, m->recipe, m->recipe_count, file);
+  return setup_override_policy(a, config);
+}
+
+/* Before the programs are made. */
 static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_options *keep) {
   keep->folder = checkpoint_folder(a, config);
   keep->out = a->options.out;
@@ -274,8 +281,7 @@ static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_option
       !find_weights(a, config, keep))
     return false;
   keep->purpose = purpose_of(a, keep);
-  if (keep->resume) tsr_resume_recipe_fill(a->arena, config, keep->resume);
-  return true;
+  return !keep->resume || take_recipe(a, config, keep->resume);
 }
 
 /* 2 would be a user error's code, and 0 that of a run that is done. */

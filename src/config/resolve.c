@@ -47,7 +47,10 @@ static void read_legacy_type(tsr_loader *l) {
       l, "training_config.optimizer.type",
       no_op ? "training_config.use_no_op" : "training_config.use_moreh_adamw");
   if (no_op) set_optimizer(l->config, "NoOp", TSR_OPTIMIZER_NOOP);
-  else if (given(l, "training_config.momentum")) set_optimizer(l->config, "SGD", TSR_OPTIMIZER_SGD);
+  else if (given(l, "training_config.momentum")) {
+    set_optimizer(l->config, "SGD", TSR_OPTIMIZER_SGD);
+    tsr_loader_take_origin(l, "training_config.optimizer.type", "training_config.momentum");
+  }
 }
 
 bool tsr_optimizer_uses(tsr_optimizer_type type, const char *key) {
@@ -189,7 +192,11 @@ static void resolve_wsd(tsr_loader *l) {
   int64_t rest = l->config->training.max_steps - s->warmup_steps;
   bool hold = given(l, "scheduler_config.hold_steps"),
        decay = given(l, "scheduler_config.decay_steps");
-  if (is_warmup_constant(l) && !hold && !decay) s->stable_steps = rest;
+  if (is_warmup_constant(l) && !hold && !decay) {
+    s->stable_steps = rest;
+    tsr_loader_take_origin(l, "scheduler_config.hold_steps", "training_config.lr_schedule");
+    tsr_loader_take_origin(l, "scheduler_config.decay_steps", "training_config.lr_schedule");
+  }
   if (decay && !hold) s->stable_steps = rest - s->decay_steps;
   if (s->stable_steps < 0 || s->stable_steps > rest) {
     const tsr_yaml *key = tsr_loader_key(

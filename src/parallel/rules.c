@@ -90,7 +90,7 @@ static bool
 refuse_batch(const tsr_config *config, const tsr_parallel *p, int64_t batch, tsr_diags *diags) {
   int64_t ranks = tsr_parallel_batch_ranks(p), below = batch - batch % ranks;
   tsr_location location = tsr_config_location(config, "training_config.batch_size");
-  bool is_default = !location.line;
+  bool is_default = !config->training.batch_size_given;
   tsr_diag_error(
       diags, is_default ? tsr_mesh_layout_place(config) : location,
       "batch_size %lld%s does not divide over %s = %lld", (long long)batch,

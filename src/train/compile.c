@@ -97,7 +97,7 @@ static bool check_loss_scale(const tsr_config *c, tsr_diags *diags) {
   if (t->precision == TSR_PRECISION_FP16) return true;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     tsr_location location = tsr_config_location(c, keys[i].key);
-    if (location.file && keys[i].differs)
+    if (location.line && keys[i].differs)
       tsr_diag(
           diags, tsr_diag_normative(diags, TSR_WARNING), location,
           "the loss scale's '%s' has no effect: precision is not fp16",
