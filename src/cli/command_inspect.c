@@ -19,18 +19,6 @@ static int inspect_mesh(app *a) {
   return console_finish(a, ok);
 }
 
-/* One that `tensors:` lays out by hand: on any mesh, without programs. */
-static bool report_layout(app *a, setup *s, tsr_text *text) {
-  tsr_model *model;
-  if (!setup_open_mesh(a, s) || !setup_build_context(a, s)) return false;
-  tsr_model_options options = {.batch = s->parallel->batch_size, .units = {1, 1, 1}};
-  options.graphs_folder = app_graphs_folder(a);
-  return tsr_model_read(a->arena, s->config, &options, &model, a->diags) &&
-         tsr_tensor_report_layout(
-             model->graph, s->parallel, s->config->device.strict_divisible, a->options.tensor, text,
-             a->diags);
-}
-
 static bool report_placement(app *a, setup *s, tsr_text *text) {
   prepared p = {0};
   bool ok = prepare(a, s, &p);
@@ -42,11 +30,7 @@ static bool report_placement(app *a, setup *s, tsr_text *text) {
 static int inspect_tensor(app *a) {
   tsr_text text = {0};
   setup s = {0};
-  bool ok = setup_load_config(a, &s);
-  const tsr_yaml *tensors = ok ? s.config->tensors : NULL;
-  bool by_hand =
-      tensors && tensors->kind == TSR_YAML_MAP && tsr_yaml_get(tensors, a->options.tensor);
-  if (ok) ok = by_hand ? report_layout(a, &s, &text) : report_placement(a, &s, &text);
+  bool ok = setup_load_config(a, &s) && report_placement(a, &s, &text);
   console_print(&text);
   return console_finish(a, ok);
 }

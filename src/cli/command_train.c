@@ -226,18 +226,49 @@ static bool find_weights(app *a, const tsr_config *config, tsr_checkpoint_manage
       a->arena, path, tsr_config_location(config, "training_config.model_path"), m, a->diags);
 }
 
-/* A job that comes back resumes from its checkpoints. */
-static void
-warn_of_no_folder(app *a, const tsr_config *config, const tsr_checkpoint_manager_options *keep) {
-  if (!config->elastic.rejoin || keep->folder || a->options.command != TSR_COMMAND_TRAIN) return;
-  tsr_diag_warning(
-      a->diags, tsr_config_location(config, "elastic.rejoin"),
-      "no checkpoints are kept, so a job that comes back begins at step 0");
-  tsr_diag_hint(a->diags, "training_config.checkpoint_dir or --out sets where they are kept");
+/* Keys about checkpoints, other than their defaults, of a run that keeps none. */
+static bool
+check_idle_keys(app *a, const tsr_config *config, const tsr_checkpoint_manager_options *keep) {
+  static const char where[] = "training_config.checkpoint_dir or --out sets where they are kept";
+  const tsr_config_checkpoint *c = &config->checkpoint;
+  const struct {
+    const char *key;
+    bool differs;
+  } keys[] = {
+      {"checkpoint.keep_last", c->keep_last != 3},
+      {"checkpoint.keep_every", c->keep_every},
+      {"checkpoint.resume", c->resume == TSR_RESUME_AUTO && !config->elastic.rejoin},
+      {"checkpoint.tag", *c->tag},
+      {"checkpoint.optimizer", !c->optimizer},
+      {"checkpoint.background", !c->background}};
+  int errors = tsr_diags_errors(a->diags);
+  if (keep->folder || a->options.command != TSR_COMMAND_TRAIN) return true;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    tsr_location location = tsr_config_location(config, keys[i].key);
+    if (!keys[i].differs || !location.file) continue;
+    tsr_diag(
+        a->diags, tsr_diag_normative(a->diags, TSR_WARNING), location,
+        "%s has no effect: no checkpoints are kept", keys[i].key);
+    tsr_diag_hint(a->diags, where);
+  }
+  if (config->elastic.rejoin) {
+    tsr_diag_warning(
+        a->diags, tsr_config_location(config, "elastic.rejoin"),
+        "no checkpoints are kept, so a job that comes back begins at step 0");
+    tsr_diag_hint(a->diags, where);
+  }
+  return tsr_diags_errors(a->diags) == errors;
 }
 
-/* Before the programs are made: units that the configuration leaves open are those of the
- * checkpoint. */
+/* What the configuration leaves out of the recipe is the checkpoint's. */
+static bool take_recipe(app *a, tsr_config *config, const tsr_manifest *m) {
+  const char *file = tsr_path_join(a->arena, m->folder, TSR_MANIFEST_NAME);
+  tsr_resume_recipe_fill(a->arena, config, m);
+  tsr_config_fill(a->arena, config, m->recipe, m->recipe_count, file);
+  return setup_override_policy(a, config);
+}
+
+/* Before the programs are made. */
 static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_options *keep) {
   keep->folder = checkpoint_folder(a, config);
   keep->out = a->options.out;
@@ -246,11 +277,11 @@ static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_option
   keep->version = TSR_VERSION;
   keep->limit_s =
       a->options.time_limit_s ? a->options.time_limit_s : config->checkpoint.time_limit_s;
-  warn_of_no_folder(a, config, keep);
-  if (!find_resume(a, config, keep) || !find_weights(a, config, keep)) return false;
+  if (!check_idle_keys(a, config, keep) || !find_resume(a, config, keep) ||
+      !find_weights(a, config, keep))
+    return false;
   keep->purpose = purpose_of(a, keep);
-  if (keep->resume) tsr_resume_recipe_fill(a->arena, config, keep->resume);
-  return true;
+  return !keep->resume || take_recipe(a, config, keep->resume);
 }
 
 /* 2 would be a user error's code, and 0 that of a run that is done. */

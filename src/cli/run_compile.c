@@ -89,6 +89,46 @@ static bool check_collectives(app *a, const setup *s, const tsr_graph *g) {
   return ok;
 }
 
+/* A graph without a loss runs once: what asks for training, or for its results, has no effect. */
+static bool check_untrained(app *a, const setup *s) {
+  const tsr_options *o = &a->options;
+  const tsr_config *c = s->config;
+  const struct {
+    bool is_given;
+    const char *name;
+  } options[] =
+      {{o->metrics, "--metrics"},
+       {o->resume, "--resume"},
+       {o->time_limit_text, "--time-limit"},
+       {o->determinism_text, "--check-determinism"},
+       {o->dump_grads, "--dump-grads"},
+       {o->record_routing, "--record-routing"},
+       {o->replay_routing, "--replay-routing"}},
+    keys[] = {
+        {true, "training_config.checkpoint_dir"},
+        {true, "training_config.model_save_interval"},
+        {*c->training.model_path, "training_config.model_path"},
+        {c->training.validate, "validate"},
+        {c->checkpoint.resume == TSR_RESUME_AUTO && !c->elastic.rejoin, "checkpoint.resume"},
+        {*c->checkpoint.tag, "checkpoint.tag"},
+        {c->checkpoint.time_limit_s, "checkpoint.time_limit"},
+        {c->elastic.rejoin, "elastic.rejoin"}};
+  bool ok = true;
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    if (options[i].is_given)
+      ok = tsr_diag_error(
+          a->diags, TSR_NOWHERE, "%s has no effect: the graph has no loss, so nothing is trained",
+          options[i].name);
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    tsr_location location = tsr_config_location(c, keys[i].name);
+    if (keys[i].is_given && location.file)
+      ok = tsr_diag_error(
+          a->diags, location, "%s has no effect: the graph has no loss, so nothing is trained",
+          keys[i].name);
+  }
+  return ok;
+}
+
 static bool compile(app *a, const setup *s, prepared *p) {
   tsr_compile_options o = prepare_compile_options(a, s, p->has_data ? &p->data : NULL);
   const tsr_parallel *context;
@@ -96,7 +136,7 @@ static bool compile(app *a, const setup *s, prepared *p) {
   p->has_read_model = true;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &p->training, a->diags)) return false;
   if (!check_collectives(a, s, p->training.graph)) return false;
-  if (p->training.graph->loss < 0) return true;
+  if (p->training.graph->loss < 0) return check_untrained(a, s);
   o.split = &p->training.split;
   o.split_of = p->training.graph;
   o.placed_of = p->training.placed;

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TESSERA_DETERMINISTIC=1 overrides numerics.policy of the configuration. */
-static bool apply_policy_override(app *a, tsr_config *config) {
+bool setup_override_policy(app *a, tsr_config *config) {
   const char *value = getenv("TESSERA_DETERMINISTIC");
   bool fast = config->numerics.policy == TSR_NUMERICS_FAST;
   if (!value || !*value || !strcmp(value, "0")) return true;
@@ -34,7 +33,7 @@ bool setup_load_config(app *a, setup *s) {
   const tsr_options *o = &a->options;
   if (!tsr_config_load(a->arena, o->config, o->sets, o->sets_count, &s->config, a->diags))
     return false;
-  if (!apply_policy_override(a, s->config)) return false;
+  if (!setup_override_policy(a, s->config)) return false;
   a->job.timeout_s = s->config->collectives.timeout_s;
   return tsr_compute_choose_kind(&a->job, s->config, computes(a), &s->compute);
 }

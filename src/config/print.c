@@ -76,7 +76,8 @@ static void print_scalar(const tsr_yaml *node, bool flow, tsr_text *text) {
 
 static void print_origin(const tsr_yaml *node, tsr_text *text) {
   if (!node || !node->location.file) tsr_text_add(text, "  # default\n");
-  else if (tsr_is_override(node)) tsr_text_add(text, "  # %s\n", node->location.file);
+  else if (tsr_is_override(node) || !node->location.line)
+    tsr_text_add(text, "  # %s\n", node->location.file);
   else tsr_text_add(text, "  # %s:%d\n", node->location.file, node->location.line);
 }
 

@@ -47,7 +47,10 @@ static void read_legacy_type(tsr_loader *l) {
       l, "training_config.optimizer.type",
       no_op ? "training_config.use_no_op" : "training_config.use_moreh_adamw");
   if (no_op) set_optimizer(l->config, "NoOp", TSR_OPTIMIZER_NOOP);
-  else if (given(l, "training_config.momentum")) set_optimizer(l->config, "SGD", TSR_OPTIMIZER_SGD);
+  else if (given(l, "training_config.momentum")) {
+    set_optimizer(l->config, "SGD", TSR_OPTIMIZER_SGD);
+    tsr_loader_take_origin(l, "training_config.optimizer.type", "training_config.momentum");
+  }
 }
 
 bool tsr_optimizer_uses(tsr_optimizer_type type, const char *key) {
@@ -80,13 +83,13 @@ static void warn_other_rules(tsr_loader *l) {
 }
 
 /* They are for parameters that are stored in bf16, as tt-train's are. */
-static void note_rounding(tsr_loader *l, const char *key, bool on) {
+static void warn_of_rounding(tsr_loader *l, const char *key, bool on) {
   if (!on || l->config->training.precision == TSR_PRECISION_BF16) return;
   const tsr_yaml *node =
       tsr_loader_key(l, tsr_arena_printf(l->arena, "training_config.optimizer.%s", key));
-  tsr_diag_note(
-      l->diags, node ? node->location : TSR_NOWHERE,
-      "'%s' changes nothing: parameters are stored in f32", node ? node->text : key);
+  tsr_diag(
+      l->diags, tsr_diag_normative(l->diags, TSR_WARNING), node ? node->location : TSR_NOWHERE,
+      "'%s' has no effect: parameters are stored in f32", node ? node->text : key);
 }
 
 static void resolve_optimizer(tsr_loader *l) {
@@ -108,8 +111,8 @@ static void resolve_optimizer(tsr_loader *l) {
     tsr_loader_contradict(
         l, "training_config.optimizer.stochastic_rounding",
         "training_config.optimizer.kahan_summation");
-  note_rounding(l, "stochastic_rounding", o->stochastic_rounding);
-  note_rounding(l, "kahan_summation", o->kahan_summation);
+  warn_of_rounding(l, "stochastic_rounding", o->stochastic_rounding);
+  warn_of_rounding(l, "kahan_summation", o->kahan_summation);
 }
 
 /* --- learning rate --- */
@@ -189,7 +192,11 @@ static void resolve_wsd(tsr_loader *l) {
   int64_t rest = l->config->training.max_steps - s->warmup_steps;
   bool hold = given(l, "scheduler_config.hold_steps"),
        decay = given(l, "scheduler_config.decay_steps");
-  if (is_warmup_constant(l) && !hold && !decay) s->stable_steps = rest;
+  if (is_warmup_constant(l) && !hold && !decay) {
+    s->stable_steps = rest;
+    tsr_loader_take_origin(l, "scheduler_config.hold_steps", "training_config.lr_schedule");
+    tsr_loader_take_origin(l, "scheduler_config.decay_steps", "training_config.lr_schedule");
+  }
   if (decay && !hold) s->stable_steps = rest - s->decay_steps;
   if (s->stable_steps < 0 || s->stable_steps > rest) {
     const tsr_yaml *key = tsr_loader_key(

@@ -164,6 +164,12 @@ static bool find_dim(const tsr_graph *g, const tsr_node *n, int ndim, int d, int
   case TSR_OP_EXPERT_LINEAR: /* w (experts, out, in) */
     if (d == last) *ret = 1;
     return true;
+  case TSR_OP_LINEAR_DX: /* w (out, in) */
+    if (d == last) *ret = 1;
+    return true;
+  case TSR_OP_EXPERT_LINEAR_DX: /* w (experts, out, in) */
+    if (d == last) *ret = 2;
+    return true;
   case TSR_OP_PERMUTE_EXPERTS: /* x (…, C) to (rows, C) */
     *ret_k = 0;
     *ret = inputs - 1;
@@ -185,18 +191,28 @@ static bool find_dim(const tsr_graph *g, const tsr_node *n, int ndim, int d, int
   }
 }
 
-/* Dimensions go by the names that they have in the inputs, and by none where only the size is that
- * of a dimension with a name. */
-static void name_dims(const tsr_graph *g, const tsr_node *n, tsr_value *v) {
+/* Dimension d of a result is dimension i of an input. */
+static void take_dim(const tsr_graph *g, int input, int i, tsr_value *v, int d) {
+  const tsr_value *x = &g->values[input];
+  const tsr_padding *p = tsr_value_padding(g, x);
+  if (!v->dims[d]) v->dims[d] = x->dims[i];
+  if (p && p->dim == i && x->shape[i] == v->shape[d])
+    v->padding = (tsr_padding){d, p->real, p->blocks};
+}
+
+/* Dimensions have the names and the padding that they have in the inputs, and none where only the
+ * size is that of a dimension of an input. */
+static void describe_dims(const tsr_graph *g, const tsr_node *n, tsr_value *v) {
+  int like = tsr_op_shape_input(n->op, n->inputs_count);
   for (int d = 0; d < v->ndim && n->inputs_count; d++) {
     int k, i;
     if (find_dim(g, n, v->ndim, d, &k, &i)) {
-      v->dims[d] = g->values[n->inputs[k]].dims[i];
+      take_dim(g, n->inputs[k], i, v, d);
       continue;
     }
-    for (k = 0; k < n->inputs_count && !v->dims[d]; k++) {
+    for (k = like < 0 ? 0 : like; k < n->inputs_count; k++) {
       const tsr_value *x = &g->values[n->inputs[k]];
-      if (d < x->ndim && x->shape[d] == v->shape[d]) v->dims[d] = x->dims[d];
+      if (d < x->ndim && x->shape[d] == v->shape[d]) take_dim(g, n->inputs[k], d, v, d);
     }
   }
 }
@@ -235,7 +251,7 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
     v.output = i;
     bool other = tsr_routed_is_weights(types[i].routed) && v.shape[0] != types[i].routed.experts;
     if (!other) v.routed = types[i].routed;
-    name_dims(g, n, &v);
+    describe_dims(g, n, &v);
     int value = add_value(g, &v);
     g->nodes[id].outputs[i] = value;
   }
@@ -295,6 +311,9 @@ int tsr_graph_copy_node(tsr_graph *g, const tsr_graph *from, int node, const int
     memcpy(types[i].shape, v->shape, sizeof v->shape);
   }
   int id = add_node(g, &copy, types);
+  const tsr_node *n = &g->nodes[g->nodes_count - 1];
+  for (int i = 0; i < copy.outputs_count; i++)
+    g->values[n->outputs[i]].padding = from->values[copy.outputs[i]].padding;
   g->nodes[g->nodes_count - 1].stream = from->nodes[node].stream;
   return id;
 }
@@ -318,6 +337,17 @@ void tsr_graph_map_ends(tsr_graph *g, const tsr_graph *old, const int *map) {
   g->grads = tsr_arena_array(old->arena, int, old->grads_count);
   for (int i = 0; i < old->grads_count; i++)
     g->grads[i] = old->grads[i] < 0 ? -1 : map[old->grads[i]];
+}
+
+const tsr_padding *tsr_value_padding(const tsr_graph *g, const tsr_value *v) {
+  const tsr_padding *p = v->param < 0 ? &v->padding : &g->params[v->param].padding;
+  return p->blocks && p->real < v->shape[p->dim] ? p : NULL;
+}
+
+void tsr_value_real_shape(const tsr_graph *g, const tsr_value *v, int64_t ret_shape[TSR_DIMS_MAX]) {
+  const tsr_padding *p = tsr_value_padding(g, v);
+  memcpy(ret_shape, v->shape, sizeof v->shape);
+  if (p) ret_shape[p->dim] = p->real;
 }
 
 int tsr_value_stage(const tsr_graph *g, int value) {

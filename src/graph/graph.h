@@ -97,6 +97,7 @@ typedef struct {
   int ndim;
   int64_t shape[TSR_DIMS_MAX];    /* global, of one microbatch */
   const char *dims[TSR_DIMS_MAX]; /* what the graph file calls these sizes, for messages; or NULL */
+  tsr_padding padding;            /* of TSR_VALUE_NODE; blocks 0: none (tsr_value_padding) */
   tsr_routed routed;              /* what dimension 0 is */
   int node, output;               /* of TSR_VALUE_NODE */
   int param;                      /* index into graph->params for PARAM and its STATE, else -1 */
@@ -320,6 +321,12 @@ tsr_short_text tsr_shape_text(int ndim, const int64_t *shape); /* "(4, 16, 32)" 
 /* "(batch 4, sequence 16, 32)" */
 const char *tsr_value_shape_text(tsr_arena *arena, const tsr_value *value);
 int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */
+/* How a dimension is stored that has padding: that of a node's output, or the parameter's of which
+ * a value is; NULL: all elements are real. */
+const tsr_padding *tsr_value_padding(const tsr_graph *g, const tsr_value *value);
+/* The shape without padding. */
+void tsr_value_real_shape(
+    const tsr_graph *g, const tsr_value *value, int64_t ret_shape[TSR_DIMS_MAX]);
 /* Where a value is made or kept: a virtual stage, or TSR_EVERY_STAGE. */
 int tsr_value_stage(const tsr_graph *g, int value);
 

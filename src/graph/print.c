@@ -47,19 +47,13 @@ static void print_attrs(const tsr_node *n, tsr_text *text) {
   }
 }
 
-/* A parameter that is stored with padding, and its state, have two shapes. */
+/* What is stored with padding has two shapes. */
 static void print_shape(const tsr_graph *g, const tsr_value *v, tsr_text *text) {
-  tsr_short_text stored = tsr_shape_text(v->ndim, v->shape);
-  bool is_param = v->kind == TSR_VALUE_PARAM || v->kind == TSR_VALUE_STATE;
   int64_t real[TSR_DIMS_MAX];
-  if (is_param && v->param >= 0) {
-    tsr_param_real_shape(&g->params[v->param], real);
-    tsr_short_text shape = tsr_shape_text(v->ndim, real);
-    bool is_padded = !memcmp(v->shape, g->params[v->param].shape, sizeof v->shape) &&
-                     strcmp(shape.text, stored.text);
-    if (is_padded) tsr_text_add(text, "%s stored as ", shape.text);
-  }
-  tsr_text_add(text, "%s", stored.text);
+  tsr_value_real_shape(g, v, real);
+  if (tsr_value_padding(g, v))
+    tsr_text_add(text, "%s stored as ", tsr_shape_text(v->ndim, real).text);
+  tsr_text_add(text, "%s", tsr_shape_text(v->ndim, v->shape).text);
 }
 
 static void print_value(const tsr_graph *g, const tsr_value *v, bool placements, tsr_text *text) {

@@ -13,6 +13,7 @@ static tsr_model *make_model(tsr_arena *arena, const tsr_scope *scope, tsr_graph
   m->max_sequence_length = tsr_sizes_get(scope, "max_sequence_length");
   m->sequence = tsr_sizes_get(scope, "sequence");
   m->features = tsr_sizes_get(scope, "input_features");
+  m->reads_batch = tsr_scope_find(scope, "batch")->is_read;
   m->classes = tsr_sizes_get(scope, "output_features");
   return m;
 }

@@ -59,6 +59,7 @@ typedef struct {
   bool bad;            /* already reported: expressions with it fail silently */
   const char *unknown; /* else why it has no value, for expressions with it; NULL: it has one */
   bool given;          /* by the user's model file, at `place` */
+  bool is_read;        /* an expression has it */
   tsr_location location;
 } tsr_name;
 
@@ -86,8 +87,11 @@ void tsr_scope_push(tsr_scope *scope, const tsr_name *name);
 void tsr_scope_push_number(tsr_scope *scope, const char *name, double number);
 void tsr_scope_word(tsr_scope *scope, const char *word);
 bool tsr_scope_has_word(const tsr_scope *scope, const char *word);
-const tsr_name *tsr_scope_find(const tsr_scope *scope, const char *name);
+tsr_name *tsr_scope_find(const tsr_scope *scope, const char *name);
 
+/* Whether an argument of a call without a name is an input: a name or a call. Anything else, and
+ * True and False, is an attribute that goes by its position: transpose(x, 1, 2). */
+bool tsr_expr_is_operand(const tsr_expr *e);
 bool tsr_expr_eval(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret_value, tsr_diags *diags);
 bool tsr_expr_number(const tsr_expr *e, tsr_scope *scope, double *ret_number, tsr_diags *diags);
 /* A whole number of at least `min`; `what` names it in errors. */

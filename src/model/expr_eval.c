@@ -27,8 +27,19 @@ static const tsr_term *find_term(const tsr_scope *scope, const char *name) {
   return NULL;
 }
 
+/* Python's words, and YAML's. */
+static bool is_boolean(const char *name, bool value) {
+  return !strcmp(name, value ? "True" : "False") || !strcmp(name, value ? "true" : "false");
+}
+
+bool tsr_expr_is_operand(const tsr_expr *e) {
+  if (e->kind == TSR_EXPR_CALL) return true;
+  return e->kind == TSR_EXPR_NAME && !is_boolean(e->name, true) && !is_boolean(e->name, false);
+}
+
 static bool eval_name(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
-  const tsr_name *n = tsr_scope_find(scope, e->name);
+  tsr_name *n = tsr_scope_find(scope, e->name);
+  if (n) n->is_read = true;
   if (n && n->unknown && !n->bad)
     return tsr_diag_error(diags, e->location, "'%s' has no value: %s", e->name, n->unknown);
   if (n) return *ret = n->value, !n->bad;
@@ -37,8 +48,8 @@ static bool eval_name(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_di
     return *ret = (tsr_eval){.kind = TSR_EVAL_TERM, .word = e->name}, true;
   if (term)
     return tsr_diag_error(diags, e->location, "'%s' needs its numbers: %s(…)", e->name, e->name);
-  if (!strcmp(e->name, "true") || !strcmp(e->name, "True")) return *ret = number_of(1), true;
-  if (!strcmp(e->name, "false") || !strcmp(e->name, "False")) return *ret = number_of(0), true;
+  if (is_boolean(e->name, true)) return *ret = number_of(1), true;
+  if (is_boolean(e->name, false)) return *ret = number_of(0), true;
   if (tsr_scope_has_word(scope, e->name))
     return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = e->name}, true;
   tsr_diag_error(diags, e->location, "unknown name '%s'", e->name);

@@ -44,14 +44,14 @@ static bool check_call(const tsr_file_reader *r, const tsr_expr *e) {
           ok = tsr_diag_error(r->diags, e->key_places[i], "'%s' is given twice", e->keys[i]);
       continue;
     }
-    bool number = a->kind != TSR_EXPR_CALL && a->kind != TSR_EXPR_NAME;
-    number ? attrs++ : inputs++;
-    if (named || (!number && attrs))
+    bool operand = tsr_expr_is_operand(a);
+    operand ? inputs++ : attrs++;
+    if (named || (operand && attrs))
       ok = tsr_diag_error(
           r->diags, a->location, "input '%s' stands after %s attribute", a->text,
           named ? "a named" : "an");
     else if (a->kind == TSR_EXPR_CALL) ok &= check_call(r, a);
-    else if (number && !inputs)
+    else if (!operand && !inputs)
       ok = tsr_diag_error(r->diags, a->location, "an input is a name or a call, not '%s'", a->text);
   }
   if (inputs > TSR_CALL_INPUTS_MAX)

@@ -130,7 +130,10 @@ static bool read_name(const expander *x, const char *name, tsr_location location
   const char **names = tsr_arena_array(x->flat->arena, const char *, count + 1);
   for (int i = 0; i < count; i++) names[i] = x->bindings[x->visible_from + i].name;
   tsr_diag_error(x->flat->diags, location, "'%s' is no input, parameter or earlier result", name);
-  tsr_diag_nearest(x->flat->diags, name, names, count);
+  if (tsr_scope_find(x->flat->scope, name))
+    tsr_diag_hint(
+        x->flat->diags, "it is a size; as an attribute of the op it needs the attribute's name");
+  else tsr_diag_nearest(x->flat->diags, name, names, count);
   return false;
 }
 
@@ -179,17 +182,11 @@ static bool expand_block(
     expander *x, tsr_statement *s, const tsr_expr *e, const tsr_expr *times, const char *as,
     int *ret_value);
 
-/* A number in the place of an input is an attribute that goes by its position: transpose(x, 1, 2).
- * */
-static bool is_number(const tsr_expr *e) {
-  return e->kind != TSR_EXPR_NAME && e->kind != TSR_EXPR_CALL;
-}
-
 static bool read_arguments(
     expander *x, tsr_statement *s, const tsr_expr *e, const char *result, tsr_call *call) {
   bool ok = true;
   for (int i = 0; i < e->count; i++) {
-    if (e->keys[i] || is_number(e->args[i])) {
+    if (e->keys[i] || !tsr_expr_is_operand(e->args[i])) {
       tsr_location location = e->keys[i] ? e->key_places[i] : e->args[i]->location;
       ok &= read_attr(x, e->keys[i], location, e->args[i], &call->attrs[call->attrs_count++]);
     } else {

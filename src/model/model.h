@@ -33,6 +33,7 @@ typedef struct {
   int64_t vocab_size, vocab_padded, max_sequence_length, sequence, features, classes;
   const tsr_model_default *defaults; /* of those sizes that have one and are no lists */
   int defaults_count;
+  bool reads_batch;   /* an expression of the graph file has the batch in it */
   const char *source; /* hash of what the graph was read from, whatever its comments and spaces */
 } tsr_model;
 

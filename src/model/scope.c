@@ -29,7 +29,7 @@ void tsr_scope_word(tsr_scope *scope, const char *word) {
   scope->words[scope->words_count++] = word;
 }
 
-const tsr_name *tsr_scope_find(const tsr_scope *scope, const char *name) {
+tsr_name *tsr_scope_find(const tsr_scope *scope, const char *name) {
   for (int i = scope->count; i-- > 0;)
     if (!strcmp(scope->names[i].name, name)) return &scope->names[i];
   return NULL;

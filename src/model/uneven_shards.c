@@ -49,6 +49,7 @@ static void note_padding(expander *e, int value, padded p) {
   }
   p.real = 0;
   e->pad[value] = p;
+  e->g->values[value].padding = p.as;
 }
 
 static bool is_same(const padded *a, const padded *b) {
@@ -77,6 +78,7 @@ static int move_runs(expander *e, int value, const padded *p, bool removes) {
     int both[] = {sum, part};
     const char *added = tsr_arena_printf(g->arena, "%s.sum%d", what, k);
     sum = k ? tsr_graph_add(g, TSR_OP_ADD, TSR_FORWARD, added, location, 2, both, NULL) : part;
+    if (!removes) g->values[part].padding = g->values[sum].padding = p->as;
   }
   return sum;
 }

@@ -69,4 +69,8 @@ void tsr_parallel_warn(const tsr_parallel *p, const tsr_config *config, tsr_diag
         diags, tsr_diag_normative(diags, TSR_WARNING),
         tsr_config_location(config, "device_config.enable_sp"),
         "'enable_sp' has no effect: sequences are split over tp, and there is none");
+  if (config->training.validate && p->ranks == p->size[TSR_PP])
+    tsr_diag(
+        diags, tsr_diag_normative(diags, TSR_WARNING), tsr_config_location(config, "validate"),
+        "'validate' has no effect: no two ranks hold the same part of a parameter");
 }

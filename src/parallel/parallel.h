@@ -28,6 +28,7 @@ typedef struct tsr_parallel {
   int64_t microbatches;     /* of a step: accumulated ones, each split for the pipeline */
   int64_t batch_size;       /* global samples of a microbatch */
   int64_t batch_size_local; /* of them, a rank's */
+  bool batch_is_rounded;    /* the default does not divide (tsr_parallel_check_batch) */
   tsr_tree_shape tree;      /* of sums; flat: each batch unit is a microbatch of its own */
 } tsr_parallel;
 
@@ -37,10 +38,15 @@ bool tsr_parallel_make(
     tsr_arena *arena, const tsr_config *config, const tsr_mesh *mesh, tsr_parallel **ret_parallel,
     tsr_diags *diags);
 
+/* Of a graph that reads its batch: an error where that is the default and does not divide over the
+ * mesh. Other graphs of the user's have no samples. */
+bool tsr_parallel_check_batch(
+    const tsr_parallel *parallel, const tsr_config *config, tsr_diags *diags);
+
 /* Where an axis was turned on, or where the mesh's shape was given. */
 tsr_location tsr_axis_place(const tsr_config *config, int axis);
 
-/* Warns of sequence parallelism without tp. */
+/* Warns of sequence parallelism without tp, and of validation without replicas. */
 void tsr_parallel_warn(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags);
 
 /* numerics.units, with the defaults filled in: units.batch is dp × microbatches,

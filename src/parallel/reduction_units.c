@@ -180,9 +180,10 @@ bool tsr_parallel_units(
     tsr_diags *diags) {
   const tsr_config_numerics *n = &config->numerics;
   if (n->reduce_tree != TSR_REDUCE_TREE_BINARY && n->policy == TSR_NUMERICS_FAST)
-    tsr_diag_note(
-        diags, tsr_config_location(config, "numerics.reduce_tree"),
-        "'reduce_tree' changes nothing: policy 'fast' keeps no order");
+    tsr_diag(
+        diags, tsr_diag_normative(diags, TSR_WARNING),
+        tsr_config_location(config, "numerics.reduce_tree"),
+        "'reduce_tree' has no effect: policy 'fast' keeps no order");
   bool good = check_tree(p, config, diags);
   good &= batch_units(p, config, ret_batch, diags);
   return tp_units(p, config, ret_tp, diags) && good;

@@ -85,27 +85,42 @@ static void split_by_units(const tsr_config *config, tsr_parallel *p) {
   p->batch_size_local /= splits;
 }
 
-/* The global batch: what is given, or what batch_size_per_rank makes of the ranks. */
+/* A default has no place of its own; what it does not divide over has one. */
+static bool
+refuse_batch(const tsr_config *config, const tsr_parallel *p, int64_t batch, tsr_diags *diags) {
+  int64_t ranks = tsr_parallel_batch_ranks(p), below = batch - batch % ranks;
+  tsr_location location = tsr_config_location(config, "training_config.batch_size");
+  bool is_default = !config->training.batch_size_given;
+  tsr_diag_error(
+      diags, is_default ? tsr_mesh_layout_place(config) : location,
+      "batch_size %lld%s does not divide over %s = %lld", (long long)batch,
+      is_default ? ", the default," : "", tsr_parallel_batch_axes(p), (long long)ranks);
+  if (below)
+    tsr_diag_hint(diags, "%lld or %lld would", (long long)below, (long long)(below + ranks));
+  else tsr_diag_hint(diags, "%lld would", (long long)ranks);
+  return false;
+}
+
+bool tsr_parallel_check_batch(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags) {
+  return !p->batch_is_rounded || refuse_batch(config, p, config->training.batch_size, diags);
+}
+
+/* The global batch: what is given, or what batch_size_per_rank makes of the ranks. Whether the
+ * default matters to a graph of the user's is known when that has been read. */
 bool tsr_mesh_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *diags) {
   const tsr_config_training *training = &config->training;
   int64_t ranks = tsr_parallel_batch_ranks(p), per_rank = training->batch_size_per_rank;
   const char *axes = tsr_parallel_batch_axes(p);
   p->microbatches = training->gradient_accumulation_steps;
-  tsr_location location = tsr_config_location(config, "training_config.batch_size");
-  if (!location.line) location.file = config->file;
   p->batch_size = per_rank && !training->batch_size_given ? per_rank * ranks : training->batch_size;
   p->batch_size_local = p->batch_size / ranks;
   if (p->batch_size % ranks) {
-    int64_t below = p->batch_size - p->batch_size % ranks;
-    tsr_diag_error(
-        diags, location, "batch_size %lld%s does not divide over %s = %lld",
-        (long long)p->batch_size, location.line ? "" : ", the default,", axes, (long long)ranks);
-    if (below) {
-      tsr_diag_hint(diags, "%lld or %lld would", (long long)below, (long long)(below + ranks));
-    } else {
-      tsr_diag_hint(diags, "%lld would", (long long)ranks);
-    }
-    return false;
+    bool own_graph = config->graph || config->model.graph_file;
+    if (training->batch_size_given || !own_graph)
+      return refuse_batch(config, p, p->batch_size, diags);
+    p->batch_is_rounded = true;
+    p->batch_size_local++;
+    p->batch_size = p->batch_size_local * ranks;
   }
   if (!per_rank || p->batch_size_local == per_rank) {
     bool good = rule_microbatches(config, p, diags);

@@ -62,6 +62,7 @@ typedef struct {
   /* NULL: of the graph at hand; else one of which that may lack nodes (dropout, the loss): a stage
    * then begins at the next node that both have */
   const tsr_graph *of;
+  bool everywhere; /* no stages: every rank of pp runs all nodes */
 } tsr_stage_split;
 
 /* Gives every node its virtual stage, every parameter its owner: the first stage that uses it.

@@ -337,6 +337,7 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
     if (!tsr_placer_is_active(p->placing, a)) continue;
     tsr_placement_rule_call call = ask(p, n, inputs, a, in);
     if (call.error) return tsr_diag_error(p->diags, n->location, "%s", call.error);
+    if (a == TSR_PP && !tsr_placer_check_sum_over_pp(p, n, in, call.out[0])) return false;
     for (int i = 0; i < n->inputs_count; i++) {
       bool whole = is_stored_whole(p, a) && !tsr_routed_is_weights(p->g->values[inputs[i]].routed);
       tsr_where to = gather_place(p, n, inputs[i], at);

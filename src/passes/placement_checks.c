@@ -5,7 +5,7 @@
 /* pp's stages own whole parameters, and a dimension goes to one of cp and tp. */
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v) {
   tsr_placement cp = v->placement[TSR_CP], tp = v->placement[TSR_TP];
-  if (v->placement[TSR_PP].kind == TSR_SHARD)
+  if (v->placement[TSR_PP].kind == TSR_SHARD && p->old->params[v->param].stage != TSR_EVERY_STAGE)
     p->ok = tsr_diag_error(
         p->diags, v->location, "'%s' cannot be split over pp: a stage owns whole parameters",
         v->name);
@@ -14,6 +14,20 @@ void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v) {
     p->ok = tsr_diag_error(
         p->diags, v->location,
         "'%s' is declared shard(%d) over both cp and tp: one of them can have it", v->name, cp.dim);
+}
+
+/* Tensors that a file splits over pp can be moved and mapped. A sum cannot be split over pp, but for
+ * the gradient norm's, to which every stage adds its parameters'. */
+bool tsr_placer_check_sum_over_pp(
+    tsr_placer *p, const tsr_node *n, const tsr_placement *in, tsr_placement out) {
+  bool is_sum = out.kind == TSR_PARTIAL && !(tsr_op_facts(n->op) & TSR_FACT_EVERYWHERE);
+  for (int i = 0; i < n->inputs_count; i++) is_sum &= in[i].kind != TSR_PARTIAL;
+  if (!is_sum) return true;
+  tsr_diag_error(
+      p->diags, n->location, "%s: pp splits its sum, and there are no reduction units of pp",
+      tsr_op_title(n->op));
+  tsr_diag_hint(p->diags, "a layout over tp or dp allows the sum");
+  return false;
 }
 
 /* Numbers that are drawn for a sample depend on which of the step's it is, and only dp's dimension

@@ -95,6 +95,9 @@ void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n);
 void tsr_placer_check_positions(tsr_placer *p, const tsr_node *n);
 void tsr_placer_check_summed(
     tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out);
+/* Of a node whose rule gave these placements over pp. */
+bool tsr_placer_check_sum_over_pp(
+    tsr_placer *p, const tsr_node *n, const tsr_placement *in, tsr_placement out);
 /* A move over dp that the file writes out, of a value that had this placement. */
 void tsr_placer_note_moved(tsr_placer *p, const tsr_node *n, tsr_placement was);
 void tsr_placer_check_moved(

@@ -73,7 +73,13 @@ static void follow_inputs(tsr_graph *g) {
     }
 }
 
+static void run_everywhere(tsr_graph *g) {
+  for (int i = 0; i < g->nodes_count; i++) g->nodes[i].stage = TSR_EVERY_STAGE;
+  for (int i = 0; i < g->params_count; i++) g->params[i].stage = TSR_EVERY_STAGE;
+}
+
 bool tsr_pass_stages(tsr_graph *g, const tsr_stage_split *split, tsr_diags *diags) {
+  if (split->everywhere) return run_everywhere(g), true;
   int *first = tsr_arena_array(g->arena, int, split->count + 1);
   bool *owned = tsr_arena_array(g->arena, bool, g->params_count + 1), ok = true;
   for (int i = 0; i < split->count; i++) {

@@ -38,6 +38,14 @@ static void add_groups(const tsr_parallel *p, tsr_text *text) {
   tsr_text_add(text, "%s\n", p->ndim ? "" : "groups: none");
 }
 
+/* Stages are one after another in a pipeline, if ranks of pp run different nodes. */
+static bool has_stages(const tsr_programs *programs) {
+  bool any = false;
+  for (int i = 0; i < programs->graph->nodes_count; i++)
+    any |= programs->graph->nodes[i].stage != TSR_EVERY_STAGE;
+  return any && programs->pipeline->stages > 1;
+}
+
 static void add_mesh(const tsr_report *r, tsr_text *text) {
   const tsr_parallel *p = r->parallel;
   const tsr_pipeline *pipeline = r->programs->pipeline;
@@ -51,7 +59,7 @@ static void add_mesh(const tsr_report *r, tsr_text *text) {
       text, "a step: %d microbatch%s of %s sample%s", pipeline->microbatches,
       pipeline->microbatches == 1 ? "" : "es", tsr_text_count(p->batch_size).text,
       p->batch_size == 1 ? "" : "s");
-  if (pipeline->stages > 1)
+  if (has_stages(r->programs))
     tsr_text_add(text, " through %d stages, schedule %s", pipeline->stages, pipeline->name);
   if (pipeline->chunks > 1) tsr_text_add(text, " with %d chunks a stage", pipeline->chunks);
   tsr_text_add(text, "\n");
@@ -225,7 +233,7 @@ static void add_step(const tsr_report *r, tsr_text *text) {
         seconds_text(e->step - e->before - e->after).text, seconds_text(e->after).text);
   tsr_text_add(text, "\n");
   add_shares(r, text);
-  if (stages > 1)
+  if (has_stages(r->programs))
     tsr_text_add(
         text, "  bubble of the pipeline: %.1f%%%s\n", fmax(0, 100 * e->times.bubble),
         r->machine->threads ? ", if each stage had a device of its own" : "");

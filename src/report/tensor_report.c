@@ -30,12 +30,6 @@ static void print_placement(const tsr_parallel *parallel, const tsr_value *v, ts
   if (parallel->ndim) tsr_text_add(text, "\n");
 }
 
-/* What the value is stored as where that is more than its real elements; NULL: it is not. */
-static const tsr_padding *padding_of(const tsr_graph *g, const tsr_value *v) {
-  const tsr_padding *p = v->param < 0 ? NULL : &g->params[v->param].padding;
-  return p && p->real < v->shape[p->dim] ? p : NULL;
-}
-
 /* The real ones of a stored range: blocks follow one another. */
 static void find_real(
     const tsr_padding *p, int64_t stored, int64_t first, int64_t size, int64_t *ret_begin,
@@ -91,7 +85,7 @@ static void print_rank(
   }
   tsr_tensor_slice slice = tsr_program_slice(p, value, coord);
   tsr_text_add(text, "  ");
-  const tsr_padding *padding = padding_of(p->graph, v);
+  const tsr_padding *padding = tsr_value_padding(p->graph, v);
   if (padding)
     find_real(
         padding, v->shape[padding->dim], slice.offset[padding->dim], slice.shape[padding->dim],
@@ -112,66 +106,9 @@ static void print_head(
       tsr_shape_text(v->ndim, shape).text, tsr_text_count(bytes).text);
 }
 
-static void print_layout_of_rank(
-    const tsr_param *param, const int64_t *shape, const tsr_parallel *parallel, int rank,
-    tsr_text *text) {
-  int64_t begin[TSR_DIMS_MAX] = {0}, size[TSR_DIMS_MAX], bytes = tsr_dtype_bytes(param->dtype);
-  memcpy(size, shape, sizeof size);
-  tsr_text_add(text, "  rank %d", rank);
-  for (int d = 0; d < parallel->ndim; d++) {
-    int axis = parallel->axis_of_dim[d], coord = tsr_parallel_coord(parallel, rank, axis);
-    tsr_placement p = param->placement[axis];
-    tsr_text_add(text, "%s %s %d", d ? "," : ":", tsr_axis_name(axis), coord);
-    if (p.kind != TSR_SHARD) continue;
-    tsr_padding blocks = {p.dim, shape[p.dim], parallel->size[axis]};
-    begin[p.dim] = tsr_padding_begin(&blocks, coord);
-    size[p.dim] = tsr_padding_begin(&blocks, coord + 1) - begin[p.dim];
-  }
-  tsr_text_add(text, "  [");
-  for (int d = 0; d < param->ndim; d++) {
-    bytes *= size[d];
-    tsr_text_add(
-        text, "%s%lld:%lld", d ? ", " : "", (long long)begin[d], (long long)(begin[d] + size[d]));
-  }
-  tsr_text_add(
-      text, "] %s %s, %s bytes\n", tsr_dtype_name(param->dtype),
-      tsr_shape_text(param->ndim, size).text, tsr_text_count(bytes).text);
-}
-
 static void print_more(const tsr_parallel *parallel, tsr_text *text) {
   if (parallel->ranks > RANKS_SHOWN_MAX)
     tsr_text_add(text, "  … and %d more ranks\n", parallel->ranks - RANKS_SHOWN_MAX);
-}
-
-static bool check_divides(const tsr_param *p, const tsr_parallel *parallel, tsr_diags *diags) {
-  bool ok = true;
-  for (int a = 0; a < TSR_AXES; a++) {
-    int64_t size = p->placement[a].kind == TSR_SHARD ? p->shape[p->placement[a].dim] : 0;
-    if (size % parallel->size[a])
-      ok = tsr_diag_error(
-          diags, p->location,
-          "'%s' cannot be split: dimension %d has %lld, which %s = %d does not divide", p->name,
-          p->placement[a].dim, (long long)size, tsr_axis_name(a), parallel->size[a]);
-  }
-  return ok;
-}
-
-bool tsr_tensor_report_layout(
-    const tsr_graph *g, const tsr_parallel *parallel, bool strict, const char *name, tsr_text *text,
-    tsr_diags *diags) {
-  int value = find_value(g, name, diags);
-  if (value < 0) return false;
-  const tsr_value *v = &g->values[value];
-  const tsr_param *param = &g->params[v->param];
-  int64_t shape[TSR_DIMS_MAX];
-  tsr_param_real_shape(param, shape);
-  if (strict && !check_divides(param, parallel, diags)) return false;
-  print_head(v, "tensor", shape, tsr_param_real_elements(param) * tsr_dtype_bytes(v->dtype), text);
-  print_placement(parallel, v, text);
-  for (int rank = 0; rank < parallel->ranks && rank < RANKS_SHOWN_MAX; rank++)
-    print_layout_of_rank(param, shape, parallel, rank, text);
-  print_more(parallel, text);
-  return true;
 }
 
 bool tsr_tensor_report_print(
@@ -190,10 +127,8 @@ bool tsr_tensor_report_print(
   const tsr_value *v = &g->values[value];
   const char *kind = kinds[v->kind];
   if (v->kind == TSR_VALUE_NODE && g->nodes[v->node].section > TSR_FORWARD) kind = "result";
-  const tsr_padding *padding = padding_of(g, v);
   int64_t shape[TSR_DIMS_MAX];
-  memcpy(shape, v->shape, sizeof shape);
-  if (padding) shape[padding->dim] = padding->real;
+  tsr_value_real_shape(g, v, shape);
   int64_t bytes = tsr_dtype_bytes(v->dtype);
   for (int d = 0; d < v->ndim; d++) bytes *= shape[d];
   print_head(v, kind, shape, bytes, text);

@@ -14,11 +14,4 @@ bool tsr_tensor_report_print(
     const tsr_programs *programs, const tsr_parallel *parallel, const char *name, tsr_text *text,
     tsr_diags *diags);
 
-/* The same of a tensor that a file lays out by hand, from its placement and the mesh alone: each
- * dimension in as equal blocks as there are ranks of its axis. Error, where `strict`: a dimension
- * that does not divide. */
-bool tsr_tensor_report_layout(
-    const tsr_graph *graph, const tsr_parallel *parallel, bool strict, const char *name,
-    tsr_text *text, tsr_diags *diags);
-
 #endif

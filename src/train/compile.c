@@ -83,18 +83,27 @@ static void keep_only_loss(tsr_graph *g) {
   g->outputs_count = kept;
 }
 
-static void note_loss_scale(const tsr_config *c, tsr_diags *diags) {
-  static const char *const keys[] = {
-      "training_config.loss_scale.mode", "training_config.loss_scale.init",
-      "training_config.loss_scale.interval"};
-  if (c->training.precision == TSR_PRECISION_FP16) return;
+/* The defaults stand in every resolved configuration. */
+static bool check_loss_scale(const tsr_config *c, tsr_diags *diags) {
+  int errors = tsr_diags_errors(diags);
+  const tsr_config_training *t = &c->training;
+  const struct {
+    const char *key;
+    bool differs;
+  } keys[] = {
+      {"training_config.loss_scale.mode", t->loss_scale != TSR_SCALE_TESSERA},
+      {"training_config.loss_scale.init", t->loss_scale_init != 65536},
+      {"training_config.loss_scale.interval", t->loss_scale_interval != 2000}};
+  if (t->precision == TSR_PRECISION_FP16) return true;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    tsr_location location = tsr_config_location(c, keys[i]);
-    if (location.file)
-      tsr_diag_note(
-          diags, location, "the loss scale's '%s' changes nothing: precision is not fp16",
-          strrchr(keys[i], '.') + 1);
+    tsr_location location = tsr_config_location(c, keys[i].key);
+    if (location.line && keys[i].differs)
+      tsr_diag(
+          diags, tsr_diag_normative(diags, TSR_WARNING), location,
+          "the loss scale's '%s' has no effect: precision is not fp16",
+          strrchr(keys[i].key, '.') + 1);
   }
+  return tsr_diags_errors(diags) == errors;
 }
 
 /* A graph file's collectives, over axes that the mesh does not have. */
@@ -183,6 +192,8 @@ static bool read_model(
     tsr_compiled *ret, tsr_diags *diags) {
   tsr_model_options model = tsr_compile_model(o, purpose, ret->batch);
   if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
+  if (ret->model->reads_batch && !tsr_parallel_check_batch(o->parallel, o->config, diags))
+    return false;
   if (!check_rows(o, purpose, ret->batch, ret->model->sequence, diags)) return false;
   ret->graph = ret->model->graph;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
@@ -349,7 +360,7 @@ static bool compile_program(
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   bool training = purpose == TSR_COMPILE_TRAIN;
   if (purpose == TSR_COMPILE_TRAIN || alone) note_idle_collectives(ret->graph, o->parallel, diags);
-  if (training) note_loss_scale(o->config, diags);
+  if (training && !check_loss_scale(o->config, diags)) return false;
   bool learns = training && ret->graph->loss >= 0;
   if (learns && !tsr_pass_check_padding(ret->graph, diags)) return false;
   if (training && !check_samples(arena, o, ret, diags)) return false;

@@ -5,6 +5,7 @@
 #include "base/file_read.h"
 #include "base/memory.h"
 #include "base/new_file.h"
+#include "report/comm_trace.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,19 @@ bool tsr_graph_check_inputs(const tsr_graph *g, tsr_diags *diags) {
   return ok;
 }
 
+/* The one run counts as step 1. */
+static void print_communication(const tsr_trainer_options *o, const tsr_recorder *recorder) {
+  tsr_text text = {0};
+  tsr_record record = tsr_recorder_read(o->arena, recorder);
+  tsr_comm_trace trace = tsr_comm_trace_start(o->arena, o->parallel->ranks);
+  trace.rank_map = &o->rank_map;
+  trace.fast = o->config->numerics.policy == TSR_NUMERICS_FAST;
+  trace.all_reduce = tsr_config_all_reduce(o->config);
+  tsr_comm_trace_print(&trace, &record, 1, &text);
+  tsr_comm_trace_write(&text);
+  tsr_text_free(&text);
+}
+
 bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_diags *diags) {
   tsr_process_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
@@ -121,7 +135,11 @@ bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_
   if (!check_files(o, graph->placed, diags) ||
       !tsr_process_open(o->arena, &options, &graph->programs, 1, &process, &executable, diags))
     return false;
+  tsr_recorder *recorder = NULL;
+  int64_t events = tsr_recorder_events_of_step(&graph->programs, o->parallel);
+  if (o->comm_trace) recorder = tsr_executable_record(o->arena, executable, 0, 1, events);
   tsr_executable_run(executable, 0, NULL, NULL);
+  if (recorder) print_communication(o, recorder);
   bool ok = !o->out || tsr_out_folder_begin(o->arena, o->out, o->config, diags);
   for (int i = 0; ok && i < graph->placed->outputs_count; i++)
     ok = report_output(o, executable, graph->placed, i, diags);

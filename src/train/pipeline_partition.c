@@ -214,6 +214,16 @@ static bool split_by_marks(
   return true;
 }
 
+/* Whether a graph that only runs forward has tensors that its file splits over pp: no stage can own
+ * one of them. */
+static bool splits_tensors(const tsr_graph *g) {
+  for (int i = 0; i < g->values_count && g->loss < 0; i++) {
+    const tsr_value *v = &g->values[i];
+    if (v->kind != TSR_VALUE_NODE && v->placement[TSR_PP].kind == TSR_SHARD) return true;
+  }
+  return false;
+}
+
 bool tsr_pipeline_split(
     const tsr_graph *g, const tsr_config *c, const tsr_pipeline *pipeline, tsr_stage_split *ret,
     tsr_diags *diags) {
@@ -223,6 +233,7 @@ bool tsr_pipeline_split(
   if (stages == 1) return true;
   if (g->stage_marks_count) return split_by_marks(g, c, pipeline, ret, diags);
   if (c->pipeline.stages_count) return split_by_name(c, pipeline, ret, diags);
+  if (!c->pipeline.blocks_count && splits_tensors(g)) return ret->everywhere = true;
   piece *pieces = tsr_arena_array(g->arena, piece, g->nodes_count + 1);
   int *begin = tsr_arena_array(g->arena, int, stages);
   int count = find_pieces(g, c->pipeline.balance == TSR_BALANCE_MEMORY, pieces);

@@ -62,11 +62,24 @@ static const char *find(const tsr_recipe_entry *recipe, int count, const char *k
 }
 
 /* The key of the configuration that a difference is due to. */
-static const char *place_of(const tsr_checkpoint_manager_run *r, const char *key) {
+static const char *key_of(const tsr_config *c, const char *key) {
   if (!strcmp(key, TSR_RECIPE_GRAPH)) return "transformer_config.graph";
-  if (strcmp(key, "data")) return key;
-  return r->config->training.data_sources_count ? "training_config.data_sources"
-                                                : "training_config.data_path";
+  if (!strcmp(key, TSR_RECIPE_WEIGHTS)) return "training_config.model_path";
+  if (!strcmp(key, "data"))
+    return c->training.data_sources_count ? "training_config.data_sources"
+                                          : "training_config.data_path";
+  if (strcmp(key, "samples_per_step")) return key;
+  return c->training.batch_size_given ? "training_config.batch_size"
+                                      : "training_config.batch_size_per_rank";
+}
+
+/* Where it stands; what is left out would stand in the model's section, or in the file. */
+static tsr_location place_of(const tsr_config *c, const char *key) {
+  tsr_location location = tsr_config_location(c, key_of(c, key));
+  const char *map = c->model.map_name;
+  if (location.line) return location;
+  if (map && !strncmp(key, map, strlen(map)) && c->model.location.file) return c->model.location;
+  return (tsr_location){.file = c->file};
 }
 
 /* Numbers may be written in two ways, in older checkpoints. */
@@ -116,7 +129,7 @@ static bool differs(
   if (there && here && is_same(there, here)) return true;
   if (!there && !strcmp(key, TSR_RECIPE_GRAPH)) return true;
   if ((!there || !here) && is_default(r, key, there ? there : here)) return true;
-  tsr_location location = tsr_config_location(r->config, place_of(r, key));
+  tsr_location location = place_of(r->config, key);
   const char *absent = strcmp(key, "numerics.reduce_tree") ? "not there" : "binary";
   return tsr_diag_error(
       diags, location, "'%s' is %s in this run, and %s in '%s'", key, here ? here : absent,

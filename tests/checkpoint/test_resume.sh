@@ -108,5 +108,53 @@ rm -r "$scratch/kept/step-00000004"
 grep -q "'transformer_config.theta' is 20000 in this run, and not there in" "$scratch/said" ||
   fails "another theta is refused in other words"
 
+# ---- a recipe that the second configuration leaves out ----
+
+cat >"$scratch/full.yaml" <<END
+training_config: {seed: 7, data_path: $PWD/src/base/*.c, tokenizer_type: byte, batch_size: 2, sequence_length: 8,
+  gradient_accumulation_steps: 2, max_steps: 4, model_save_interval: 2, eval_every: 0, sample_tokens: 0, precision: fp16,
+  loss_scale: {init: 1024}, use_clip_grad_norm: true, clip_grad_norm_max_norm: 0.5,
+  optimizer: {type: Adam, lr: 0.002, beta1: 0.8, weight_decay: 0.1}}
+scheduler_config: {type: cosine, warmup_steps: 1, min_lr: 0.0001, max_lr: 0.003}
+numerics: {units: {batch: 4, tp: 2}, reduce_tree: flat}
+transformer_config: {model_type: llama, embedding_dim: 16, num_blocks: 1, num_heads: 2, num_groups: 2, vocab_size: 256,
+  max_sequence_length: 16}
+END
+cat >"$scratch/bare.yaml" <<END
+training_config: {data_path: $PWD/src/base/*.c, model_save_interval: 2, eval_every: 0, sample_tokens: 0}
+transformer_config: {model_type: llama, embedding_dim: 16, num_blocks: 1, num_heads: 2, num_groups: 2, vocab_size: 256,
+  max_sequence_length: 16}
+END
+kept=training_config.checkpoint_dir=$scratch/kept
+rm -rf "$scratch/kept"
+want=$(run_hash "$program" "$scratch/full.yaml" "$scratch" "$kept")
+rm -r "$scratch/kept/step-00000004"
+# refused SETTING ERROR: nothing else is an error, and nothing is trained.
+refused() {
+  runs=$((runs + 1))
+  "$program" --config "$scratch/bare.yaml" --resume --set "$1" --set "$kept" >"$scratch/said" 2>&1 &&
+    fails "$1: goes on"
+  [ "$(grep -c 'error: ' "$scratch/said")" = 1 ] || fails "$1: not one error"
+  grep -qxF -- "$2 in '$scratch/kept/step-00000002'" "$scratch/said" || fails "$1: refused in other words"
+}
+refused training_config.seed=8 "--set:1:22: error: 'training_config.seed' is 8 in this run, and 7"
+refused training_config.learning_rate=0.001 \
+  "--set:1:31: error: 'training_config.optimizer.lr' is 0.001 in this run, and 0.002"
+refused scheduler_config.max_lr=0.004 "--set:1:25: error: 'scheduler_config.max_lr' is 0.004 in this run, and 0.003"
+refused training_config.max_steps=5 \
+  "--set:1:27: error: 'training_config.max_steps' is 5 in this run, and 4"
+refused training_config.batch_size_per_rank=8 "--set:1:37: error: 'samples_per_step' is 8 in this run, and 4"
+refused transformer_config.theta=20000 \
+  "--set:1:26: error: 'transformer_config.theta' is 20000 in this run, and not there"
+refused training_config.num_epochs=2 "$scratch/bare.yaml: error: 'training_config.max_steps' is 5000 in this run, and 4"
+runs=$((runs + 1))
+hash=$(run_hash "$program" "$scratch/bare.yaml" "$scratch" "$kept" checkpoint.resume=auto)
+[ -n "$want" ] && [ "$hash" = "$want" ] || fails "a recipe that is left out: weights $hash, not $want"
+rm -r "$scratch/kept/step-00000004"
+runs=$((runs + 1))
+hash=$(run_hash "$program" "$scratch/bare.yaml" "$scratch" "$kept" checkpoint.resume=auto \
+  training_config.batch_size=4 "mesh={axes: [dp, tp], shape: [2, 2]}")
+[ "$hash" = "$want" ] || fails "the same with another batch_size: weights $hash, not $want"
+
 echo "$runs runs stopped and went on, $failed failed"
 [ "$runs" -ge 17 ] && [ "$failed" = 0 ]

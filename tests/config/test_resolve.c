@@ -26,7 +26,7 @@ static void test_optimizer(void) {
       "      |                                          ^~~~~~~~\n");
   CHECK_SAID(
       T "optimizer: {stochastic_rounding: true}}", true,
-      "run.yaml:1:31: note: 'stochastic_rounding' changes nothing: parameters are stored in f32\n"
+      "run.yaml:1:31: warning: 'stochastic_rounding' has no effect: parameters are stored in f32\n"
       "    1 | training_config: {optimizer: {stochastic_rounding: true}}\n"
       "      |                               ^~~~~~~~~~~~~~~~~~~\n");
   CHECK_SAID(

@@ -84,7 +84,7 @@ static void test_rounding(void) {
   CHECK_SAID(T "mixed_precision: true, optimizer: {stochastic_rounding: true}}", true, "");
   CHECK_SAID(
       T "precision: fp16, optimizer: {kahan_summation: true}}", true,
-      "run.yaml:1:48: note: 'kahan_summation' changes nothing: parameters are stored in f32\n"
+      "run.yaml:1:48: warning: 'kahan_summation' has no effect: parameters are stored in f32\n"
       "    1 | training_config: {precision: fp16, optimizer: {kahan_summation: true}}\n"
       "      |                                                ^~~~~~~~~~~~~~~\n");
   CHECK_SAID(

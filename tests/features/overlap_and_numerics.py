@@ -64,7 +64,7 @@ outputs: [loss]
 """
 
 SQUARE = """\
-training_config: {batch_size: 72}
+training_config: {seed: 1}
 mesh: {axes: [tp, pp, dp], shape: [6, 4, 3]}
 tensors:
   w: {shape: [100000, 100000], dtype: bf16, layout: {partition: [row, col], mesh_axes: [tp, pp]}, init: normal(1.0)}
@@ -88,6 +88,7 @@ def uneven_shards(c):
     expected = {r: [(ends[r // 12], ends[r // 12 + 1]), columns[r // 3 % 4]] for r in range(72)}
     if slices != expected:
         inspect.fail(f"the slices over 6 × 4 × 3 are {slices}")
+    c.run("plan", "--config", "square.yaml").says("  w bf16 (100000, 100000) 20,000,000,000 bytes, (16667, 25000) 833,350,000")
     inspect, slices = square_slices(c, "--set", "mesh.shape=[4, 2, 9]")
     if {tuple(e - b for b, e in ranges) for ranges in slices.values()} != {(25000, 50000)} or len(slices) != 72:
         inspect.fail("the slices over 4 × 2 × 9 are not 25000 × 50000")

@@ -86,6 +86,16 @@ TESSERA_COMM_TRACE=yes "$program" "$@" >"$scratch/silent" 2>"$scratch/none" &&
 grep -q "^error: TESSERA_COMM_TRACE is 'yes', which is neither 1 nor 0$" "$scratch/none" ||
   complain 'TESSERA_COMM_TRACE=yes: another error'
 
+# A graph without a loss runs once, as step 1: x·xᵀ of (4, 8) is 16 sums of 4 bytes.
+"$program" --config configs/examples/dp_step.yaml >"$scratch/silent" 2>"$scratch/none" || complain 'dp_step: failed'
+TESSERA_COMM_TRACE=1 "$program" --config configs/examples/dp_step.yaml >"$scratch/traced" 2>"$scratch/comm" ||
+  complain 'dp_step: failed with a trace'
+[ ! -s "$scratch/none" ] || complain 'dp_step without TESSERA_COMM_TRACE: lines'
+cmp -s "$scratch/silent" "$scratch/traced" || complain 'dp_step: TESSERA_COMM_TRACE changes the outputs'
+sed 's/ path=.*/ what=y/' "$scratch/comm" >"$scratch/lines"
+printf 'comm step=1 rank=%s seq=0 op=all_reduce axis=dp bytes=64 algo=tree tree=binary policy=deterministic what=y\n' \
+  0 1 | diff - "$scratch/lines" || complain 'dp_step: other lines of TESSERA_COMM_TRACE'
+
 # Without --out the trace is in the working directory; quiet runs print nothing.
 root=$PWD
 (mkdir "$scratch/here" && cd "$scratch/here" &&
