@@ -27,7 +27,7 @@ typedef struct {
 typedef struct {
   tsr_op op;
   int axis;
-  const char *path; /* the farthest link */
+  const char *path; /* path.h */
   int64_t count;
   double bytes; /* what one member holds before */
   double sent;  /* by one member, over all links */

@@ -206,7 +206,7 @@ fast() { # WORKERS OP ALGORITHMS MESH OPTION…
   TESSERA_COMM_TRACE=1 work fast "$1" "${options[@]}"
   says fast 0 "links: by NCCL, "
   near "fast, ${*:4}" "$scratch/fast.metrics" "$scratch/short.metrics"
-  expect "$1 processes, fast, ${*:4}" "$(sed -n "s/$comm op=$2 axis=dp bytes=[0-9]* algo=\([a-z]*\) tree=[a-z]* policy=[a-z]* path=nccl .*/\1/p" \
+  expect "$1 processes, fast, ${*:4}" "$(sed -n "s/$comm op=$2 axis=dp bytes=[0-9]* algo=\([a-z]*\) tree=[a-z]* policy=[a-z]* transport=nccl path=nvlink .*/\1/p" \
     "$scratch"/traced.* | sort -u | xargs)" "$3"
 }
 for library in openmpi mpich; do
