@@ -210,6 +210,10 @@ static inline int tsr_node_axis(const tsr_node *n) {
 bool tsr_node_accumulates(const tsr_node *node);
 /* Whether a written-out collective requires NCCL. */
 bool tsr_node_needs_nccl(const tsr_node *n);
+/* The first node of a graph that does; NULL: none. */
+const tsr_node *tsr_graph_find_nccl(const tsr_graph *g);
+/* Makes a node require NCCL, where it moves data between ranks. */
+void tsr_node_require_nccl(tsr_node *n);
 /* How many samples' losses a loss gives one by one; 0: it gives one number. */
 int64_t tsr_loss_samples(const tsr_node *loss);
 /* The probability with which a node of a forward graph drops an element; 0: it drops none. */

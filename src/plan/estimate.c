@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <math.h>
 
+enum { TRANSFERS_MAX = 2 * TSR_TRAFFIC_MAX };
+
 typedef struct {
   tsr_arena *arena;
   const tsr_estimate_options *o;
@@ -139,13 +141,16 @@ static double transfer_seconds(const estimator *x, const tsr_program *p, const t
 static tsr_estimate_transfer *find_transfer(
     const estimator *x, tsr_estimate_stage *s, const tsr_program *p, const tsr_task *task) {
   int axis = tsr_op_is_collective(task->op) ? task->axis : TSR_PP;
-  for (int i = 0; i < s->transfers_count; i++)
-    if (s->transfers[i].op == task->op && s->transfers[i].axis == axis) return &s->transfers[i];
-  if (!s->transfers)
-    s->transfers = tsr_arena_array(x->arena, tsr_estimate_transfer, TSR_TRAFFIC_MAX);
-  assert(s->transfers_count < TSR_TRAFFIC_MAX);
+  const tsr_node *node = &p->graph->nodes[task->node];
+  bool nccl = tsr_node_needs_nccl(node);
+  for (int i = 0; i < s->transfers_count; i++) {
+    tsr_estimate_transfer *t = &s->transfers[i];
+    if (t->op == task->op && t->axis == axis && (t->nccl != NULL) == nccl) return t;
+  }
+  if (!s->transfers) s->transfers = tsr_arena_array(x->arena, tsr_estimate_transfer, TRANSFERS_MAX);
+  assert(s->transfers_count < TRANSFERS_MAX);
   tsr_estimate_transfer *t = &s->transfers[s->transfers_count++];
-  *t = (tsr_estimate_transfer){.op = task->op, .axis = axis};
+  *t = (tsr_estimate_transfer){.op = task->op, .axis = axis, .nccl = nccl ? node : NULL};
   t->path = tsr_path_farthest(x->o->machine, tsr_path_group(x->o->parallel, p, task));
   return t;
 }

@@ -32,8 +32,8 @@ void tsr_path_levels(tsr_machine *m, const tsr_mesh *mesh) {
   }
   bool several = mesh->hosts > 1;
   m->paths[m->paths_count++] = (tsr_machine_path){
-      tsr_mesh_path_name(&mesh->shape, true),
-      several ? mesh->shape.devices / mesh->shape.hosts : 0, true};
+      tsr_mesh_path_name(&mesh->shape, true), several ? mesh->shape.devices / mesh->shape.hosts : 0,
+      true};
   if (several)
     m->paths[m->paths_count++] =
         (tsr_machine_path){tsr_mesh_path_name(&mesh->shape, false), 0, false};

@@ -30,7 +30,7 @@ typedef struct {
   bool by_host;     /* the members are on several hosts, and several of them on one */
 } tsr_path;
 /* Of one group: ranks first + i stride, i < members. */
-tsr_path tsr_path_of(
-    tsr_arena *arena, const tsr_machine *m, int64_t first, int64_t members, int64_t stride);
+tsr_path
+tsr_path_of(tsr_arena *arena, const tsr_machine *m, int64_t first, int64_t members, int64_t stride);
 
 #endif
