@@ -283,7 +283,8 @@ typedef struct {
   double value;
   const char *word; /* an identifier value (axis: dp), else NULL */
   int64_t list[TSR_DIMS_MAX];
-  int list_count; /* > 0: a list value (shape: [2, 3]) */
+  int list_count;                       /* > 0: a list value (shape: [2, 3]) */
+  const char *list_names[TSR_DIMS_MAX]; /* what the file calls its items, for messages; or NULL */
   tsr_location location;
 } tsr_call_attr;
 typedef struct {
@@ -320,8 +321,11 @@ const char *const *tsr_graph_call_names(int *ret_count);
 int tsr_zero_dim(int ndim, tsr_placement tp);
 
 tsr_short_text tsr_shape_text(int ndim, const int64_t *shape); /* "(4, 16, 32)" */
-/* "(batch 4, sequence 16, 32)" */
+/* "(batch 4, sequence 16, heads * 2 = 4, 32)" */
 const char *tsr_value_shape_text(tsr_arena *arena, const tsr_value *value);
+/* The same of any shape; `dims`: a name for each size, or NULL. */
+const char *
+tsr_named_shape_text(tsr_arena *arena, int ndim, const int64_t *shape, const char *const *dims);
 int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */
 /* Where a value is made or kept: a virtual stage, or TSR_EVERY_STAGE. */
 int tsr_value_stage(const tsr_graph *g, int value);

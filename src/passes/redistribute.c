@@ -83,8 +83,8 @@ static void refuse_uneven(tsr_placer *p, const tsr_value *v, int axis, int64_t p
   p->ok = tsr_diag_error(
       p->diags, v->location,
       "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide", v->name,
-      tsr_shape_text(v->ndim, shape).text, tsr_axis_name(axis), dim, (long long)shape[dim],
-      (long long)parts);
+      tsr_named_shape_text(p->g->arena, v->ndim, shape, v->dims), tsr_axis_name(axis), dim,
+      (long long)shape[dim], (long long)parts);
   if (v->param >= 0 && axis != TSR_TP)
     tsr_diag_hint(p->diags, "the blocks of a dimension may be uneven over tp alone");
 }
@@ -102,7 +102,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
           p->placing->size[b] > 1 && !is_inside(b, a))
         p->ok = tsr_diag_error(
             p->diags, v->location, "'%s' %s cannot be split along dimension %d over both %s and %s",
-            v->name, tsr_shape_text(v->ndim, v->shape).text, v->placement[a].dim, tsr_axis_name(a),
+            v->name, tsr_value_shape_text(p->g->arena, v), v->placement[a].dim, tsr_axis_name(a),
             tsr_axis_name(b));
     int outer = a == TSR_TP ? TSR_CP : TSR_DP, members = 1;
     if (is_inside(a, outer) && tsr_placement_equal(v->placement[outer], v->placement[a]))

@@ -236,7 +236,7 @@ static bool check_routing(
     if (model->graph->values[t->outputs[0]].shape[0] == 2 * v->shape[0]) continue;
     return tsr_diag_error(
         diags, n->location, "%s: samples are not along the first dimension of '%s' %s", option,
-        v->name, tsr_shape_text(v->ndim, v->shape).text);
+        v->name, tsr_value_shape_text(arena, v));
   }
   return true;
 }
