@@ -431,6 +431,7 @@ static void copy_node(tsr_placer *p, int index, const int *inputs, int *ret_outp
 
 static void place_node(tsr_placer *p, int index) {
   const tsr_node *n = &p->old->nodes[index];
+  p->reader = n;
   if (is_written(p, n)) return place_written(p, n);
   int *inputs = tsr_arena_array(p->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->map[n->inputs[i]];

@@ -30,6 +30,7 @@ typedef struct {
   tsr_moved_samples *moved; /* per old value, of a step of several microbatches */
   bool *of_batch;           /* per old value: whether it depends on an input */
   tsr_placement *wanted;    /* per old value: what ZeRO makes of a gradient over dp; else whole */
+  const tsr_node *reader;   /* the old node whose inputs are being moved; NULL: none is */
   bool ok;
 } tsr_placer;
 

@@ -89,6 +89,28 @@ static void refuse_uneven(tsr_placer *p, const tsr_value *v, int axis, int64_t p
     tsr_diag_hint(p->diags, "the blocks of a dimension may be uneven over tp alone");
 }
 
+/* Two axes split one dimension: of a value that the file has, or of one that an op needs moved, of
+ * which one is reported for each op. */
+static void refuse_two(tsr_placer *p, const tsr_value *v, int a, int b) {
+  const char *shape = tsr_value_shape_text(p->g->arena, v);
+  bool made = v >= p->g->values && v < p->g->values + p->g->values_count;
+  bool is_move = made && v->kind == TSR_VALUE_NODE && tsr_op_moves(p->g->nodes[v->node].op);
+  if (!is_move || !p->reader) {
+    p->ok = tsr_diag_error(
+        p->diags, v->location, "'%s' %s cannot be split along dimension %d over both %s and %s",
+        v->name, shape, v->placement[a].dim, tsr_axis_name(a), tsr_axis_name(b));
+    return;
+  }
+  if (!p->ok) return;
+  p->ok = tsr_diag_error(
+      p->diags, p->reader->location,
+      "%s needs '%s' %s split along dimension %d over both %s and %s", tsr_op_title(p->reader->op),
+      moved_name(p, v), shape, v->placement[a].dim, tsr_axis_name(a), tsr_axis_name(b));
+  tsr_diag_hint(
+      p->diags,
+      "choose other layouts, or make an input whole over one of both axes before it: all_gather");
+}
+
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
   bool experts = tsr_routed_is_weights(v->routed);
   if (experts) check_experts(p, v);
@@ -100,10 +122,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
     for (int b = a + 1; b < TSR_AXES; b++)
       if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
           p->placing->size[b] > 1 && !is_inside(b, a))
-        p->ok = tsr_diag_error(
-            p->diags, v->location, "'%s' %s cannot be split along dimension %d over both %s and %s",
-            v->name, tsr_value_shape_text(p->g->arena, v), v->placement[a].dim, tsr_axis_name(a),
-            tsr_axis_name(b));
+        refuse_two(p, v, a, b);
     int outer = a == TSR_TP ? TSR_CP : TSR_DP, members = 1;
     if (is_inside(a, outer) && tsr_placement_equal(v->placement[outer], v->placement[a]))
       members = p->placing->size[outer] * p->placing->size[a];
