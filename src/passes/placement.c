@@ -357,23 +357,10 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
   return true;
 }
 
-/* The moves over an axis that stand for one that the file writes out have its transport: those from
- * node `begin` on, and the one that made the value before. */
-static void keep_transport(tsr_placer *p, const tsr_node *n, int value, int begin) {
-  if (!tsr_node_needs_nccl(n)) return;
-  int made = p->g->values[value].kind == TSR_VALUE_NODE ? p->g->values[value].node : begin;
-  for (int i = made < begin ? made : begin; i < p->g->nodes_count; i++) {
-    tsr_node *move = &p->g->nodes[i];
-    if ((i >= begin || i == made) && tsr_node_axis(move) == tsr_node_axis(n))
-      tsr_node_require_nccl(move);
-  }
-}
-
 /* What completes a value, or moves it on, is the same whoever asks for it: redistribution knows in
  * which order its sums are added, and that a member's positions may be two runs. */
 static void place_written(tsr_placer *p, const tsr_node *n) {
   int value = p->map[n->inputs[0]], axis = (int)n->attr.move.axis, before = p->g->values_count;
-  int first = p->g->nodes_count;
   tsr_placement in;
   tsr_placement_rule_call call;
   p->map[n->outputs[0]] = value;
@@ -395,7 +382,7 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   value = tsr_placer_redistribute(p, value, axis, in, gather_place(p, n, value, at));
   int from = value;
   value = tsr_placer_redistribute(p, value, axis, call.out[0], at);
-  if (value != from) keep_transport(p, n, value, first);
+  if (value != from) tsr_placer_keep_transport(p, n, value, before);
   tsr_value *v = &p->g->values[value];
   p->map[n->outputs[0]] = value;
   if (value < before) return; /* the same move was made before */
@@ -430,8 +417,7 @@ static void copy_node(tsr_placer *p, int index, const int *inputs, int *ret_outp
 }
 
 static void place_node(tsr_placer *p, int index) {
-  const tsr_node *n = &p->old->nodes[index];
-  p->reader = n;
+  const tsr_node *n = p->reader = &p->old->nodes[index];
   if (is_written(p, n)) return place_written(p, n);
   int *inputs = tsr_arena_array(p->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->map[n->inputs[i]];

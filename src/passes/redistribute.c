@@ -398,6 +398,16 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
   return id;
 }
 
+void tsr_placer_keep_transport(tsr_placer *p, const tsr_node *n, int value, int begin) {
+  if (!tsr_node_needs_nccl(n)) return;
+  for (int v = value < begin ? value : begin; v < p->g->values_count; v++) {
+    const tsr_value *x = &p->g->values[v];
+    bool made = (v >= begin || v == value) && x->kind == TSR_VALUE_NODE;
+    if (made && tsr_node_axis(&p->g->nodes[x->node]) == tsr_node_axis(n))
+      tsr_node_require_nccl(&p->g->nodes[x->node]);
+  }
+}
+
 int tsr_placer_pad(tsr_placer *p, int value, int axis, int dim, tsr_where at) {
   int64_t size = p->g->values[value].shape[dim], parts = tsr_placer_parts(p->placing, axis);
   if (size % parts == 0) return value;

@@ -269,8 +269,8 @@ static tsr_graph *recompute(const tsr_compile_options *o, tsr_graph *g) {
   return tsr_pass_recompute(g, how);
 }
 
-/* A graph without a loss has no microbatches: its ranks have all of their batch units at once, which
- * a flat tree adds one after the other. */
+/* A graph without a loss has no microbatches: its ranks have all of their batch units at once,
+ * which a flat tree adds one after the other. */
 static bool check_flat_units(
     const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph *placed,
     tsr_diags *diags) {
