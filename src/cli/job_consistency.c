@@ -121,7 +121,10 @@ bool consistency_check(
   add_inputs(a, inputs, &texts[INPUT]);
   bool ok = tsr_job_compare_texts(&a->job, PARTS, part_names, texts);
   for (int i = 0; i < PARTS; i++) tsr_text_free(&texts[i]);
+  const tsr_node *nccl = tsr_graph_find_nccl(compiled->graph);
   return tsr_job_all_succeeded(&a->job, ok) &&
-         tsr_compute_link(&a->job, s->config, s->parallel, &s->ranks, &s->compute) &&
+         tsr_compute_link(
+             &a->job, s->config, s->parallel, &s->ranks, &s->compute,
+             nccl ? &nccl->location : NULL) &&
          form_groups(a, s);
 }

@@ -81,6 +81,10 @@ static bool check_collectives(app *a, const setup *s, const tsr_graph *g) {
           "%s: its transport is nccl, which connects GPUs, but ranks are on "
           "the CPU",
           tsr_op_title(n->op));
+    else if (tsr_node_needs_nccl(n) && s->config->collectives.transport == TSR_TRANSPORT_MPI)
+      ok = tsr_diag_error(
+          a->diags, n->location, "%s: its transport is nccl, but collectives.transport.type is mpi",
+          tsr_op_title(n->op));
     if (n->op == TSR_OP_BROADCAST && (n->attr.broadcast.root < 0 || n->attr.broadcast.root >= size))
       ok = tsr_diag_error(
           a->diags, n->location, "broadcast: root %lld is not one of the %d rank%s of %s",

@@ -140,6 +140,24 @@ static bool find_weights(trained_model *m) {
          tsr_checkpoint_reader_check_sides(a->arena, &m->weights, a->diags);
 }
 
+/* A model of other data has no tokenizer to miss. What is wrong with the model is reported when it
+ * is compiled. */
+static bool check_text(trained_model *m) {
+  app *a = m->a;
+  const tsr_config_training *t = &m->setup.config->training;
+  tsr_compiled model = {0};
+  tsr_run_data_needs needs;
+  tsr_diags *unsaid = tsr_diags_new(a->arena);
+  if (t->tokenizer_type != TSR_TOKENS_CHAR || *t->tokenizer_path) return true;
+  tsr_compile_options o = prepare_compile_options(a, &m->setup, NULL);
+  if (!tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &model, unsaid) ||
+      !tsr_run_data_needs_of(model.graph, &needs, unsaid) || needs.text)
+    return true;
+  return tsr_diag_error(
+      a->diags, TSR_NOWHERE, "%s is for models of text, and this one is none",
+      a->options.command == TSR_COMMAND_EVALUATE ? "evaluate" : "generate");
+}
+
 bool trained_model_open(trained_model *m) {
   app *a = m->a;
   setup *s = &m->setup;
@@ -151,7 +169,7 @@ bool trained_model_open(trained_model *m) {
   ok = ok && setup_choose_cpu(a, s) && setup_open_mesh(a, s) && setup_build_context(a, s);
   if (ok) fit_units(m);
   ok = ok && setup_fix_recipe(a, s) && setup_map_ranks(a, s) && setup_open_device(a, s) &&
-       tsr_config_require_model(s->config, a->diags);
+       tsr_config_require_model(s->config, a->diags) && check_text(m);
   return tsr_job_all_succeeded(&a->job, ok);
 }
 

@@ -102,7 +102,8 @@ void tsr_config_fill(
   for (int i = 0; i < count; i++) {
     int row = tsr_field_find_dotted(entries[i].key);
     place_own(&f, &entries[i]);
-    if (row >= 0 && is_filled(&f, &tsr_fields[row])) fill_value(&f, entries[i].key, entries[i].value);
+    if (row >= 0 && is_filled(&f, &tsr_fields[row]))
+      fill_value(&f, entries[i].key, entries[i].value);
   }
   fill_batch(&f, strtoll(find(entries, count, "samples_per_step", "0"), NULL, 10));
   derive(&f);

@@ -394,11 +394,31 @@ static void choose_shape(tsr_loader *l) {
   l->origins->keys[row] = key;
 }
 
+/* Devices are detected, or their shape is given; one of both may stand on the command line, and
+ * wins. */
+static void choose_detection(tsr_loader *l) {
+  static const char *const shape = "device_config.mesh_shape";
+  tsr_config_device *d = &l->config->device;
+  if (!d->mesh_auto || !d->mesh_ndim) return;
+  bool shape_over = tsr_is_override(tsr_loader_key(l, shape));
+  bool auto_over = tsr_is_override(tsr_loader_key(l, "mesh"));
+  if (shape_over == auto_over) {
+    tsr_loader_contradict(l, shape, "mesh");
+  } else if (shape_over) {
+    d->mesh_auto = false;
+  } else {
+    int row = tsr_field_find_dotted(shape);
+    d->mesh_ndim = 0;
+    l->origins->values[row] = l->origins->keys[row] = NULL;
+  }
+}
+
 static void resolve_mesh(tsr_loader *l) {
   tsr_config_device *d = &l->config->device;
   const tsr_yaml *mesh = tsr_loader_value(l, "mesh");
   const tsr_yaml *devices = tsr_loader_value(l, "mesh.devices");
   d->mesh_auto = mesh && mesh->kind == TSR_YAML_SCALAR && !strcmp(mesh->text, "auto");
+  choose_detection(l);
   if (given(l, "mesh.shape") && given(l, "device_config.mesh_shape")) choose_shape(l);
   tsr_loader_take_origin(l, "device_config.mesh_shape", "mesh.shape");
   if (devices && devices->kind == TSR_YAML_LIST && given(l, "device_config.mesh_shape"))

@@ -6,6 +6,10 @@
 
 typedef tsr_call_builder builder;
 
+static const char *shape_of(const builder *b, const tsr_value *v) {
+  return tsr_value_shape_text(b->g->arena, v);
+}
+
 static bool fail_infer(const builder *b, const char *bad) {
   return tsr_diag_error(b->diags, b->call->op_place, "%s: %s", b->call->op, bad);
 }
@@ -48,6 +52,14 @@ static bool call_linear(const builder *b) {
   const char *name = tsr_arena_printf(b->g->arena, "%s.product", c->result);
   int y = checked(b, TSR_OP_LINEAR, name, 2, c->inputs, NULL);
   if (y < 0) return false;
+  const tsr_value *product = &b->g->values[y], *bias = &b->g->values[c->inputs[2]];
+  bool fits = bias->ndim <= product->ndim;
+  for (int d = 1; fits && d <= bias->ndim; d++)
+    fits = bias->shape[bias->ndim - d] == product->shape[product->ndim - d];
+  if (!fits)
+    return tsr_diag_error(
+        b->diags, c->op_place, "%s: the bias '%s' %s does not fit the result %s", c->op, bias->name,
+        shape_of(b, bias), shape_of(b, product));
   return give(b, checked(b, TSR_OP_ADD, c->result, 2, (int[]){y, c->inputs[2]}, NULL));
 }
 
@@ -165,22 +177,28 @@ static bool call_rope(const builder *b) {
   return give(b, checked(b, TSR_OP_ROPE, c->result, 2, (int[]){c->inputs[0], table}, &turn));
 }
 
+/* A dimension that is counted from the last one; one that is nowhere stays as it is. */
+static int from_last(int dim, int ndim) { return dim < 0 && dim >= -ndim ? dim + ndim : dim; }
+
 static bool call_split(const builder *b) {
   const tsr_call *c = b->call;
   tsr_attrs attr;
   if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_split_call), &attr)) return false;
   const tsr_value *x = &b->g->values[c->inputs[0]];
   int64_t sections = attr.split_call.sections;
-  int dim = attr.split_call.dim;
-  if (dim < 0) dim += x->ndim;
+  int dim = from_last(attr.split_call.dim, x->ndim);
   if (sections < 1 || sections > TSR_CALL_INPUTS_MAX)
     return tsr_diag_error(
         b->diags, c->op_place, "split: %lld sections, not 1 to %d", (long long)sections,
         TSR_CALL_INPUTS_MAX);
-  if (dim < 0 || dim >= x->ndim || x->shape[dim] % sections)
+  if (dim < 0 || dim >= x->ndim)
+    return tsr_diag_error(
+        b->diags, c->op_place, "split: '%s' %s has no dimension %d: it has 0 to %d", x->name,
+        shape_of(b, x), dim, x->ndim - 1);
+  if (x->shape[dim] % sections)
     return tsr_diag_error(
         b->diags, c->op_place, "split: %lld sections do not divide dimension %d of '%s' %s",
-        (long long)sections, dim, x->name, tsr_shape_text(x->ndim, x->shape).text);
+        (long long)sections, dim, x->name, shape_of(b, x));
   int64_t size = x->shape[dim] / sections;
   for (int i = 0; i < sections; i++) {
     tsr_attrs part = {.slice = {dim, i * size, (i + 1) * size}};
@@ -195,8 +213,7 @@ static bool call_concat(const builder *b) {
   const tsr_call *c = b->call;
   tsr_attrs attr;
   if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_concat_call), &attr)) return false;
-  int dim = attr.concat_call.dim;
-  if (dim < 0) dim += b->g->values[c->inputs[0]].ndim;
+  int dim = from_last(attr.concat_call.dim, b->g->values[c->inputs[0]].ndim);
   tsr_attrs along = {.concat = {dim}};
   return give(b, checked(b, TSR_OP_CONCAT, c->result, c->inputs_count, c->inputs, &along));
 }
@@ -232,25 +249,29 @@ static bool call_reshape(const builder *b) {
   tsr_attrs attr;
   if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_reshape_call), &attr)) return false;
   const tsr_size_list *shape = &attr.reshape_call.shape;
-  tsr_location location = tsr_call_find_attr(c, "shape")->location;
+  const tsr_call_attr *given = tsr_call_find_attr(c, "shape");
+  tsr_location location = given->location;
   const tsr_value *x = &b->g->values[c->inputs[0]];
   int64_t have = tsr_value_elements(x), want = 1;
   for (int i = 0; i < shape->count; i++) {
     if (shape->size[i] < 1 || shape->size[i] > have)
       return tsr_diag_error(
           b->diags, location, "reshape: a size of %lld does not fit '%s' %s",
-          (long long)shape->size[i], x->name, tsr_shape_text(x->ndim, x->shape).text);
+          (long long)shape->size[i], x->name, shape_of(b, x));
     want *= shape->size[i];
   }
   if (want != have)
     return tsr_diag_error(
         b->diags, location, "reshape: '%s' %s has %lld elements, %s has %lld", x->name,
-        tsr_shape_text(x->ndim, x->shape).text, (long long)have,
-        tsr_shape_text(shape->count, shape->size).text, (long long)want);
-  return give(
-      b, tsr_graph_add_shaped(
-             b->g, TSR_OP_RESHAPE, TSR_FORWARD, c->result, c->location, 1, c->inputs, NULL,
-             shape->count, shape->size));
+        shape_of(b, x), (long long)have,
+        tsr_named_shape_text(b->g->arena, shape->count, shape->size, given->list_names),
+        (long long)want);
+  int y = tsr_graph_add_shaped(
+      b->g, TSR_OP_RESHAPE, TSR_FORWARD, c->result, c->location, 1, c->inputs, NULL, shape->count,
+      shape->size);
+  for (int d = 0; d < shape->count; d++)
+    if (given->list_names[d]) b->g->values[y].dims[d] = given->list_names[d];
+  return give(b, y);
 }
 
 /* A pair of dimensions exchanged. */
@@ -278,8 +299,7 @@ static bool call_matmul(const builder *b) {
   if (have != want)
     return tsr_diag_error(
         b->diags, c->op_place, "matmul: '%s' %s has %lld to sum over but '%s' %s has %lld", x->name,
-        tsr_shape_text(x->ndim, x->shape).text, (long long)have, w->name,
-        tsr_shape_text(2, w->shape).text, (long long)want);
+        shape_of(b, x), (long long)have, w->name, shape_of(b, w), (long long)want);
   const char *name = tsr_arena_printf(b->g->arena, "%s.transposed", c->result);
   int weight = turned ? c->inputs[1] : transposed(b, name, c->inputs[1], 0, 1);
   if (weight < 0) return false;
@@ -294,6 +314,21 @@ static int join_heads(const builder *b, int input, const char *what) {
   int turned =
       transposed(b, tsr_arena_printf(b->g->arena, "%s.turned", name), b->call->inputs[input], 1, 2);
   return turned < 0 ? -1 : reshaped(b, name, turned, 3, shape);
+}
+
+/* Inputs (B, H, T, D) agree in what attention requires; its own rule sees them joined. */
+static bool check_flash_inputs(const builder *b) {
+  const tsr_value *in[3];
+  for (int i = 0; i < 3; i++) in[i] = &b->g->values[b->call->inputs[i]];
+  const tsr_value *q = in[0], *k = in[1], *v = in[2];
+  if (memcmp(k->shape, v->shape, 3 * sizeof *k->shape) != 0)
+    return tsr_diag_error(
+        b->diags, b->call->op_place, "%s: '%s' is %s but '%s' is %s", b->call->op, k->name,
+        shape_of(b, k), v->name, shape_of(b, v));
+  if (q->shape[0] == k->shape[0] && q->shape[2] == k->shape[2]) return true;
+  return tsr_diag_error(
+      b->diags, b->call->op_place, "%s: '%s' %s and '%s' %s differ in batch or sequence",
+      b->call->op, q->name, shape_of(b, q), k->name, shape_of(b, k));
 }
 
 /* Attention of PyTorch's layout, (batch, heads, sequence, head_dim), which says head_dim. */
@@ -313,15 +348,18 @@ static bool call_flash_attention(const builder *b) {
           b->diags, c->input_places[i],
           "%s: '%s' must be (batch, heads, sequence, head_dim), or all inputs (batch, sequence, "
           "heads * head_dim), not %s",
-          c->op, x->name, tsr_shape_text(x->ndim, x->shape).text);
+          c->op, x->name, shape_of(b, x));
     if (i < 2 && x->shape[3] != q->shape[3])
       return tsr_diag_error(
           b->diags, c->input_places[i], "%s: '%s' has heads of %lld features, '%s' of %lld", c->op,
           x->name, (long long)x->shape[3], q->name, (long long)q->shape[3]);
+  }
+  if (!check_flash_inputs(b)) return false;
+  for (int i = 0; i < 3; i++) {
     inputs[i] = join_heads(b, i, parts[i]);
     if (inputs[i] < 0) return false;
-    q = &b->g->values[c->inputs[0]]; /* the values may have moved */
   }
+  q = &b->g->values[c->inputs[0]]; /* the values may have moved */
   int64_t head_dim = q->shape[3], values = b->g->values[c->inputs[2]].shape[3];
   int64_t shape[] = {q->shape[0], q->shape[2], q->shape[1], values};
   tsr_attrs of = {.attention = {head_dim, a->causal, a->scale, a->dropout, a->window}};

@@ -212,6 +212,10 @@ static inline int tsr_node_axis(const tsr_node *n) {
 bool tsr_node_accumulates(const tsr_node *node);
 /* Whether a written-out collective requires NCCL. */
 bool tsr_node_needs_nccl(const tsr_node *n);
+/* The first node of a graph that does; NULL: none. */
+const tsr_node *tsr_graph_find_nccl(const tsr_graph *g);
+/* Makes a node require NCCL, where it moves data between ranks. */
+void tsr_node_require_nccl(tsr_node *n);
 /* How many samples' losses a loss gives one by one; 0: it gives one number. */
 int64_t tsr_loss_samples(const tsr_node *loss);
 /* The probability with which a node of a forward graph drops an element; 0: it drops none. */
@@ -281,7 +285,8 @@ typedef struct {
   double value;
   const char *word; /* an identifier value (axis: dp), else NULL */
   int64_t list[TSR_DIMS_MAX];
-  int list_count; /* > 0: a list value (shape: [2, 3]) */
+  int list_count;                       /* > 0: a list value (shape: [2, 3]) */
+  const char *list_names[TSR_DIMS_MAX]; /* what the file calls its items, for messages; or NULL */
   tsr_location location;
 } tsr_call_attr;
 typedef struct {
@@ -318,8 +323,11 @@ const char *const *tsr_graph_call_names(int *ret_count);
 int tsr_zero_dim(int ndim, tsr_placement tp);
 
 tsr_short_text tsr_shape_text(int ndim, const int64_t *shape); /* "(4, 16, 32)" */
-/* "(batch 4, sequence 16, 32)" */
+/* "(batch 4, sequence 16, heads * 2 = 4, 32)" */
 const char *tsr_value_shape_text(tsr_arena *arena, const tsr_value *value);
+/* The same of any shape; `dims`: a name for each size, or NULL. */
+const char *
+tsr_named_shape_text(tsr_arena *arena, int ndim, const int64_t *shape, const char *const *dims);
 int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */
 /* How a dimension is stored that has padding: that of a node's output, or the parameter's of which
  * a value is; NULL: all elements are real. */

@@ -33,10 +33,27 @@ bool tsr_node_accumulates(const tsr_node *n) {
   return n->op == TSR_OP_ACCUMULATE;
 }
 
-bool tsr_node_needs_nccl(const tsr_node *n) {
-  const tsr_attr_set *set = tsr_op_attrs(n->op);
+/* NULL: the op has no transport. */
+static const tsr_attr_field *transport_of(tsr_op op) {
+  const tsr_attr_set *set = tsr_op_attrs(op);
   for (int i = 0; i < set->count; i++)
-    if (set->fields[i].type == TSR_ATTR_transport)
-      return tsr_attr_number(&set->fields[i], &n->attr) == TSR_OP_TRANSPORT_NCCL;
-  return false;
+    if (set->fields[i].type == TSR_ATTR_transport) return &set->fields[i];
+  return NULL;
+}
+
+bool tsr_node_needs_nccl(const tsr_node *n) {
+  const tsr_attr_field *field = transport_of(n->op);
+  return field && tsr_attr_number(field, &n->attr) == TSR_OP_TRANSPORT_NCCL;
+}
+
+const tsr_node *tsr_graph_find_nccl(const tsr_graph *g) {
+  for (int i = 0; i < g->nodes_count; i++)
+    if (tsr_node_needs_nccl(&g->nodes[i])) return &g->nodes[i];
+  return NULL;
+}
+
+void tsr_node_require_nccl(tsr_node *n) {
+  const tsr_attr_field *field = transport_of(n->op);
+  if (field && tsr_op_facts(n->op) & TSR_FACT_COLLECTIVE)
+    tsr_attr_set_number(field, &n->attr, TSR_OP_TRANSPORT_NCCL);
 }

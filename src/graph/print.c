@@ -13,13 +13,20 @@ tsr_short_text tsr_shape_text(int ndim, const int64_t *shape) {
   return text;
 }
 
-const char *tsr_value_shape_text(tsr_arena *arena, const tsr_value *v) {
+const char *
+tsr_named_shape_text(tsr_arena *arena, int ndim, const int64_t *shape, const char *const *dims) {
   const char *text = "";
-  for (int d = 0; d < v->ndim; d++)
+  for (int d = 0; d < ndim; d++) {
+    const char *name = dims[d] ? dims[d] : "", *between = strchr(name, ' ') ? " = " : " ";
     text = tsr_arena_printf(
-        arena, "%s%s%s%s%lld", text, d ? ", " : "", v->dims[d] ? v->dims[d] : "",
-        v->dims[d] ? " " : "", (long long)v->shape[d]);
+        arena, "%s%s%s%s%lld", text, d ? ", " : "", name, *name ? between : "",
+        (long long)shape[d]);
+  }
   return tsr_arena_printf(arena, "(%s)", text);
+}
+
+const char *tsr_value_shape_text(tsr_arena *arena, const tsr_value *v) {
+  return tsr_named_shape_text(arena, v->ndim, v->shape, v->dims);
 }
 
 static void print_placement(const tsr_value *v, tsr_text *text) {

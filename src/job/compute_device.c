@@ -267,7 +267,7 @@ static device_identity identify(const tsr_transport *t, const tsr_compute *compu
 
 bool tsr_compute_link(
     tsr_job *job, const tsr_config *config, const tsr_parallel *parallel, tsr_rank_map *ranks,
-    const tsr_compute *compute) {
+    const tsr_compute *compute, const tsr_location *graph_place) {
   const tsr_transport *t = &job->transport;
   char why[TSR_CUDA_WHY_BYTES] = "";
   if (!compute->device || tsr_job_is_alone(job)) return true;
@@ -277,11 +277,12 @@ bool tsr_compute_link(
   const char *reason = tsr_device_communicators_fit(parallel, ranks)
                            ? why_not(job->arena, all, t->processes)
                            : "a process has ranks of several stages";
-  bool is_required = config->collectives.transport == TSR_TRANSPORT_NCCL;
+  bool by_config = config->collectives.transport == TSR_TRANSPORT_NCCL;
   if (config->collectives.transport == TSR_TRANSPORT_MPI) reason = "collectives.transport is mpi";
-  if (reason && is_required)
+  if (reason && (by_config || graph_place))
     return tsr_diag_failure(
-        job->diags, tsr_config_location(config, "collectives.transport.type"),
+        job->diags,
+        by_config ? tsr_config_location(config, "collectives.transport.type") : *graph_place,
         "the transport is nccl, but NCCL cannot be used: %s", reason);
   if (reason) {
     tsr_diag_note(job->diags, place_of_device(config), "messages go through the host: %s", reason);

@@ -35,10 +35,11 @@ bool tsr_compute_open(
     tsr_compute *compute);
 /* Collective, with open devices: communicators between them, in ranks->communicators, where every
  * process has NCCL, a device of its own, and ranks of one stage; else messages go through the
- * host. */
+ * host, which is a failure where the configuration or the graph requires NCCL. `graph_place`: where
+ * the graph does; NULL: it does not. */
 bool tsr_compute_link(
     tsr_job *job, const tsr_config *config, const tsr_parallel *parallel, tsr_rank_map *ranks,
-    const tsr_compute *compute);
+    const tsr_compute *compute, const tsr_location *graph_place);
 void tsr_compute_close(tsr_compute *compute);
 
 #endif

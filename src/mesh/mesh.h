@@ -95,6 +95,10 @@ tsr_mesh *tsr_mesh_make_cpu(tsr_arena *arena, const int *dims, int ndim);
 /* "4 × 8"; lives in the arena. */
 const char *tsr_mesh_dims_text(tsr_arena *arena, const int *dims, int ndim);
 const char *tsr_mesh_arch_name(tsr_mesh_arch arch);
+/* What messages between two devices of one host, or of two hosts, cross: shm or ib between ranks on
+ * CPUs, nvlink or ib between GPUs, ethernet between chips of Tenstorrent. GPUs in lines with one
+ * channel are linked by PCIe: pcie, as `doctor --topology` describes them. */
+const char *tsr_mesh_path_name(const tsr_mesh_shape *shape, bool within_host);
 const char *tsr_mesh_policy_name(tsr_mesh_policy policy);
 
 /* The output of `inspect --mesh`: shape, architecture, hosts, links, devices, instances,

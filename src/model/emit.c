@@ -42,7 +42,8 @@ static bool emit_input(tsr_flat *f, tsr_graph *g, const tsr_input_decl *d, int *
     if (d->layout[axis].kind == TSR_SHARD && d->layout[axis].dim >= ndim)
       return tsr_diag_error(
           f->diags, d->location, "input '%s' %s has no dimension %d to split over %s", d->name,
-          tsr_shape_text(ndim, shape).text, d->layout[axis].dim, tsr_axis_name(axis));
+          tsr_value_shape_text(g->arena, &g->values[*ret_value]), d->layout[axis].dim,
+          tsr_axis_name(axis));
     g->values[*ret_value].placement[axis] = d->layout[axis];
   }
   return true;
@@ -123,7 +124,7 @@ static bool check_loss(const tsr_flat *f, const tsr_graph *g, int output, int va
   if (tsr_value_elements(v) != 1 || v->dtype != TSR_F32)
     return tsr_diag_error(
         f->diags, f->outputs[output].location, "the loss '%s' is %s, not one number", name,
-        tsr_shape_text(v->ndim, v->shape).text);
+        tsr_value_shape_text(g->arena, v));
   if (!f->options->training || tsr_graph_find_loss(g, value) >= 0) return true;
   return tsr_diag_error(
       f->diags, f->outputs[output].location,

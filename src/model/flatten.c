@@ -158,6 +158,7 @@ static bool read_list(expander *x, const tsr_eval *v, const tsr_expr *e, tsr_cal
     a->list[i] = (int64_t)v->list[i];
   }
   a->list_count = v->count;
+  tsr_expr_dims(e, TSR_DIMS_MAX, a->list_names);
   return true;
 }
 

@@ -70,6 +70,11 @@ static bool make_placement(const maker *m, int axis) {
   return true;
 }
 
+static const char *shape_text(const maker *m) {
+  const tsr_param *p = m->param;
+  return tsr_named_shape_text(m->scope->arena, p->ndim, p->shape, p->dims);
+}
+
 static bool check_placement(const maker *m, int axis) {
   const tsr_placement *p = &m->param->placement[axis];
   const tsr_expr *e = m->decl->placement[axis];
@@ -77,8 +82,8 @@ static bool check_placement(const maker *m, int axis) {
   if (p->dim >= m->param->ndim)
     return tsr_diag_error(
         m->diags, e ? e->location : m->decl->location,
-        "parameter '%s' %s has no dimension %d to split over %s", m->param->name,
-        tsr_shape_text(m->param->ndim, m->param->shape).text, p->dim, tsr_axis_name(axis));
+        "parameter '%s' %s has no dimension %d to split over %s", m->param->name, shape_text(m),
+        p->dim, tsr_axis_name(axis));
   int64_t size = m->param->shape[p->dim];
   if (p->dim == 0 && tsr_param_is_of_experts(m->param)) return true; /* whole ones, not units */
   if (axis != TSR_TP || size % m->tp_units == 0) return true;
@@ -121,7 +126,7 @@ static bool make_hf_name(const maker *m) {
   if (!tsr_param_is_of_experts(m->param)) {
     tsr_diag_error(
         m->diags, d->hf_place, "parameter '%s' %s has no dimension of experts for '%s' in its name",
-        m->param->name, tsr_shape_text(m->param->ndim, m->param->shape).text, mark);
+        m->param->name, shape_text(m), mark);
     tsr_diag_hint(m->diags, "dimension 0 of 'ep: shard(0)' is experts");
     return false;
   }

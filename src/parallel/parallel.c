@@ -54,6 +54,7 @@ bool tsr_parallel_make(
   good &= tsr_mesh_rule_descriptor(config, &layout, diags);
   if (!tsr_mesh_rule_axes(config, &layout, diags) || !good) return false;
   *ret_parallel = parallel_new(arena, config, &layout);
+  (*ret_parallel)->mesh = mesh;
   tsr_mesh_rule_idle_devices(config, &layout, diags);
   return tsr_mesh_rule_batch(config, *ret_parallel, diags);
 }

@@ -16,6 +16,7 @@
 #include "mesh/mesh.h"
 
 typedef struct tsr_parallel {
+  const tsr_mesh *mesh; /* the ranks' devices; NULL in a context that no mesh was read for */
   int ranks;
   int ndim; /* mesh dimensions that carry an axis */
   int axis_of_dim[TSR_AXES];

@@ -163,9 +163,18 @@ tp_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, ts
   *ret_units = units ? units : ranks;
   if (!units || tp_units_fit(p->tree, units, ranks)) return true;
   if (takes_own(config, "numerics.units.tp", units, ranks, ret_units, diags)) return true;
+  tsr_location location = tsr_config_location(config, "numerics.units.tp");
+  if (tp_units_fit(TSR_TREE_BINARY, units, ranks)) {
+    tsr_diag_error(
+        diags, location,
+        "reduce_tree 'flat' adds %lld tp units one after the other, and a rank of tp has %lld of "
+        "them",
+        (long long)units, (long long)(units / ranks));
+    tsr_diag_hint(diags, "units.tp: %lld, or reduce_tree: binary", (long long)ranks);
+    return false;
+  }
   tsr_diag_error(
-      diags, tsr_config_location(config, "numerics.units.tp"), "%lld tp units do not fit tp = %lld",
-      (long long)units, (long long)ranks);
+      diags, location, "%lld tp units do not fit tp = %lld", (long long)units, (long long)ranks);
   int64_t heads;
   const char *key = undivided_heads(config, ranks, &heads);
   if (!key) return near_hint(tp_units_near(p->tree, units, ranks), "tp", diags);

@@ -46,8 +46,8 @@ static bool check_layers(const tsr_graph *g, tsr_diags *diags) {
         diags, n->location,
         "balance_loss per forward pass: '%s' is %s but '%s' is %s, and their choices are counted "
         "together",
-        scores->name, tsr_shape_text(scores->ndim, scores->shape).text, first->name,
-        tsr_shape_text(first->ndim, first->shape).text);
+        scores->name, tsr_value_shape_text(g->arena, scores), first->name,
+        tsr_value_shape_text(g->arena, first));
   }
   return true;
 }

@@ -48,7 +48,7 @@ static bool find_tokens(caching *c) {
       return fail(
           c, tsr_arena_printf(
                  c->g->arena, "the input '%s' %s is not the text's tokens", x->name,
-                 tsr_shape_text(x->ndim, x->shape).text));
+                 tsr_value_shape_text(c->g->arena, x)));
     c->tokens = v;
     c->length = x->shape[1];
     c->dim[v] = 1;
@@ -291,7 +291,7 @@ static bool take_nodes(caching *c) {
          fail(
              c, tsr_arena_printf(
                     c->g->arena, "'logits' %s are not (batch, positions, vocabulary)",
-                    tsr_shape_text(logits->ndim, logits->shape).text));
+                    tsr_value_shape_text(c->g->arena, logits)));
 }
 
 bool tsr_pass_cache(

@@ -381,7 +381,9 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   if (axis == TSR_DP && p->old->microbatches > 1)
     tsr_placer_note_moved(p, n, p->g->values[value].placement[axis]);
   value = tsr_placer_redistribute(p, value, axis, in, gather_place(p, n, value, at));
+  int from = value;
   value = tsr_placer_redistribute(p, value, axis, call.out[0], at);
+  if (value != from) tsr_placer_keep_transport(p, n, value, before);
   tsr_value *v = &p->g->values[value];
   p->map[n->outputs[0]] = value;
   if (value < before) return; /* the same move was made before */
@@ -416,7 +418,7 @@ static void copy_node(tsr_placer *p, int index, const int *inputs, int *ret_outp
 }
 
 static void place_node(tsr_placer *p, int index) {
-  const tsr_node *n = &p->old->nodes[index];
+  const tsr_node *n = p->reader = &p->old->nodes[index];
   if (is_written(p, n)) return place_written(p, n);
   int *inputs = tsr_arena_array(p->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->map[n->inputs[i]];

@@ -115,14 +115,15 @@ void tsr_placer_note_moved(tsr_placer *p, const tsr_node *n, tsr_placement was) 
 }
 
 /* What is summed along a dimension that dp splits is made of a microbatch's units, and only samples
- * are fewer in a microbatch. */
+ * are fewer in a microbatch. A value that the moves have left whole and that had no samples before
+ * them (a parameter that is broadcast) has no part in how dp splits what is made of it. */
 void tsr_placer_check_moved(
     tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out) {
   bool reorders = n->op == TSR_OP_TRANSPOSE || n->op == TSR_OP_RESHAPE;
   for (int i = 0; i < n->inputs_count; i++) {
     tsr_moved_samples m = p->moved[n->inputs[i]];
     tsr_placement dp = p->g->values[inputs[i]].placement[TSR_DP];
-    if (!m.by) continue;
+    if (!m.by || (m.dim < 0 && dp.kind == TSR_REPLICATE)) continue;
     if (dp.kind == TSR_SHARD && dp.dim != m.dim && out[TSR_DP].kind == TSR_PARTIAL)
       p->ok = tsr_diag_error(
           p->diags, m.by->location,

@@ -30,6 +30,7 @@ typedef struct {
   tsr_moved_samples *moved; /* per old value, of a step of several microbatches */
   bool *of_batch;           /* per old value: whether it depends on an input */
   tsr_placement *wanted;    /* per old value: what ZeRO makes of a gradient over dp; else whole */
+  const tsr_node *reader;   /* the old node whose inputs are being moved; NULL: none is */
   bool ok;
 } tsr_placer;
 
@@ -105,6 +106,9 @@ void tsr_placer_check_moved(
 
 /* The value with that placement over the axis, on the stage where it is needed; made once. */
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at);
+/* The moves over an axis that stand for one that the file writes out have its transport: those that
+ * made `value`, and the values of the new graph from `begin` on. */
+void tsr_placer_keep_transport(tsr_placer *p, const tsr_node *written, int value, int begin);
 /* The value with zeros behind the last index of a dimension whose size the axis's parts do not
  * divide, as many as make it divide; the value itself where they divide. Made once. */
 int tsr_placer_pad(tsr_placer *p, int value, int axis, int dim, tsr_where at);

@@ -83,10 +83,32 @@ static void refuse_uneven(tsr_placer *p, const tsr_value *v, int axis, int64_t p
   p->ok = tsr_diag_error(
       p->diags, v->location,
       "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide", v->name,
-      tsr_shape_text(v->ndim, shape).text, tsr_axis_name(axis), dim, (long long)shape[dim],
-      (long long)parts);
+      tsr_named_shape_text(p->g->arena, v->ndim, shape, v->dims), tsr_axis_name(axis), dim,
+      (long long)shape[dim], (long long)parts);
   if (v->param >= 0 && axis != TSR_TP)
     tsr_diag_hint(p->diags, "the blocks of a dimension may be uneven over tp alone");
+}
+
+/* Two axes split one dimension: of a value that the file has, or of one that an op needs moved, of
+ * which one is reported for each op. */
+static void refuse_two(tsr_placer *p, const tsr_value *v, int a, int b) {
+  const char *shape = tsr_value_shape_text(p->g->arena, v);
+  bool made = v >= p->g->values && v < p->g->values + p->g->values_count;
+  bool is_move = made && v->kind == TSR_VALUE_NODE && tsr_op_moves(p->g->nodes[v->node].op);
+  if (!is_move || !p->reader) {
+    p->ok = tsr_diag_error(
+        p->diags, v->location, "'%s' %s cannot be split along dimension %d over both %s and %s",
+        v->name, shape, v->placement[a].dim, tsr_axis_name(a), tsr_axis_name(b));
+    return;
+  }
+  if (!p->ok) return;
+  p->ok = tsr_diag_error(
+      p->diags, p->reader->location,
+      "%s needs '%s' %s split along dimension %d over both %s and %s", tsr_op_title(p->reader->op),
+      moved_name(p, v), shape, v->placement[a].dim, tsr_axis_name(a), tsr_axis_name(b));
+  tsr_diag_hint(
+      p->diags,
+      "choose other layouts, or make an input whole over one of both axes before it: all_gather");
 }
 
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
@@ -100,10 +122,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
     for (int b = a + 1; b < TSR_AXES; b++)
       if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
           p->placing->size[b] > 1 && !is_inside(b, a))
-        p->ok = tsr_diag_error(
-            p->diags, v->location, "'%s' %s cannot be split along dimension %d over both %s and %s",
-            v->name, tsr_shape_text(v->ndim, v->shape).text, v->placement[a].dim, tsr_axis_name(a),
-            tsr_axis_name(b));
+        refuse_two(p, v, a, b);
     int outer = a == TSR_TP ? TSR_CP : TSR_DP, members = 1;
     if (is_inside(a, outer) && tsr_placement_equal(v->placement[outer], v->placement[a]))
       members = p->placing->size[outer] * p->placing->size[a];
@@ -377,6 +396,16 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
   id = tsr_placer_round_complete(p, id, at);
   remember(p, value, (moved){.axis = axis, .value = id, .to = to, .at = at});
   return id;
+}
+
+void tsr_placer_keep_transport(tsr_placer *p, const tsr_node *n, int value, int begin) {
+  if (!tsr_node_needs_nccl(n)) return;
+  for (int v = value < begin ? value : begin; v < p->g->values_count; v++) {
+    const tsr_value *x = &p->g->values[v];
+    bool made = (v >= begin || v == value) && x->kind == TSR_VALUE_NODE;
+    if (made && tsr_node_axis(&p->g->nodes[x->node]) == tsr_node_axis(n))
+      tsr_node_require_nccl(&p->g->nodes[x->node]);
+  }
 }
 
 int tsr_placer_pad(tsr_placer *p, int value, int axis, int dim, tsr_where at) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/estimate.h"
+#include "plan/path.h"
 #include <assert.h>
 #include <math.h>
+
+enum { TRANSFERS_MAX = 2 * TSR_TRAFFIC_MAX };
 
 typedef struct {
   tsr_arena *arena;
@@ -87,37 +90,27 @@ static tsr_machine_collective kind_of(const estimator *x, tsr_op op) {
   return TSR_MACHINE_SEND;
 }
 
-/* How often the members of the axis hold the same blocks (hybrid sharding): then gathering stays
- * inside a group, and only slices are reduced between them. */
-static int replicas_of(const tsr_program *p, const tsr_task *t) {
-  const tsr_value *values = p->graph->values;
-  int axis = t->axis, before = values[t->inputs[0].value].placement[axis].groups;
-  int after = t->outputs_count ? values[t->outputs[0].value].placement[axis].groups : 0;
-  return before > 1 ? before : after > 1 ? after : 1;
-}
-
 typedef struct {
   double seconds, sent_over[TSR_MACHINE_LINKS_MAX];
-  const char *path;
 } transfer;
 
 static void add_collective(
     const estimator *x, tsr_machine_collective kind, double bytes, tsr_machine_group group,
     transfer *ret) {
-  const char *path;
   double sent[TSR_MACHINE_LINKS_MAX];
-  ret->seconds += tsr_machine_collective_seconds(x->o->machine, kind, bytes, group, &path);
+  ret->seconds += tsr_machine_collective_seconds(x->o->machine, kind, bytes, group, NULL);
   tsr_machine_collective_bytes(x->o->machine, kind, bytes, group, sent);
   for (int l = 0; l < TSR_MACHINE_LINKS_MAX; l++) ret->sent_over[l] += sent[l];
-  if (*path) ret->path = path;
 }
 
-/* A collective, a send to the next stage, or on one host its receiving. */
+/* A collective, a send to the next stage, or on one host its receiving. Of members that hold the
+ * same blocks (hybrid sharding), gathering stays inside a group, and only slices are reduced
+ * between the groups. */
 static transfer transfer_of(const estimator *x, const tsr_program *p, const tsr_task *t) {
-  transfer result = {.path = ""};
+  transfer result = {0};
   const tsr_parallel *parallel = x->o->parallel;
   bool is_collective = tsr_op_is_collective(t->op);
-  int axis = is_collective ? t->axis : TSR_PP, replicas = is_collective ? replicas_of(p, t) : 1;
+  int axis = is_collective ? t->axis : TSR_PP, replicas = tsr_path_replicas(p, t);
   double bytes = (double)tsr_tensor_bytes(&t->inputs[0]);
   tsr_machine_group group = {
       parallel->size[axis] / replicas, parallel->stride[axis], parallel->ranks};
@@ -145,15 +138,20 @@ static double transfer_seconds(const estimator *x, const tsr_program *p, const t
   return counts_here(x, p, t) ? transfer_of(x, p, t).seconds : 0;
 }
 
-static tsr_estimate_transfer *
-find_transfer(const estimator *x, tsr_estimate_stage *s, tsr_op op, int axis) {
-  for (int i = 0; i < s->transfers_count; i++)
-    if (s->transfers[i].op == op && s->transfers[i].axis == axis) return &s->transfers[i];
-  if (!s->transfers)
-    s->transfers = tsr_arena_array(x->arena, tsr_estimate_transfer, TSR_TRAFFIC_MAX);
-  assert(s->transfers_count < TSR_TRAFFIC_MAX);
+static tsr_estimate_transfer *find_transfer(
+    const estimator *x, tsr_estimate_stage *s, const tsr_program *p, const tsr_task *task) {
+  int axis = tsr_op_is_collective(task->op) ? task->axis : TSR_PP;
+  const tsr_node *node = &p->graph->nodes[task->node];
+  bool nccl = tsr_node_needs_nccl(node);
+  for (int i = 0; i < s->transfers_count; i++) {
+    tsr_estimate_transfer *t = &s->transfers[i];
+    if (t->op == task->op && t->axis == axis && (t->nccl != NULL) == nccl) return t;
+  }
+  if (!s->transfers) s->transfers = tsr_arena_array(x->arena, tsr_estimate_transfer, TRANSFERS_MAX);
+  assert(s->transfers_count < TRANSFERS_MAX);
   tsr_estimate_transfer *t = &s->transfers[s->transfers_count++];
-  *t = (tsr_estimate_transfer){.op = op, .axis = axis, .path = ""};
+  *t = (tsr_estimate_transfer){.op = task->op, .axis = axis, .nccl = nccl ? node : NULL};
+  t->path = tsr_path_farthest(x->o->machine, tsr_path_group(x->o->parallel, p, task));
   return t;
 }
 
@@ -171,9 +169,7 @@ static void count_transfers(const estimator *x, int stage) {
     if (!is_transfer(x, p, t)) continue;
     double times = (double)tsr_task_times(p, i);
     transfer one = transfer_of(x, p, t);
-    tsr_estimate_transfer *row =
-        find_transfer(x, s, t->op, tsr_op_is_collective(t->op) ? t->axis : TSR_PP);
-    if (*one.path) row->path = one.path;
+    tsr_estimate_transfer *row = find_transfer(x, s, p, t);
     row->count += (int64_t)times;
     row->bytes += times * (double)tsr_tensor_bytes(&t->inputs[0]);
     row->seconds += times * one.seconds;

@@ -23,11 +23,13 @@ typedef struct {
   tsr_all_reduce_algorithm all_reduce;
 } tsr_estimate_options;
 
-/* One kind of collective over one axis, in a step of one rank; with `threads` in all of them. */
+/* One kind of collective over one axis, in a step of one rank; with `threads` in all of them. Those
+ * whose transport the graph names are a kind of their own. */
 typedef struct {
   tsr_op op;
   int axis;
-  const char *path; /* the farthest link */
+  const tsr_node *nccl; /* the first that requires NCCL; NULL: none does */
+  const char *path;     /* path.h */
   int64_t count;
   double bytes; /* what one member holds before */
   double sent;  /* by one member, over all links */

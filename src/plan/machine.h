@@ -68,6 +68,13 @@ typedef struct {
   int64_t stride, size, step;
 } tsr_machine_part;
 
+/* A level of the topology by which paths are named (path.h). */
+typedef struct {
+  const char *name;
+  int64_t devices; /* 0: any number */
+  bool within_host;
+} tsr_machine_path;
+
 enum { TSR_MACHINE_LINKS_MAX = 8, TSR_MACHINE_PARTS_MAX = 2 * TSR_MESH_DIMS_MAX + 1 };
 typedef struct tsr_machine {
   const char *name, *doc; /* doc: "" when there is none */
@@ -80,6 +87,8 @@ typedef struct tsr_machine {
   double efficiency_products, efficiency_attention, efficiency_memory;
   tsr_machine_link links[TSR_MACHINE_LINKS_MAX];
   int links_count;
+  tsr_machine_path paths[TSR_MACHINE_LINKS_MAX]; /* by tsr_machine_choose */
+  int paths_count;
   /* How the ranks lie, from the innermost part; none: a rank's device has the rank's number. */
   tsr_machine_part parts[TSR_MACHINE_PARTS_MAX];
   int parts_count;

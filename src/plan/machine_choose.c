@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Which machine a plan is for, and how a mesh descriptor's hosts lie in it. */
-#include "plan/machine.h"
+#include "plan/path.h"
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -79,6 +79,7 @@ bool tsr_machine_choose(
   if (!tsr_machine_find(arena, share_folder, name, TSR_NOWHERE, &path, diags) ||
       !tsr_machine_read(arena, path, TSR_NOWHERE, ret_machine, diags))
     return false;
+  tsr_path_levels(*ret_machine, mesh);
   if (mesh->hosts <= 1) return true;
   int64_t devices = mesh->shape.devices / mesh->shape.hosts;
   number_devices(*ret_machine, mesh);

@@ -135,12 +135,14 @@ static void add_work(const tsr_report *r, tsr_text *text) {
 
 /* ---- communication ---- */
 
-/* What carries messages between devices, or in the memory of one host, and what decided. */
-static const char *transport_of(const tsr_report *r, const char **ret_why) {
+/* What carries messages between devices, or in the memory of one host, and what decided. `nccl`:
+ * the node that requires NCCL, or NULL. */
+static const char *transport_of(const tsr_report *r, const tsr_node *nccl, const char **ret_why) {
   tsr_transport_choice choice = r->config->collectives.transport;
   *ret_why = choice == TSR_TRANSPORT_AUTO ? "auto: one process with all ranks"
                                           : "one process with all ranks";
   if (r->machine->threads) return "memory";
+  if (nccl) return *ret_why = "transport=nccl in the graph", "nccl";
   *ret_why = choice != TSR_TRANSPORT_AUTO ? "collectives.transport"
              : r->machine->has_nccl       ? "auto: the machine has it, a process for each device"
                                           : "auto: the machine has no NCCL";
@@ -153,7 +155,7 @@ static void add_transfer(const tsr_report *r, const tsr_estimate_transfer *t, ts
   const char *why;
   tsr_text_add(
       text, "  %-14s %-4s %-10s %-9s %8s %12s %12s %10s\n", tsr_op_name(t->op),
-      tsr_axis_name(t->axis), *t->path ? t->path : "none", transport_of(r, &why),
+      tsr_axis_name(t->axis), *t->path ? t->path : "none", transport_of(r, t->nccl, &why),
       tsr_text_count(t->count).text, tsr_text_bytes((int64_t)t->bytes).text,
       tsr_text_bytes((int64_t)t->sent).text, seconds_text(t->seconds).text);
 }
@@ -180,6 +182,20 @@ static void add_sums(const tsr_report *r, const tsr_estimate_stage *s, tsr_text 
   tsr_text_add(text, "\n");
 }
 
+/* One line for each reason. */
+static void add_transports(const tsr_report *r, const tsr_estimate_stage *s, tsr_text *text) {
+  const char *why, *reasons[2];
+  int count = 0;
+  for (int i = 0; i < s->transfers_count; i++) {
+    const char *transport = transport_of(r, s->transfers[i].nccl, &why);
+    bool seen = false;
+    for (int k = 0; k < count; k++) seen |= !strcmp(reasons[k], why);
+    if (seen) continue;
+    reasons[count++] = why;
+    tsr_text_add(text, "  transport: %s (%s)\n", transport, why);
+  }
+}
+
 /* Of the stage whose ranks spend the most time on it. */
 static void add_communication(const tsr_report *r, tsr_text *text) {
   int stages = r->programs->pipeline->stages, most = 0;
@@ -194,8 +210,7 @@ static void add_communication(const tsr_report *r, tsr_text *text) {
       text, "  %-14s %-4s %-10s %-9s %8s %12s %12s %10s\n", "collective", "axis", "path",
       "transport", "times", "bytes", "sent", "time");
   for (int i = 0; i < s->transfers_count; i++) add_transfer(r, &s->transfers[i], text);
-  const char *why, *transport = transport_of(r, &why);
-  tsr_text_add(text, "  transport: %s (%s)\n", transport, why);
+  add_transports(r, s, text);
   add_sums(r, s, text);
 }
 

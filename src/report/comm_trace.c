@@ -76,20 +76,36 @@ static bool is_ring(const tsr_comm_trace *trace, const tsr_task *t) {
   return trace->all_reduce == TSR_ALL_REDUCE_RING && t->op == TSR_OP_ALL_REDUCE;
 }
 
-/* Of what the rank's group over the task's axis, or the two of a send, is on. */
-static const char *name_path(
+typedef struct {
+  const char *transport, *path;
+} route;
+
+/* Between the ranks of a group over an axis, or between a rank and its peer. A library of devices
+ * crosses the links of the mesh's GPUs; the others move what is in the hosts' memory. */
+static route find_route(
     const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_program *p,
     const tsr_task *t, int rank, bool between) {
   const tsr_rank_map *h = trace->rank_map;
-  bool here = true;
-  if (!h || h->processes == 1) return "shm";
-  if (between)
-    here =
-        tsr_rank_map_process(h, tsr_peer_of(parallel, p, t, rank)) == tsr_rank_map_process(h, rank);
-  for (int m = 0; !between && m < parallel->size[t->axis]; m++)
-    here = here && tsr_rank_map_process(h, tsr_parallel_member(parallel, rank, t->axis, m)) ==
-                       tsr_rank_map_process(h, rank);
-  return here ? "shm" : h->communicators ? "nccl" : h->transport->table->name;
+  int own = h ? tsr_rank_map_process(h, rank) : 0;
+  bool one_process = true, one_host = true;
+  for (int m = 0; h && h->processes > 1 && m < (between ? 1 : parallel->size[t->axis]); m++) {
+    int other = tsr_rank_map_process(
+        h, between ? tsr_peer_of(parallel, p, t, rank)
+                   : tsr_parallel_member(parallel, rank, t->axis, m));
+    one_process = one_process && other == own;
+    one_host = one_host && (other == own || (h->hosts && h->hosts[other] == h->hosts[own]));
+  }
+  tsr_mesh_shape shape = {.arch = TSR_ARCH_CPU};
+  if (!one_process && h->communicators) {
+    shape.arch = TSR_ARCH_CUDA;
+    if (parallel->mesh && parallel->mesh->shape.arch == TSR_ARCH_CUDA)
+      shape = parallel->mesh->shape;
+  }
+  return (route){
+      one_process        ? "memory"
+      : h->communicators ? "nccl"
+                         : h->transport->table->name,
+      tsr_mesh_path_name(&shape, one_host)};
 }
 
 static void print_event(
@@ -121,8 +137,9 @@ static void print_event(
       : tsr_collective_of(p, t).tree == TSR_TREE_FLAT ? "flat"
                                                       : "binary",
       trace->fast ? "fast" : "deterministic");
+  route r = find_route(trace, parallel, p, t, e->rank, between);
   tsr_text_add(
-      text, " path=%s ms=%.3f what=%s\n", name_path(trace, parallel, p, t, e->rank, between),
+      text, " transport=%s path=%s ms=%.3f what=%s\n", r.transport, r.path,
       1e-6 * (double)(e->end - e->begin), p->graph->nodes[t->node].name);
 }
 

@@ -3,14 +3,16 @@
  * did so:
  *
  *   comm step=3 rank=1 seq=12 op=all_reduce axis=dp bytes=64 algo=tree tree=binary
- *     policy=deterministic path=shm ms=0.013 what=d.w
+ *     policy=deterministic transport=memory path=shm ms=0.013 what=d.w
  *
  * A step of evaluate and generate is a forward pass. seq counts a rank's lines from 0, over all
  * steps. bytes: what the rank brings. algo: tree, hier or ring (collectives.all_reduce.algo), whose
  * order is the recipe's; mpi or nccl, that library's own sum (policy fast, between processes); or
  * copy. tree: the shape of a sum's tree (numerics.reduce_tree), none where nothing is added or a
- * library adds. path: shm where all members are in one process, else the transport's name. A send
- * and a receive have peer, a rank, in place of algo. */
+ * library adds. transport: memory where all members are in one process, else nccl, or the name of
+ * the MPI library. path: what the messages cross (mesh.h, tsr_mesh_path_name), by the hosts that
+ * the processes are on: shm or ib, and between devices nvlink, pcie or ib. A send and a receive
+ * have peer, a rank, in place of algo. */
 #ifndef TSR_REPORT_COMM_TRACE_H
 #define TSR_REPORT_COMM_TRACE_H
 #include "config/config.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/trace_report.h"
+#include "plan/path.h"
 #include "report/comm_trace.h"
 
 enum { PEERS_SHOWN = 16 };
@@ -59,33 +60,32 @@ static void print_others(const tsr_parallel *p, int rank, int axis, tsr_text *te
   if (shown < p->size[axis] - 1) tsr_text_add(text, " … of %d", p->size[axis] - 1);
 }
 
-static tsr_machine_group group_of(const tsr_lowering_request *r, int axis) {
-  return (tsr_machine_group){
-      r->parallel->size[axis], r->parallel->stride[axis], r->parallel->ranks};
-}
-
 /* Where a group has several hosts and several ranks on one, those add first. */
-static const char *algorithm_of(const tsr_lowering_request *r, const tsr_task *t) {
-  double sent[TSR_MACHINE_LINKS_MAX];
-  bool in_host = false, between = false;
+static const char *
+algorithm_of(const tsr_lowering_request *r, const tsr_task *t, const tsr_path *path) {
   if (!tsr_op_sums_members(t->op)) return "-";
   bool chosen = t->op == TSR_OP_ALL_REDUCE;
   if (chosen && r->all_reduce == TSR_ALL_REDUCE_RING) return "ring";
-  if (!r->machine || (chosen && r->all_reduce == TSR_ALL_REDUCE_TREE)) return "tree";
-  tsr_machine_collective_bytes(r->machine, TSR_MACHINE_ALL_REDUCE, 1, group_of(r, t->axis), sent);
-  for (int l = 0; l < r->machine->links_count; l++)
-    *(r->machine->links[l].within_host ? &in_host : &between) |= sent[l] > 0;
-  return in_host && between ? "hier" : "tree";
+  if (chosen && r->all_reduce == TSR_ALL_REDUCE_TREE) return "tree";
+  return path->by_host ? "hier" : "tree";
 }
 
-/* The farthest link between the members of a rank's group, or between neighbouring stages. */
-static const char *path_of(const tsr_lowering_request *r, int axis) {
-  int level;
-  if (!r->machine || axis < 0) return "-";
-  tsr_machine_group group = group_of(r, axis);
-  if (group.members == 1 || !group.stride || !tsr_machine_level(r->machine, group, &level))
-    return "-";
-  return r->machine->links[level].name;
+/* Between the members of a rank's group, or between a rank and its peer. */
+static tsr_path
+path_of(const tsr_lowering_request *r, const tsr_program *p, const tsr_task *t, int rank) {
+  tsr_path none = {.name = ""};
+  if (!r->machine) return none;
+  if (tsr_op_is_collective(t->op)) {
+    tsr_machine_group g = tsr_path_group(r->parallel, p, t);
+    return tsr_path_of(
+        p->graph->arena, r->machine, rank - rank / g.stride % g.members * g.stride, g.members,
+        g.stride);
+  }
+  if (t->op == TSR_OP_WAIT && t->bucket) return none;
+  int peer = tsr_peer_of(r->parallel, p, t, rank);
+  return tsr_path_of(
+      p->graph->arena, r->machine, rank < peer ? rank : peer, 2,
+      rank < peer ? peer - rank : rank - peer);
 }
 
 static void print_task(
@@ -97,12 +97,13 @@ static void print_task(
   bool between = t->op == TSR_OP_SEND || (waits && !t->bucket);
   int axis = between ? TSR_PP : t->axis;
   char event[24], words[40];
+  tsr_path path = path_of(r, p, t, rank);
   name_event(p, t, event);
   snprintf(words, sizeof words, "%s%s", begins ? "ends in " : waits ? "after " : "-", event);
   tsr_text_add(
       text, "%5d  %-8s  %-14s  %6d  %-12s  %-4s  %-8s  %-4s  ", index, tsr_section_name(t->section),
-      tsr_op_name(t->op), begins, words, axis < 0 ? "-" : tsr_axis_name(axis), path_of(r, axis),
-      algorithm_of(r, t));
+      tsr_op_name(t->op), begins, words, axis < 0 ? "-" : tsr_axis_name(axis),
+      *path.name ? path.name : "-", algorithm_of(r, t, &path));
   bool moves = t->op != TSR_OP_WAIT && t->inputs_count;
   tsr_text_add(text, "%14s  ", moves ? tsr_text_count(tsr_tensor_bytes(&t->inputs[0])).text : "-");
   int64_t times = t->last_only ? 1 : tsr_program_times(p, index);

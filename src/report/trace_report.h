@@ -9,8 +9,8 @@
 
 /* Graphs: the one that was written, with what training adds; and the same with placements and the
  * collectives that they made necessary. Program: that of the rank's stage, then its communication,
- * one line a task in the program's order: the stream, the event, the axis, the farthest link that
- * its group crosses, as the mesh's topology has it, the algorithm of a sum, tree, hier or ring
+ * one line a task in the program's order: the stream, the event, the axis, the path (plan/path.h)
+ * between the rank and those that it communicates with, the algorithm of a sum, tree, hier or ring
  * (collectives.all_reduce.algo), the bytes that the rank brings to it (or takes), how often in a
  * step, and the other ranks.
  *
@@ -22,7 +22,7 @@ typedef struct {
   const tsr_graph *graph, *placed; /* before placement and after it */
   const tsr_programs *programs;
   const tsr_parallel *parallel;
-  const tsr_machine *machine; /* whose links are named; NULL: none are */
+  const tsr_machine *machine; /* whose paths are named; NULL: none are */
   tsr_all_reduce_algorithm all_reduce;
   int64_t rank;
   bool graphs, program;         /* what is printed */

@@ -247,7 +247,7 @@ static bool check_routing(
     if (model->graph->values[t->outputs[0]].shape[0] == 2 * v->shape[0]) continue;
     return tsr_diag_error(
         diags, n->location, "%s: samples are not along the first dimension of '%s' %s", option,
-        v->name, tsr_shape_text(v->ndim, v->shape).text);
+        v->name, tsr_value_shape_text(arena, v));
   }
   return true;
 }
@@ -278,6 +278,26 @@ static tsr_graph *recompute(const tsr_compile_options *o, tsr_graph *g) {
   if (s->recompute == TSR_RECOMPUTE_CHEAP) how.kind = TSR_RECOMPUTE_MAPS;
   how.keeps_norms = o->config->device.enable_sp;
   return tsr_pass_recompute(g, how);
+}
+
+/* A graph without a loss has no microbatches: its ranks have all of their batch units at once,
+ * which a flat tree adds one after the other. */
+static bool check_flat_units(
+    const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph *placed,
+    tsr_diags *diags) {
+  bool sums = false;
+  for (int v = 0; v < placed->values_count; v++)
+    sums |= placed->values[v].placement[TSR_DP].kind == TSR_PARTIAL;
+  if (!sums || l->tree != TSR_TREE_FLAT || l->batch_units == 1) return true;
+  tsr_location units = tsr_config_location(o->config, "numerics.units.batch");
+  tsr_diag_error(
+      diags, units.file ? units : tsr_config_location(o->config, "numerics.reduce_tree"),
+      "reduce_tree 'flat' adds %lld batch units one after the other, and a rank of dp has %lld of "
+      "them",
+      (long long)o->batch_units, (long long)l->batch_units);
+  tsr_diag_hint(
+      diags, "units.batch: %lld, or reduce_tree: binary", (long long)tsr_lowering_batch_ranks(l));
+  return false;
 }
 
 /* Verifies that the programs of all ranks end, and compute the graph. */
@@ -390,6 +410,7 @@ static bool compile_program(
   if (ret->new_tokens) keep_whole_over_cp(ret->graph, &lowering, &placing);
   if (!location(arena, &placing, by_sample, ret, diags)) return false;
   if (ret->joins_samples) return true;
+  if (alone && !check_flat_units(o, &lowering, ret->placed, diags)) return false;
   ret->programs = tsr_programs_make(ret->placed, &lowering, pipeline, &o->target);
   return prove(arena, o->parallel, &ret->programs, diags);
 }

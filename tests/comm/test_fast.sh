@@ -25,8 +25,8 @@ run() {
   [ "$code" = 0 ] || wrong "$name: exit code $code" "$scratch/out"
 }
 last_loss() { grep '"event":"end"' "$scratch/metrics" | grep -o '"loss":[0-9.e+-]*' | cut -d: -f2; }
-# traced OP ALGO PATH: how many lines there are of it. Lines of several processes may be in one another.
-traced() { grep -c "op=$1 axis=dp bytes=[0-9]* algo=$2 tree=[a-z]* policy=[a-z]* path=$3 " "$scratch/out" || true; }
+# traced OP ALGO TRANSPORT: how many lines there are of it. Lines of several processes may be in one another.
+traced() { grep -c "op=$1 axis=dp bytes=[0-9]* algo=$2 tree=[a-z]* policy=[a-z]* transport=$3 path=shm " "$scratch/out" || true; }
 
 # compare WORKERS MESH KEY=VALUE…: the tree, then fast; then fast that is told not to be.
 compare() {

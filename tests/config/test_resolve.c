@@ -132,6 +132,10 @@ static void test_training(void) {
 
 static void test_mesh(void) {
   CHECK_VALUE("mesh: auto", device.mesh_auto, 1);
+  CHECK_SAID(
+      "mesh: auto\ndevice_config: {mesh_shape: [2]}\n", false,
+      "run.yaml:1:1: error: 'mesh' contradicts 'mesh_shape'\n    1 | mesh: auto\n"
+      "      | ^~~~\n      = 'mesh_shape' stands in run.yaml:2\n");
   CHECK_VALUE(
       "mesh: {axes: [tp, dp], devices: [[0, 1, 2, 3], [4, 5, 6, 7]]}", device.mesh_shape[1], 4);
   CHECK_VALUE(

@@ -109,6 +109,16 @@ mlp_config: {graph: $root/configs/graphs/linear_regression.yaml, input_features:
 device_config: {device: cuda}
 numerics: {threads: 1, units: {batch: 2, tp: 1}}
 EOF
+cat > "$scratch/needs.yaml" << EOF
+training_config: {seed: 3}
+device_config: {device: cuda}
+mesh: {axes: [dp], shape: [2]}
+tensors: {x: {shape: [4, 8], layout: {partition: [col], mesh_axes: [dp]}, init: normal(1.0)}}
+graph:
+- y: matmul(x, x, transpose_b=1)
+- z: all_reduce(y, axis=dp, transport=nccl)
+outputs: [z]
+EOF
 evaluation_of() { sed -n 's/.*"event":"eval".*"loss":\([0-9.e+-]*\),.*/\1/p' "$scratch/$1.metrics" | tail -n 1; }
 evaluates=(--set training_config.eval_every=2 --set training_config.max_steps=2
   --set training_config.validation_fraction=0.25 --set training_config.validation_batch_size=3)
@@ -206,7 +216,7 @@ fast() { # WORKERS OP ALGORITHMS MESH OPTION…
   TESSERA_COMM_TRACE=1 work fast "$1" "${options[@]}"
   says fast 0 "links: by NCCL, "
   near "fast, ${*:4}" "$scratch/fast.metrics" "$scratch/short.metrics"
-  expect "$1 processes, fast, ${*:4}" "$(sed -n "s/$comm op=$2 axis=dp bytes=[0-9]* algo=\([a-z]*\) tree=[a-z]* policy=[a-z]* path=nccl .*/\1/p" \
+  expect "$1 processes, fast, ${*:4}" "$(sed -n "s/$comm op=$2 axis=dp bytes=[0-9]* algo=\([a-z]*\) tree=[a-z]* policy=[a-z]* transport=nccl path=nvlink .*/\1/p" \
     "$scratch"/traced.* | sort -u | xargs)" "$3"
 }
 for library in openmpi mpich; do
@@ -234,6 +244,8 @@ for library in openmpi mpich; do
   EMULATED_CUDA=devices=1 work shared 2 "${options[@]}"
   says shared 0 "note: messages go through the host: processes 0 and 1 share the device at 0000:1b:00.0"
   expect "$library, through the host" "$(hash_of "$scratch/shared.metrics")" "$want"
+  recipe=$scratch/needs.yaml EMULATED_CUDA=devices=1 work needs 2
+  says needs fails "$scratch/needs.yaml:7:6: $failure: the transport is nccl, but NCCL cannot be used: processes 0 and 1 share"
   options_of dp=2,tp=2
   EMULATED_CUDA=devices=3 work few 4 "${options[@]}"
   says few fails "4 processes are on this host, which has 3 CUDA devices"

@@ -115,6 +115,21 @@ equal 'mesh={axes: [dp], shape: [2]}'
 refused "sums along dimension 1 of 'logits' would depend on the number of microbatches" \
   training_config.batch_size=2 training_config.gradient_accumulation_steps=2
 
+# weights that are moved over dp and end up whole split no samples
+for moved in 'broadcast(w, axis=dp)' 'all_gather(scatter(w, axis=dp, dim=1), axis=dp)' 'broadcast(tanh(w), axis=dp, root=0)'; do
+  graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [8, 8], init: normal(0.3)}' "- v: $moved
+- y: linear(embedding(tokens, p1), v)
+- logits: linear(tanh(y), p1)
+- loss: cross_entropy(logits, targets)"
+  equal 'mesh={axes: [dp], shape: [2]}'
+  equal pipeline.microbatches=2
+  for dp in 1 2; do
+    equal training_config.batch_size=2 training_config.gradient_accumulation_steps=2 "mesh={axes: [dp], shape: [$dp]}"
+    [[ $moved = *scatter* ]] || equal pipeline.microbatches=2 "mesh={axes: [dp], shape: [$dp]}" zero.stage=2
+  done
+done
+
 graph '  p1: {shape: [260, 8], init: normal(0.3)}
   w: {shape: [16, 8], init: normal(0.3), tp: shard(0)}' '- x: embedding(tokens, p1)
 - h: all_to_all(linear(x, w), axis=dp, from=0, dim=2)

@@ -329,6 +329,9 @@ def transport_auto(c):
     plan.matches(r"(?i)^.*transport\b.*\bnccl\b.*\bauto\b.*|^.*transport\b.*\bauto\b.*\bnccl\b.*")
     whole = c.run("--config", os.path.join(c.source_root, "configs/examples/dp_step.yaml")).matches(r"^y .*")[0]
     c.run("--config", example_with(c, "dp_step.yaml", "axis=dp)", "axis=dp, transport=auto)")).says(whole)
+    path = example_with(c, "dp_step.yaml", "axis=dp)", "axis=dp, transport=nccl)")
+    named = c.run("plan", "--config", path, "--machine", "galaxy", "--set", "device_config.device=cuda")
+    named.says("transport: nccl (transport=nccl in the graph)").matches(r"^  all_reduce +dp .* nccl ")
     path = example_with(c, "dp_step.yaml", "axis=dp)", "axis=dp, transport=nvshmem)")
     c.run("check", "--config", path, code=2).matches(r":20:\d+: error: .*nvshmem")
 

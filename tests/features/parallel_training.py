@@ -97,6 +97,13 @@ def auto_mesh(c):
     said = c.with_keys("check", mesh="auto")
     said.matches(r"^Detected 1 \w+: \[0\]$")
     said.says("mesh_shape: [1], 1 rank\n")
+    # A shape beside it is an error, but what the command line gives wins.
+    shape = {"device_config__mesh_shape": [2]}
+    c.with_keys("check", mesh="auto", **shape, code=2).says("error: 'mesh' contradicts 'mesh_shape'\n")
+    c.write("auto.yaml", c.read("run.yaml") + "device_config: {enable_ddp: true}\nmesh: auto\n")
+    c.run("check", "--config", "auto.yaml", "--set", "device_config.mesh_shape=[2]").says("mesh_shape: [2], 2 ranks\n")
+    c.write("shape.yaml", c.read("run.yaml") + "device_config: {enable_ddp: true, mesh_shape: [2]}\n")
+    c.run("check", "--config", "shape.yaml", "--set", "mesh=auto").says("mesh_shape: [1], 1 rank\n")
     keys = ["--config", "run.yaml", "--set", "mesh=auto", "--set", "device_config.enable_ddp=true"]
     said = c.run("check", *keys, "--mesh", f"{c.source_root}/mesh_descriptors/t3k_1x8_mesh_graph_descriptor.textproto")
     said.matches(r"^Detected 8 \w+: \[0, 1, 2, 3, 4, 5, 6, 7\]$")

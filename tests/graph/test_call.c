@@ -101,8 +101,7 @@ static const struct {
     {"r: linear(x, cube)",
      "4: linear: the weight 'cube' must have 2 dimensions (out, in), not (2, 2, 2)"},
     {"r: linear(y, w)", "4: linear: 'y' has 6 features but the weight 'w' (4, 8) takes 8"},
-    {"r: linear(x, w, n)", "4: linear: 'n' (8) does not fit 'r.product' (2, 3, 4): it must have "
-                           "the same last dimensions"},
+    {"r: linear(x, w, n)", "4: linear: the bias 'n' (8) does not fit the result (2, 3, 4)"},
     {"r: matmul(x, w)", "4: matmul: 'x' (2, 3, 8) has 8 to sum over but 'w' (4, 8) has 4"},
     {"r: matmul(y, w, transpose_b: 1)",
      "4: matmul: 'y' (2, 3, 6) has 6 to sum over but 'w' (4, 8) has 8"},
@@ -165,7 +164,7 @@ static const struct {
     {"r: split(x)", "4: split needs the attribute 'sections'"},
     {"r: split(x, sections: 3)", "4: split: 3 sections do not divide dimension 2 of 'x' (2, 3, 8)"},
     {"r: split(x, sections: 2, dim: 5)",
-     "4: split: 2 sections do not divide dimension 5 of 'x' (2, 3, 8)"},
+     "4: split: 'x' (2, 3, 8) has no dimension 5: it has 0 to 2"},
     {"r: split(x, sections: 0)", "4: split: 0 sections, not 1 to 8"},
     {"r: split(x, sections: 16)", "4: split: 16 sections, not 1 to 8"},
     {"r: reshape(x)", "4: reshape needs the attribute 'shape'"},

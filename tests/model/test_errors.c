@@ -223,7 +223,8 @@ static void check_calls(void) {
       "last dimensions\n");
   BODY(
       CALLS("- y: reshape(features, shape=[batch, 3])\n"),
-      "g.yaml:6:24: error: reshape: 'features' (4, 8) has 32 elements, (4, 3) has 12\n");
+      "g.yaml:6:24: error: reshape: 'features' (batch 4, dim 8) has 32 elements, (batch 4, 3) has "
+      "12\n");
   BODY(
       CALLS("- y: reshape(features, shape=[0 - 1])\n"),
       "g.yaml:6:31: error: 'shape' must be whole numbers above 0, not -1\n"
@@ -262,7 +263,7 @@ static void check_structure(void) {
       "g.yaml:6:31: error: blocks call each other more than 16 deep\n");
   BODY(
       "graph:\n- y: linear(features, w)\n- loss: mse(y, values)\noutputs: {loss: y}\n",
-      "g.yaml:8:17: error: the loss 'y' is (4, 1), not one number\n");
+      "g.yaml:8:17: error: the loss 'y' is (batch 4, 1), not one number\n");
   BODY(
       "graph:\n- y: linear(features, w)\n- loss: mse(y, values)\noutputs: [los]\n",
       "g.yaml:8:11: error: 'los' is no input, parameter or earlier result\n"

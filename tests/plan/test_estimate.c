@@ -112,6 +112,7 @@ static tsr_machine counting_machine(int threads) {
   m.memory = 1;
   m.links[m.links_count++] =
       (tsr_machine_link){.name = "wire", .bandwidth = 1e300, .efficiency = 1};
+  m.paths[m.paths_count++] = (tsr_machine_path){.name = "wire"};
   return m;
 }
 

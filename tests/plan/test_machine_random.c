@@ -2,6 +2,7 @@
 /* Properties of random and of damaged machine descriptions. */
 #include "base/file_read.h"
 #include "machine_sample.h"
+#include "plan/path.h"
 #include <limits.h>
 
 static uint64_t random_state = 20240607;
@@ -63,6 +64,38 @@ static void test_round_trip(void) {
   tsr_arena_free(arena);
 }
 
+static int host_of(const tsr_mesh_shape *s, int64_t rank) {
+  int host = 0, unit = 1;
+  for (int d = s->ndim - 1; d >= 0; d--) {
+    int at = (int)(rank % s->dims[d]);
+    rank /= s->dims[d];
+    host += unit * (at / (s->dims[d] / s->host_dims[d]));
+    unit *= s->host_dims[d];
+  }
+  return host;
+}
+
+/* Paths are those of the descriptor's hosts, whatever levels the machine has. */
+static void check_paths(
+    tsr_arena *arena, const tsr_machine *m, const tsr_mesh *mesh, int64_t n, int64_t stride) {
+  const tsr_mesh_shape *s = &mesh->shape;
+  bool any_crosses = false;
+  for (int64_t first = 0; first < s->devices; first++) {
+    if (first / stride % n) continue; /* of a group's first members */
+    int on[64] = {0}, hosts = 0, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+      int host = host_of(s, first + i * stride);
+      hosts += !on[host]++;
+      if (on[host] > most) most = on[host];
+    }
+    any_crosses |= hosts > 1;
+    tsr_path path = tsr_path_of(arena, m, first, n, stride);
+    CHECK_STR(path.name, hosts > 1 ? "ib" : "nvlink");
+    CHECK(path.by_host == (hosts > 1 && most > 1));
+  }
+  CHECK_STR(tsr_path_farthest(m, GROUP(n, stride, s->devices)), any_crosses ? "ib" : "nvlink");
+}
+
 /* How many members of the group of rank 0 lie on its host, counted by the ranks' coordinates; -1:
  * groups or hosts differ. */
 static int count_on_host(const tsr_mesh_shape *s, int64_t n, int64_t stride) {
@@ -71,14 +104,7 @@ static int count_on_host(const tsr_mesh_shape *s, int64_t n, int64_t stride) {
     if (first / stride % n) continue; /* of a group's first members */
     int on[64] = {0};
     for (int64_t i = 0; i < n; i++) {
-      int64_t rank = first + i * stride, rest = rank, host = 0, unit = 1;
-      for (int d = s->ndim - 1; d >= 0; d--) {
-        int at = (int)(rest % s->dims[d]);
-        rest /= s->dims[d];
-        host += unit * (at / (s->dims[d] / s->host_dims[d]));
-        unit *= s->host_dims[d];
-      }
-      on[host]++;
+      on[host_of(s, first + i * stride)]++;
     }
     for (int h = 0; h < 64; h++) {
       if (on[h] && on[h] < least) least = on[h];
@@ -92,7 +118,8 @@ static int count_on_host(const tsr_mesh_shape *s, int64_t n, int64_t stride) {
  * hosts, and only the rest over the next one. */
 static void test_hosts(tsr_arena *arena, tsr_diags *diags) {
   for (int i = 0; i < 2000; i++) {
-    tsr_mesh mesh = {.meshes = 1, .shape = {.name = "", .arch = TSR_ARCH_CUDA, .devices = 1}};
+    tsr_mesh mesh = {.meshes = 1, .file = "drawn"};
+    mesh.shape = (tsr_mesh_shape){.name = "", .arch = TSR_ARCH_CUDA, .devices = 1};
     tsr_mesh_shape *s = &mesh.shape;
     s->ndim = 1 + random_below(3), s->hosts = 1;
     for (int d = 0; d < s->ndim; d++) {
@@ -107,6 +134,7 @@ static void test_hosts(tsr_arena *arena, tsr_diags *diags) {
     const char *why;
     double sent[TSR_MACHINE_LINKS_MAX];
     CHECK(tsr_machine_choose(arena, TSR_SOURCE_ROOT, "h100", &mesh, &m, &why, diags));
+    check_paths(arena, m, &mesh, n, stride);
     if (mesh.hosts == 1 || s->devices / s->hosts > m->links[0].devices) continue;
     int inside = count_on_host(s, n, stride);
     tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_GATHER, 1, GROUP(n, stride, s->devices), sent);

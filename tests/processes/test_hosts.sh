@@ -69,6 +69,9 @@ for algo in auto hier tree ring; do
   # Open MPI forwards the processes' output in pieces, so lines of several processes may run into each other.
   taken=$(grep -o "${sums}[a-z]* tree=binary " "$scratch/out" | sed 's/.* algo=\([a-z]*\) .*/\1/' | sort -u)
   [ "$taken" = "$name" ] || wrong "$library, $algo: not all sums are by $name, but by ${taken//$'\n'/, }"
+  checks=$((checks + 1))
+  grep -q "transport=$library path=ib " "$scratch/out" && ! grep -q 'path=shm ' "$scratch/out" ||
+    wrong "$library, $algo: not all sums cross the network between hosts"
 done
 
 # ---- a host is lost, and does not come back ----

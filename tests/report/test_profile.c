@@ -421,15 +421,15 @@ static void test_comm_trace(void) {
   tsr_comm_trace_print(&trace, &m.record, 8, &text);
   CHECK_STR(
       text.data, "comm step=7 rank=1 seq=0 op=receive axis=pp bytes=64 peer=0 tree=none "
-                 "policy=deterministic path=shm ms=0.000 "
+                 "policy=deterministic transport=memory path=shm ms=0.000 "
                  "what=b.stage1\n"
                  "comm step=7 rank=0 seq=0 op=send axis=pp bytes=64 peer=1 tree=none "
-                 "policy=deterministic path=shm ms=0.012 what=b.stage1\n"
+                 "policy=deterministic transport=memory path=shm ms=0.012 what=b.stage1\n"
                  "comm step=7 rank=1 seq=1 op=all_reduce axis=pp bytes=64 algo=tree tree=binary "
-                 "policy=deterministic path=shm ms=0.500 "
+                 "policy=deterministic transport=memory path=shm ms=0.500 "
                  "what=norm_stats.reduced_pp\n"
                  "comm step=8 rank=1 seq=2 op=all_reduce axis=pp bytes=64 algo=tree tree=binary "
-                 "policy=deterministic path=shm ms=0.500 "
+                 "policy=deterministic transport=memory path=shm ms=0.500 "
                  "what=norm_stats.reduced_pp\n");
   tsr_text_free(&text);
   tsr_arena_free(m.arena);

@@ -61,7 +61,7 @@ words=(--config "$config" --quiet --set training_config.max_steps=2 --set device
 TESSERA_COMM_TRACE=1 "$program" "${words[@]}" --metrics "$scratch/traced" 2>"$scratch/comm"
 [ ! -s "$scratch/none" ] || complain 'without TESSERA_COMM_TRACE: lines'
 [ "$(hash_of "$scratch/silent")" = "$(hash_of "$scratch/traced")" ] || complain 'TESSERA_COMM_TRACE: other weights'
-awk '!/^comm step=[12] rank=[01] seq=[0-9]+ op=[a-z_]+ axis=dp bytes=[0-9]+ algo=tree tree=[a-z]+ policy=deterministic path=shm ms=[0-9.]+ what=/ { bad = 1 }
+awk '!/^comm step=[12] rank=[01] seq=[0-9]+ op=[a-z_]+ axis=dp bytes=[0-9]+ algo=tree tree=[a-z]+ policy=deterministic transport=memory path=shm ms=[0-9.]+ what=/ { bad = 1 }
   { split($3, rank, "="); split($4, seq, "="); if (seq[2] != next_of[rank[2]]++) bad = 1 }
   END { exit bad || next_of[0] < 10 || next_of[0] != next_of[1] }' "$scratch/comm" ||
   complain 'TESSERA_COMM_TRACE: other lines'
@@ -92,7 +92,7 @@ TESSERA_COMM_TRACE=1 "$program" --config configs/examples/dp_step.yaml >"$scratc
   complain 'dp_step: failed with a trace'
 [ ! -s "$scratch/none" ] || complain 'dp_step without TESSERA_COMM_TRACE: lines'
 cmp -s "$scratch/silent" "$scratch/traced" || complain 'dp_step: TESSERA_COMM_TRACE changes the outputs'
-sed 's/ path=.*/ what=y/' "$scratch/comm" >"$scratch/lines"
+sed 's/ transport=.*/ what=y/' "$scratch/comm" >"$scratch/lines"
 printf 'comm step=1 rank=%s seq=0 op=all_reduce axis=dp bytes=64 algo=tree tree=binary policy=deterministic what=y\n' \
   0 1 | diff - "$scratch/lines" || complain 'dp_step: other lines of TESSERA_COMM_TRACE'
 

@@ -124,6 +124,24 @@ says "the checkpoint has no tokenizer, and 'text.txt' is a text"
 ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
 [ "$(grep '^loss' "$said")" = "$loss" ] || complain "another loss than $loss"
 
+# A model of rows has no tokenizer to miss.
+for n in 1 2 3 4 5 6 7 8; do echo "0.$n,0.$((9 - n)),0.$((n * 3 % 10))"; done > rows.csv
+cat > rows.yaml <<'ROWS'
+training_config: {seed: 1, data_path: rows.csv, batch_size: 4, max_steps: 1, eval_every: 0}
+inputs: {features: {shape: [batch, 2], dtype: f32}, values: {shape: [batch, 1], dtype: f32}}
+parameters: {w: {shape: [1, 2], init: normal(0.2)}}
+graph:
+- y: linear(features, w)
+- loss: mse(y, values)
+outputs: [loss]
+ROWS
+ends 0 --config rows.yaml --out rows
+for words in "evaluate --checkpoint rows --data rows.csv" "generate --checkpoint rows --prompt hello"; do
+  # shellcheck disable=SC2086 # words
+  ends 2 $words
+  says "error: ${words%% *} is for models of text, and this one is none"
+done
+
 # Attention to what follows: any number of positions, also where sequence units do not divide it.
 cat > graph.yaml <<'GRAPH'
 sizes: {vocab_size: {default: 256}, max_sequence_length: 16}
