@@ -53,6 +53,11 @@ static inline int64_t count(reader *r, const char *key, int64_t otherwise) {
   return count_in(r, r->root, key, otherwise);
 }
 
+/* The same where the class reads null as another value than a missing key. */
+static inline int64_t count_or_null(reader *r, const char *key, int64_t missing, int64_t null) {
+  return cJSON_IsNull(tsr_json_get(r->root, key)) ? null : count(r, key, missing);
+}
+
 /* A number of at least 0; `otherwise` -1: it must be there. */
 static inline double number_in(reader *r, const cJSON *object, const char *key, double otherwise) {
   double value = 0;

@@ -105,6 +105,13 @@ static const char *glm_yaml(const char *scaling_factor, const char *attention) {
       scaling_factor, attention);
 }
 
+/* The same with another line of num_expert_groups. */
+static const char *with_groups(const char *text, const char *line) {
+  static const char before[] = "  num_expert_groups: 1\n";
+  const char *at = strstr(text, before);
+  return tsr_arena_printf(arena, "%.*s%s%s", (int)(at - text), text, line, at + strlen(before));
+}
+
 static void test_glm4_moe(void) {
   CHECK_STR(
       read("{" GLM ", \"attention_bias\": true, \"num_nextn_predict_layers\": 1}"),
@@ -112,9 +119,14 @@ static void test_glm4_moe(void) {
   CHECK_INT(config.mtp_layers, 1);
   CHECK_STR(
       read("{" GLM ", \"use_qk_norm\": true, \"num_nextn_predict_layers\": 0, "
-           "\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}}"),
+           "\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}, "
+           "\"n_group\": 1}"),
       glm_yaml("0.25", "  use_qk_norm: true\n"));
   CHECK_INT(config.mtp_layers, 0);
+  /* without topk_group one group is kept */
+  CHECK_STR(
+      read("{" GLM ", \"n_group\": 4}"),
+      with_groups(glm_yaml("0.5", "  use_qk_norm: false\n"), "  num_expert_groups: 4\n"));
   CHECK_STR(
       read("{" GLM ", \"first_k_dense_replace\": 46}"),
       "error: 'config.json': first_k_dense_replace 46 is not supported\n"
