@@ -23,7 +23,7 @@ static void read_gpt2(reader *r) {
   c->num_blocks = count(r, "n_layer", -1);
   c->num_heads = count(r, "n_head", -1);
   c->max_sequence_length = count(r, "n_positions", -1);
-  c->intermediate_dim = count(r, "n_inner", 4 * c->embedding_dim);
+  c->intermediate_dim = count_or_null(r, "n_inner", 4 * c->embedding_dim, 4 * c->embedding_dim);
   c->head_dim = c->embedding_dim / c->num_heads;
   c->norm_eps = number(r, "layer_norm_epsilon", 1e-5);
   c->tied = flag(r, "tie_word_embeddings", true);
@@ -40,7 +40,8 @@ static void read_gpt2(reader *r) {
 static void read_llama(reader *r) {
   tsr_hf_read_architecture(r, "LlamaForCausalLM", "LlamaModel");
   tsr_hf_read_common(r, 0);
-  r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
+  int64_t even = r->c->embedding_dim / r->c->num_heads;
+  r->c->head_dim = count_or_null(r, "head_dim", even, even);
   r->c->attention_bias = flag(r, "attention_bias", false);
   r->c->mlp_bias = flag(r, "mlp_bias", false);
   tsr_hf_read_rope(r, ROPE_LLAMA3, 10000);
@@ -49,11 +50,11 @@ static void read_llama(reader *r) {
 static void read_mistral(reader *r) {
   tsr_hf_read_architecture(r, "MistralForCausalLM", "MistralModel");
   tsr_hf_read_common(r, 8);
-  r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
+  int64_t even = r->c->embedding_dim / r->c->num_heads;
+  r->c->head_dim = count_or_null(r, "head_dim", even, even);
   tsr_hf_read_rope(r, ROPE_LLAMA3, 10000);
   /* a file without the key has 4096, one with null has no window */
-  bool none = cJSON_IsNull(tsr_json_get(r->root, "sliding_window"));
-  if (!none) r->c->sliding_window = count(r, "sliding_window", 4096);
+  r->c->sliding_window = count_or_null(r, "sliding_window", 4096, 0);
 }
 
 static void read_qwen3(reader *r) {

@@ -26,8 +26,7 @@ static void check_choice(reader *r, int64_t top) {
     wrong = tsr_arena_printf(
         r->arena, "num_experts_per_tok %" PRId64 " is more than the %" PRId64 " experts%s", k,
         experts / groups * kept, groups > 1 ? " of topk_group groups" : "");
-  if (r->ok && wrong)
-    r->ok = tsr_diag_error(r->diags, TSR_NOWHERE, "'%s': %s", r->path, wrong);
+  if (r->ok && wrong) r->ok = tsr_diag_error(r->diags, TSR_NOWHERE, "'%s': %s", r->path, wrong);
 }
 
 /* transformers 5 writes num_local_experts where older files have num_experts. */
@@ -69,8 +68,9 @@ void tsr_hf_read_mixtral(reader *r) {
   tsr_hf_read_architecture(r, "MixtralForCausalLM", "MixtralModel");
   tsr_hf_read_common(r, 8);
   c->norm_eps = number(r, "rms_norm_eps", 1e-5);
-  c->head_dim = count(r, "head_dim", c->embedding_dim / c->num_heads);
-  if (get(r->root, "sliding_window")) c->sliding_window = count(r, "sliding_window", -1);
+  int64_t even = c->embedding_dim / c->num_heads;
+  c->head_dim = count_or_null(r, "head_dim", even, even);
+  c->sliding_window = count_or_null(r, "sliding_window", 0, 0);
   tsr_hf_read_rope(r, ROPE_PLAIN, 1e6);
   read_experts(r, 0.001);
   double noise = number(r, "router_jitter_noise", 0);
@@ -127,7 +127,7 @@ static void read_expert_groups(reader *r, int64_t groups, int64_t kept, int64_t 
 /* Blocks behind the dense ones are mixtures of experts. `dense`, `shared`: so many by default. */
 static void read_deepseek_experts(reader *r, int64_t dense, int64_t shared) {
   tsr_hf_experts *e = &r->c->experts;
-  if (get(r->root, "first_k_dense_replace") &&
+  if (tsr_json_get(r->root, "first_k_dense_replace") &&
       !tsr_json_int(r->root, "first_k_dense_replace", r->path, &dense, r->diags))
     r->ok = false;
   if (dense >= r->c->num_blocks) return;
@@ -153,8 +153,7 @@ static void read_deepseek(reader *r, int64_t groups) {
     unsupported(
         r, "num_key_value_heads", tsr_arena_printf(r->arena, "%" PRId64, c->num_groups),
         "as many as num_attention_heads");
-  bool one_layer = cJSON_IsNull(tsr_json_get(r->root, "q_lora_rank"));
-  latent->q_lora_rank = one_layer ? 0 : count(r, "q_lora_rank", 1536);
+  latent->q_lora_rank = count_or_null(r, "q_lora_rank", 1536, 0);
   latent->kv_lora_rank = count(r, "kv_lora_rank", 512);
   latent->qk_nope_head_dim = count(r, "qk_nope_head_dim", 128);
   latent->qk_rope_head_dim = count(r, "qk_rope_head_dim", 64);
@@ -165,7 +164,7 @@ static void read_deepseek(reader *r, int64_t groups) {
 }
 
 static void read_mtp_layers(reader *r) {
-  const cJSON *mtp = get(r->root, "num_nextn_predict_layers");
+  const cJSON *mtp = tsr_json_get(r->root, "num_nextn_predict_layers");
   if (!cJSON_IsNumber(mtp) || mtp->valuedouble > 0)
     r->c->mtp_layers = count(r, "num_nextn_predict_layers", 1);
 }
@@ -189,7 +188,7 @@ void tsr_hf_read_deepseek_v2(reader *r) {
   read_deepseek(r, 0);
   read_deepseek_experts(r, 0, 2);
   if (!r->c->experts.num_experts) return;
-  const cJSON *method = get(r->root, "topk_method");
+  const cJSON *method = tsr_json_get(r->root, "topk_method");
   bool groups = is_text(method, "group_limited_greedy");
   if (method && !groups && !is_text(method, "greedy"))
     unsupported(r, "topk_method", describe(r, method), "'greedy', 'group_limited_greedy'");
@@ -236,9 +235,7 @@ static void read_windows(reader *r) {
         r, "layer_types", describe(r, list),
         "'sliding_attention' in all blocks but every n-th, which has 'full_attention'");
   r->c->full_attention_step = step;
-  r->c->sliding_window = 0;
-  if (!cJSON_IsNull(tsr_json_get(r->root, "sliding_window")))
-    r->c->sliding_window = count(r, "sliding_window", 128);
+  r->c->sliding_window = count_or_null(r, "sliding_window", 128, 0);
 }
 
 /* Without a word about rotary positions they have YaRN's scaling, as in GptOssConfig. */

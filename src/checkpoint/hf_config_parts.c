@@ -68,41 +68,48 @@ static void read_llama3_rope(reader *r, const cJSON *rope) {
 
 static void read_yarn_rope(reader *r, const cJSON *rope) {
   tsr_hf_latent *c = &r->c->latent;
-  const cJSON *truncate = get(rope, "truncate");
   c->yarn_factor = positive_in(r, rope, "factor", -1);
   c->beta_fast = positive_in(r, rope, "beta_fast", 32);
   c->beta_slow = positive_in(r, rope, "beta_slow", 1);
   c->mscale = number_in(r, rope, "mscale", 0);
   c->mscale_all_dim = number_in(r, rope, "mscale_all_dim", 0);
   c->attention_factor = number_in(r, rope, "attention_factor", 0);
-  c->truncate = !truncate || cJSON_IsTrue(truncate);
+  c->truncate = flag_in(r, rope, "truncate", true);
   r->c->original_context_length = count_in(r, rope, "original_max_position_embeddings", -1);
+}
+
+/* To the classes an empty object is none. */
+static const cJSON *older_rope(const reader *r) {
+  const cJSON *rope = get(r->root, "rope_scaling");
+  return cJSON_IsObject(rope) && !rope->child ? NULL : rope;
 }
 
 /* Newer files hold all of it in rope_parameters, older ones the scaling in rope_scaling. */
 const cJSON *tsr_hf_rope(const reader *r) {
   const cJSON *newer = get(r->root, "rope_parameters");
-  return newer ? newer : get(r->root, "rope_scaling");
+  return newer ? newer : older_rope(r);
 }
 
 void tsr_hf_read_rope(reader *r, rope_kind kind, double theta) {
   static const char *const supported[] = {
       "'default'", "'default', 'llama3'", "'default', 'yarn'", "'default'"};
   const char *key = get(r->root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-  const cJSON *rope = tsr_hf_rope(r), *older = get(r->root, "rope_scaling");
+  const cJSON *rope = tsr_hf_rope(r), *older = older_rope(r);
   if (older && older != rope && !cJSON_Compare(older, rope, true)) {
     r->ok = tsr_diag_error(
         r->diags, TSR_NOWHERE, "'%s': rope_scaling and rope_parameters differ", r->path);
     return;
   }
   if (rope && !cJSON_IsObject(rope)) return unsupported(r, key, describe(r, rope), "an object");
-  const cJSON *type = get(rope, "rope_type") ? get(rope, "rope_type") : get(rope, "type");
+  const cJSON *type = tsr_json_get(rope, "rope_type");
+  if (!type) type = tsr_json_get(rope, "type");
   r->c->theta = positive_in(r, r->root, "rope_theta", theta);
-  if (get(rope, "rope_theta")) r->c->theta = positive_in(r, rope, "rope_theta", -1);
-  double partial = number(r, "partial_rotary_factor", kind == ROPE_PARTIAL ? 0.5 : 1);
-  if (get(rope, "partial_rotary_factor")) partial = number_in(r, rope, "partial_rotary_factor", 1);
+  r->c->theta = positive_in(r, rope, "rope_theta", r->c->theta);
+  bool ok = r->ok, none = cJSON_IsNull(tsr_json_get(r->root, "partial_rotary_factor"));
+  double partial = none ? 1 : number(r, "partial_rotary_factor", kind == ROPE_PARTIAL ? 0.5 : 1);
+  partial = number_in(r, rope, "partial_rotary_factor", partial);
   r->c->partial_rotary_factor = partial;
-  if (partial != 1 && kind != ROPE_PARTIAL)
+  if (partial != 1 && kind != ROPE_PARTIAL && ok == r->ok)
     unsupported(r, "partial_rotary_factor", tsr_arena_printf(r->arena, "%g", partial), "1");
   fixed(r, "rope_interleaved", false);
   const char *name = !type ? "default" : cJSON_IsString(type) ? type->valuestring : "";

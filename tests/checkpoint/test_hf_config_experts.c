@@ -108,8 +108,7 @@ static void test_groups(void) {
       deepseek_experts_yaml(
           3, 1, "  num_expert_groups: 8\n  num_kept_groups: 4\n  norm_topk_prob: true\n"));
   CHECK_STR(
-      read(V3 ", \"n_group\": 2}"),
-      "error: 'config.json': topk_group 4 is more than n_group 2\n");
+      read(V3 ", \"n_group\": 2}"), "error: 'config.json': topk_group 4 is more than n_group 2\n");
   CHECK_STR(
       read(V3 ", \"n_group\": 3}"),
       "error: 'config.json': n_group 3 does not divide the 16 experts\n");
@@ -128,6 +127,18 @@ static void test_groups(void) {
   CHECK_STR(
       read("{" MIXTRAL ", \"num_local_experts\": 1}"),
       "error: 'config.json': num_experts_per_tok 2 is more than the 1 experts\n");
+}
+
+/* Null is false or nothing to a class whose default is another. */
+static void test_null(void) {
+  CHECK_STR(
+      read(V3 ", \"norm_topk_prob\": null, \"rope_interleave\": null}"),
+      "error: 'config.json': key 'rope_interleave' should be true or false, not null\n"
+      "error: 'config.json': key 'norm_topk_prob' should be true or false, not null\n");
+  CHECK_STR(
+      read(V3 ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": null, "
+              "\"original_max_position_embeddings\": 16}}"),
+      "error: 'config.json': key 'truncate' should be true or false, not null\n");
 }
 
 static void test_deepseek(void) {
@@ -285,6 +296,7 @@ int main(void) {
   diags = tsr_diags_new(arena);
   test_deepseek();
   test_groups();
+  test_null();
   test_mixtral();
   test_qwen_moe();
   test_deepseek_classes();

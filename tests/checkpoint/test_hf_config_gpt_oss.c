@@ -58,6 +58,10 @@ static void test_gpt_oss(void) {
   CHECK_STR(
       read("{" GPT_OSS ", \"num_hidden_layers\": 24, \"router_aux_loss_coef\": 0.9}"),
       yaml(24, YARN, "  sliding_window: 128\n  full_attention_step: 2\n  attention_bias: true\n"));
+  CHECK_STR(
+      read("{" GPT_OSS ", \"num_hidden_layers\": 24, \"router_aux_loss_coef\": 0.9, "
+           "\"rope_scaling\": {}}"),
+      yaml(24, YARN, "  sliding_window: 128\n  full_attention_step: 2\n  attention_bias: true\n"));
 }
 
 #define LAYERS(list)                                                                               \
@@ -123,6 +127,9 @@ static void test_glm4_moe(void) {
            "\"n_group\": 1}"),
       glm_yaml("0.25", "  use_qk_norm: true\n"));
   CHECK_INT(config.mtp_layers, 0);
+  CHECK_STR(
+      read("{" GLM ", \"partial_rotary_factor\": null}"),
+      glm_yaml("1.0", "  use_qk_norm: false\n"));
   /* without topk_group one group is kept */
   CHECK_STR(
       read("{" GLM ", \"n_group\": 4}"),
