@@ -66,22 +66,40 @@ static void read_qwen3(reader *r) {
   tsr_hf_read_rope(r, ROPE_PLAIN, 10000);
 }
 
+/* ---- all ---- */
+
+/* nn.Embedding's padding_idx. */
+static void read_pad_token(reader *r, int64_t missing) {
+  const cJSON *item = tsr_json_get(r->root, "pad_token_id");
+  int64_t token = item ? -1 : missing, vocab = r->c->vocab_size;
+  if (item && !cJSON_IsNull(item))
+    r->ok &= tsr_json_int(r->root, "pad_token_id", r->path, &token, r->diags);
+  bool given = item ? !cJSON_IsNull(item) : missing >= 0;
+  if (given && token < 0) token += vocab; /* as nn.Embedding counts */
+  if (r->ok && given && (token < 0 || token >= vocab))
+    r->ok = tsr_diag_error(
+        r->diags, TSR_NOWHERE, "'%s': pad_token_id %" PRId64 " is none of the %" PRId64 " tokens",
+        r->path, token < 0 ? token - vocab : token, vocab);
+  r->c->pad_token = given ? token : -1;
+}
+
 static const struct {
   const char *name, *ours;
   void (*read)(reader *r);
+  int64_t pad_token; /* where pad_token_id is missing; -1: none */
 } types[] = {
-    {"gpt2", "gpt2", read_gpt2},
-    {"llama", "llama", read_llama},
-    {"mistral", "llama", read_mistral},
-    {"qwen3", "qwen3", read_qwen3},
-    {"mixtral", "mixtral", tsr_hf_read_mixtral},
-    {"qwen2_moe", "qwen2_moe", tsr_hf_read_qwen2_moe},
-    {"qwen3_moe", "qwen3_moe", tsr_hf_read_qwen3_moe},
-    {"olmoe", "olmoe", tsr_hf_read_olmoe},
-    {"deepseek_v3", "deepseek_v3", tsr_hf_read_deepseek_v3},
-    {"deepseek_v2", "deepseek_v2", tsr_hf_read_deepseek_v2},
-    {"glm4_moe", "glm4_moe", tsr_hf_read_glm4_moe},
-    {"gpt_oss", "gpt_oss", tsr_hf_read_gpt_oss},
+    {"gpt2", "gpt2", read_gpt2, -1},
+    {"llama", "llama", read_llama, -1},
+    {"mistral", "llama", read_mistral, -1},
+    {"qwen3", "qwen3", read_qwen3, -1},
+    {"mixtral", "mixtral", tsr_hf_read_mixtral, -1},
+    {"qwen2_moe", "qwen2_moe", tsr_hf_read_qwen2_moe, -1},
+    {"qwen3_moe", "qwen3_moe", tsr_hf_read_qwen3_moe, -1},
+    {"olmoe", "olmoe", tsr_hf_read_olmoe, 1},
+    {"deepseek_v3", "deepseek_v3", tsr_hf_read_deepseek_v3, -1},
+    {"deepseek_v2", "deepseek_v2", tsr_hf_read_deepseek_v2, -1},
+    {"glm4_moe", "glm4_moe", tsr_hf_read_glm4_moe, -1},
+    {"gpt_oss", "gpt_oss", tsr_hf_read_gpt_oss, -1},
 };
 
 bool tsr_hf_config_read(
@@ -89,7 +107,7 @@ bool tsr_hf_config_read(
     const cJSON **ret_json, tsr_diags *diags) {
   cJSON *root;
   const char *type;
-  *ret_config = (tsr_hf_config){0};
+  *ret_config = (tsr_hf_config){.pad_token = -1};
   if (!tsr_json_parse(arena, path, text, length, &root, diags)) return false;
   *ret_json = root;
   if (!cJSON_IsObject(root))
@@ -102,6 +120,7 @@ bool tsr_hf_config_read(
       r.ok = tsr_hf_quantization_read(
           arena, path, get(root, "quantization_config"), &ret_config->quantization, diags);
       types[i].read(&r);
+      if (types[i].read != read_gpt2) read_pad_token(&r, types[i].pad_token);
     }
   if (!ret_config->model_type)
     unsupported(

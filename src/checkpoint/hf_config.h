@@ -77,6 +77,7 @@ typedef struct {
   tsr_hf_latent latent;
   tsr_hf_experts experts;
   tsr_hf_quantization quantization; /* of the weights beside config.json */
+  int64_t pad_token;  /* whose row of the embedding has no gradient from lookups, not of gpt2; -1 */
   int64_t mtp_layers; /* blocks behind the last that predict further tokens; imports drop them */
 } tsr_hf_config;
 

@@ -11,6 +11,8 @@ static double size_number(const tsr_scope *scope, const char *name) {
 static void take_sizes(const tsr_scope *scope, tsr_hf_config *c) {
   const tsr_name *tying = tsr_scope_find(scope, "weight_tying");
   c->vocab_size = tsr_sizes_get(scope, "vocab_size");
+  const tsr_name *pad = tsr_scope_find(scope, "pad_token");
+  c->pad_token = pad ? (int64_t)size_number(scope, "pad_token") : -1;
   c->embedding_dim = tsr_sizes_get(scope, "embedding_dim");
   c->intermediate_dim = tsr_sizes_get(scope, "intermediate_dim");
   c->num_blocks = tsr_sizes_get(scope, "num_blocks");

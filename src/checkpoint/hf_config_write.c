@@ -118,6 +118,8 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
   char buffer[40];
   tsr_text_add(text, "transformer_config:\n  model_type: %s\n", c->model_type);
   tsr_text_add(text, "  vocab_size: %" PRId64 "\n", c->vocab_size);
+  if (!is_gpt2(c) && c->pad_token >= 0)
+    tsr_text_add(text, "  pad_token: %" PRId64 "\n", c->pad_token);
   tsr_text_add(text, "  embedding_dim: %" PRId64 "\n", c->embedding_dim);
   tsr_text_add(text, "  intermediate_dim: %" PRId64 "\n", c->intermediate_dim);
   tsr_text_add(text, "  num_blocks: %" PRId64 "\n", c->num_blocks);
@@ -348,6 +350,8 @@ void tsr_hf_config_json(
   tsr_text_add(text, ",\n  \"tie_word_embeddings\": %s", c->tied ? "true" : "false");
   add_id(ids, "bos_token_id", text);
   add_id(ids, "eos_token_id", text);
-  add_id(ids, "pad_token_id", text);
+  if (is_gpt2(c)) add_id(ids, "pad_token_id", text); /* of no meaning to its embedding */
+  else if (c->pad_token >= 0) tsr_text_add(text, ",\n  \"pad_token_id\": %" PRId64, c->pad_token);
+  else tsr_text_add(text, ",\n  \"pad_token_id\": null");
   tsr_text_add(text, "\n}\n");
 }

@@ -179,6 +179,33 @@ static void test_qwen3(void) {
       "      = supported: 'default'\n");
 }
 
+/* nn.Embedding's padding_idx, which GPT-2's class does not give it. */
+static void test_pad_token(void) {
+  static const struct {
+    const char *json, *want;
+  } cases[] = {
+      {"{" LLAMA ", \"pad_token_id\": 7}", "  pad_token: 7\n"},
+      {"{" LLAMA ", \"pad_token_id\": -1}", "  pad_token: 128255\n"},
+      {"{" LLAMA ", \"pad_token_id\": null}", NULL},
+      {"{" LLAMA "}", NULL},
+      {"{\"model_type\": \"olmoe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, " LLAMA_SIZES
+       "}",
+       "  pad_token: 1\n"},
+      {"{\"model_type\": \"olmoe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+       "\"pad_token_id\": null, " LLAMA_SIZES "}",
+       NULL},
+      {"{" GPT2 ", \"pad_token_id\": 7}", NULL}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *got = read(cases[i].json), *at = strstr(got, "  pad_token: ");
+    CHECK(strstr(got, "transformer_config:\n") == got);
+    if (cases[i].want) CHECK_AT(strstr(got, cases[i].want) != NULL, "%s", got);
+    else CHECK_AT(!at, "%s", got);
+  }
+  CHECK_STR(
+      read("{" LLAMA ", \"pad_token_id\": 128256}"),
+      "error: 'config.json': pad_token_id 128256 is none of the 128256 tokens\n");
+}
+
 static void test_refused(void) {
   CHECK_STR(
       read("{\"model_type\": \"gpt_neo\"}"),
@@ -239,6 +266,7 @@ static void test_round_trip(const char *name) {
 static void test_json(void) {
   tsr_hf_config config = {"llama", 50, 32,   48,     2,     4, 2, 8, 64,
                           1e-5,    0,  true, 500000, false, 8, 1, 4, 16};
+  config.pad_token = 3;
   tsr_text text = {0};
   cJSON *ids;
   const char *given = "{\"eos_token_id\": [1, 2], \"bos_token_id\": 0, \"x\": 1}";
@@ -255,7 +283,7 @@ static void test_json(void) {
       "  \"rope_scaling\": {\n    \"rope_type\": \"llama3\",\n    \"factor\": 8.0,\n"
       "    \"low_freq_factor\": 1.0,\n    \"high_freq_factor\": 4.0,\n"
       "    \"original_max_position_embeddings\": 16\n  },\n  \"tie_word_embeddings\": true,\n"
-      "  \"bos_token_id\": 0,\n  \"eos_token_id\": [1, 2],\n  \"pad_token_id\": null\n}\n");
+      "  \"bos_token_id\": 0,\n  \"eos_token_id\": [1, 2],\n  \"pad_token_id\": 3\n}\n");
   tsr_text_free(&text);
 }
 
@@ -271,6 +299,7 @@ int main(void) {
   test_mistral();
   test_qwen3();
   test_refused();
+  test_pad_token();
   test_json();
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) test_round_trip(models[i]);
   tsr_arena_free(arena);
