@@ -230,15 +230,16 @@ static void add_experts(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, ",\n  \"swiglu_limit\": %s", real(buffer, e->swiglu_limit));
 }
 
-/* gpt-oss's, whose class has windows in every second block by default. */
+/* gpt-oss's, whose class has windows in every second block by default, and needs one even where no
+ * block has it. */
 static void add_windows(const tsr_hf_config *c, tsr_text *text) {
-  if (c->sliding_window) tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64, c->sliding_window);
-  else tsr_text_add(text, ",\n  \"sliding_window\": null");
-  tsr_text_add(text, ",\n  \"layer_types\": [");
-  for (int64_t block = 0; block < c->num_blocks; block++)
+  int64_t window = c->sliding_window ? c->sliding_window : 128;
+  tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64 ",\n  \"layer_types\": [", window);
+  for (int64_t block = 0; block < c->num_blocks; block++) {
+    bool full = !c->sliding_window || (block + 1) % c->full_attention_step == 0;
     tsr_text_add(
-        text, "%s\"%s\"", block ? ", " : "",
-        (block + 1) % c->full_attention_step ? "sliding_attention" : "full_attention");
+        text, "%s\"%s\"", block ? ", " : "", full ? "full_attention" : "sliding_attention");
+  }
   tsr_text_add(text, "],\n  \"attention_bias\": %s", c->attention_bias ? "true" : "false");
 }
 

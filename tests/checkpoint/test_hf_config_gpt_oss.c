@@ -92,6 +92,26 @@ static void test_windows(void) {
                             "which has 'full_attention'\n");
 }
 
+/* Without windows the class still needs one, which no block has. */
+static void test_no_windows(void) {
+  static const struct {
+    int64_t window, step;
+    const char *want;
+  } cases[] = {
+      {0, 2, "\"sliding_window\": 128,\n  \"layer_types\": [" FULL ", " FULL ", " FULL "],"},
+      {0, 1, "\"sliding_window\": 128,\n  \"layer_types\": [" FULL ", " FULL ", " FULL "],"},
+      {9, 1, "\"sliding_window\": 9,\n  \"layer_types\": [" FULL ", " FULL ", " FULL "],"},
+      {9, 2, "\"sliding_window\": 9,\n  \"layer_types\": [" WINDOW ", " FULL ", " WINDOW "],"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr_hf_config c = {.model_type = "gpt_oss", .num_blocks = 3, .pad_token = -1};
+    tsr_text text = {0};
+    c.sliding_window = cases[i].window, c.full_attention_step = cases[i].step;
+    tsr_hf_config_json(&c, "float32", NULL, &text);
+    CHECK_AT(strstr(text.data, cases[i].want) != NULL, "%s", text.data);
+    tsr_text_free(&text);
+  }
+}
+
 #define GLM                                                                                        \
   "\"model_type\": \"glm4_moe\", \"num_hidden_layers\": 46, \"n_routed_experts\": 128, "           \
   "\"moe_intermediate_size\": 1408, \"routed_scaling_factor\": 1.0, \"head_dim\": 128, " SIZES
@@ -145,6 +165,7 @@ int main(void) {
   diags = tsr_diags_new(arena);
   test_gpt_oss();
   test_windows();
+  test_no_windows();
   test_glm4_moe();
   tsr_arena_free(arena);
   return check_done("hf_config_gpt_oss");
