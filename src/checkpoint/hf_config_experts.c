@@ -137,7 +137,7 @@ static void read_deepseek_experts(reader *r, int64_t dense, int64_t shared) {
   const char *key = get(r->root, "num_local_experts") ? "num_local_experts" : "n_routed_experts";
   e->num_experts = count(r, key, -1);
   e->num_experts_per_token = count(r, "num_experts_per_tok", -1);
-  e->num_shared_experts = count(r, "n_shared_experts", shared);
+  e->num_shared_experts = whole_in(r, r->root, "n_shared_experts", shared, 0);
   e->first_k_dense_replace = dense < 0 ? 0 : dense;
   e->routed_scaling_factor = number(r, "routed_scaling_factor", -1);
   e->dense_intermediate_dim = r->c->intermediate_dim;

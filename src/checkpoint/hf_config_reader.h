@@ -38,16 +38,21 @@ static inline const cJSON *get(const cJSON *object, const char *key) {
   return cJSON_IsNull(item) ? NULL : item;
 }
 
-/* A whole number of at least 1; `otherwise` -1: it must be there. */
-static inline int64_t count_in(reader *r, const cJSON *object, const char *key, int64_t otherwise) {
-  int64_t value = 1;
+/* A whole number of at least `least`; `otherwise` -1: it must be there. */
+static inline int64_t
+whole_in(reader *r, const cJSON *object, const char *key, int64_t otherwise, int64_t least) {
+  int64_t value = least;
   if (!tsr_json_get(object, key) && otherwise >= 0) return otherwise;
   if (!tsr_json_int(object, key, r->path, &value, r->diags)) r->ok = false;
-  else if (value < 1)
+  else if (value < least)
     r->ok = tsr_diag_error(
-        r->diags, TSR_NOWHERE, "'%s': key '%s' should be at least 1, not %" PRId64, r->path, key,
-        value);
-  return value < 1 ? 1 : value;
+        r->diags, TSR_NOWHERE, "'%s': key '%s' should be at least %" PRId64 ", not %" PRId64,
+        r->path, key, least, value);
+  return value < least ? least : value;
+}
+
+static inline int64_t count_in(reader *r, const cJSON *object, const char *key, int64_t otherwise) {
+  return whole_in(r, object, key, otherwise, 1);
 }
 
 static inline int64_t count(reader *r, const char *key, int64_t otherwise) {

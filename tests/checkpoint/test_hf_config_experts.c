@@ -108,6 +108,13 @@ static void test_groups(void) {
       deepseek_experts_yaml(
           3, 1, "  num_expert_groups: 8\n  num_kept_groups: 4\n  norm_topk_prob: true\n"));
   CHECK_STR(
+      read(V3 ", \"n_shared_experts\": 0}"),
+      deepseek_experts_yaml(
+          3, 0, "  num_expert_groups: 8\n  num_kept_groups: 4\n  norm_topk_prob: true\n"));
+  CHECK_STR(
+      read(V3 ", \"n_shared_experts\": -1}"),
+      "error: 'config.json': key 'n_shared_experts' should be at least 0, not -1\n");
+  CHECK_STR(
       read(V3 ", \"n_group\": 2}"), "error: 'config.json': topk_group 4 is more than n_group 2\n");
   CHECK_STR(
       read(V3 ", \"n_group\": 3}"),
@@ -277,8 +284,7 @@ static void test_deepseek_classes(void) {
       {"deepseek", "latent_norm_eps: 1.0e-6", "deepseek_v3"},
       {"deepseek", "n_shared_experts: 1",
        "error: transformers has no DeepSeek V3 with latent_norm_eps other than 1e-6"},
-      {"deepseek_v3", "num_shared_experts: 0",
-       "error: transformers has no DeepSeek V3 with num_shared_experts: 0"},
+      {"deepseek_v3", "num_shared_experts: 0", "deepseek_v3"},
       {"deepseek_v3", "num_expert_groups: 4, group_top: 1",
        "error: transformers has no DeepSeek V3 with this group_top"},
       {"deepseek_v2", "norm_topk_prob: true",

@@ -117,8 +117,12 @@ static void test_taken(void) {
        .dtype = "BF16",
        .ndim = 2,
        .shape = {50, 32},
-       .copy = "model.embed_tokens.weight"}};
-  check_taken(old, 4, "");
+       .copy = "model.embed_tokens.weight"},
+      {.as = "model.layers.0.mlp.shared_experts.up_proj.weight",
+       .dtype = "BF16",
+       .ndim = 2,
+       .shape = {0, 32}}};
+  check_taken(old, 5, "");
 }
 
 /* The blocks behind the last one that predict further tokens, so many as config.json has. */
