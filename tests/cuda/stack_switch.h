@@ -71,6 +71,6 @@ inline void stack_begin(stack_context *c, char *stack, size_t bytes, void (*main
 
 #endif
 
-}
+} // namespace emulator
 
 #endif
