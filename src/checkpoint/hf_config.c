@@ -55,6 +55,8 @@ static void read_mistral(reader *r) {
   tsr_hf_read_rope(r, ROPE_LLAMA3, 10000);
   /* a file without the key has 4096, one with null has no window */
   r->c->sliding_window = count_or_null(r, "sliding_window", 4096, 0);
+  bool full = cJSON_GetArraySize(get(r->root, "layer_types")) > 0; /* all of them, as was checked */
+  if (full) r->c->sliding_window = 0;
 }
 
 static void read_qwen3(reader *r) {
@@ -67,6 +69,17 @@ static void read_qwen3(reader *r) {
 }
 
 /* ---- all ---- */
+
+/* What transformers reads of every class. */
+static void read_switches(reader *r) {
+  const cJSON *file = get(r->root, "transformers_weights");
+  const cJSON *layers = get(r->root, "per_layer_config");
+  fixed(r, "is_causal", true);
+  if (file && !is_text(file, "model.safetensors"))
+    unsupported(r, "transformers_weights", describe(r, file), "'model.safetensors'");
+  if (layers && (!cJSON_IsObject(layers) || layers->child))
+    unsupported(r, "per_layer_config", describe(r, layers), "null");
+}
 
 /* nn.Embedding's padding_idx. */
 static void read_pad_token(reader *r, int64_t missing) {
@@ -120,6 +133,7 @@ bool tsr_hf_config_read(
       r.ok = tsr_hf_quantization_read(
           arena, path, get(root, "quantization_config"), &ret_config->quantization, diags);
       types[i].read(&r);
+      read_switches(&r);
       if (types[i].read != read_gpt2) read_pad_token(&r, types[i].pad_token);
     }
   if (!ret_config->model_type)

@@ -20,7 +20,8 @@
  *   gpt_oss         activations but silu, rope types but default and yarn, layer_types but windows
  *                   in all blocks but every n-th
  *
- * and everywhere: other architectures, and quantized weights but those of hf_quantized.h. Keys
+ * and everywhere: other architectures, is_causal: false, a transformers_weights but
+ * model.safetensors, a per_layer_config, and quantized weights but those of hf_quantized.h. Keys
  * that do not change what the model computes (use_cache, initializer_range, …) are not looked
  * at. */
 #ifndef TSR_CHECKPOINT_HF_CONFIG_H

@@ -38,7 +38,6 @@ static void read_experts(reader *r, double coefficient) {
         r->diags, TSR_NOWHERE, "'%s': num_local_experts and num_experts differ", r->path);
   e->num_experts = count(r, local ? "num_local_experts" : "num_experts", -1);
   e->num_experts_per_token = count(r, "num_experts_per_tok", -1);
-  e->norm_topk_prob = flag(r, "norm_topk_prob", false);
   e->router_aux_loss_coef = number(r, "router_aux_loss_coef", coefficient);
   e->adds_aux_loss = flag(r, "output_router_logits", false);
   check_choice(r, 1);
@@ -86,6 +85,7 @@ void tsr_hf_read_qwen3_moe(reader *r) {
   fixed(r, "use_sliding_window", false);
   tsr_hf_read_rope(r, ROPE_PLAIN, 10000);
   read_experts(r, 0.001);
+  r->c->experts.norm_topk_prob = flag(r, "norm_topk_prob", false);
   read_sparse_blocks(r);
 }
 
@@ -97,6 +97,7 @@ void tsr_hf_read_qwen2_moe(reader *r) {
   fixed(r, "use_sliding_window", false);
   tsr_hf_read_rope(r, ROPE_PLAIN, 10000);
   read_experts(r, 0.001);
+  r->c->experts.norm_topk_prob = flag(r, "norm_topk_prob", false);
   read_sparse_blocks(r);
   r->c->experts.shared_intermediate_dim = count(r, "shared_expert_intermediate_size", 5632);
 }
@@ -111,6 +112,7 @@ void tsr_hf_read_olmoe(reader *r) {
   if (clip) unsupported(r, "clip_qkv", describe(r, clip), "null");
   tsr_hf_read_rope(r, ROPE_PLAIN, 10000);
   read_experts(r, 0.01);
+  r->c->experts.norm_topk_prob = flag(r, "norm_topk_prob", false);
 }
 
 /* ---- DeepSeek ---- */

@@ -54,12 +54,18 @@ void tsr_hf_read_common(reader *r, int64_t groups) {
 
 /* ---- rotary positions ---- */
 
+/* The classes take it from outside the scaling, where it is there. */
+static int64_t read_original_length(reader *r, const cJSON *rope) {
+  static const char key[] = "original_max_position_embeddings";
+  return count_in(r, tsr_json_get(r->root, key) ? r->root : rope, key, -1);
+}
+
 static void read_llama3_rope(reader *r, const cJSON *rope) {
   tsr_hf_config *c = r->c;
   c->scaling_factor = positive_in(r, rope, "factor", -1);
   c->low_freq_factor = positive_in(r, rope, "low_freq_factor", -1);
   c->high_freq_factor = positive_in(r, rope, "high_freq_factor", -1);
-  c->original_context_length = count_in(r, rope, "original_max_position_embeddings", -1);
+  c->original_context_length = read_original_length(r, rope);
   if (r->ok && c->low_freq_factor >= c->high_freq_factor)
     r->ok = tsr_diag_error(
         r->diags, TSR_NOWHERE, "'%s': low_freq_factor %g must be below high_freq_factor %g",
@@ -73,9 +79,10 @@ static void read_yarn_rope(reader *r, const cJSON *rope) {
   c->beta_slow = positive_in(r, rope, "beta_slow", 1);
   c->mscale = number_in(r, rope, "mscale", 0);
   c->mscale_all_dim = number_in(r, rope, "mscale_all_dim", 0);
-  c->attention_factor = number_in(r, rope, "attention_factor", 0);
+  if (get(rope, "attention_factor"))
+    c->attention_factor = positive_in(r, rope, "attention_factor", -1);
   c->truncate = flag_in(r, rope, "truncate", true);
-  r->c->original_context_length = count_in(r, rope, "original_max_position_embeddings", -1);
+  r->c->original_context_length = read_original_length(r, rope);
 }
 
 /* To the classes an empty object is none. */

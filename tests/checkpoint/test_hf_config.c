@@ -82,6 +82,10 @@ static void test_llama(void) {
       "  max_sequence_length: 131072\n  dropout_prob: 0.0\n  norm_eps: 1e-05\n"
       "  theta: 500000.0\n  rope_scaling:\n    scaling_factor: 32.0\n    low_freq_factor: 1.0\n"
       "    high_freq_factor: 4.0\n    original_context_length: 8192\n  weight_tying: enabled\n";
+  static const char scaled_from_77[] =
+      "  max_sequence_length: 131072\n  dropout_prob: 0.0\n  norm_eps: 1e-05\n"
+      "  theta: 500000.0\n  rope_scaling:\n    scaling_factor: 32.0\n    low_freq_factor: 1.0\n"
+      "    high_freq_factor: 4.0\n    original_context_length: 77\n  weight_tying: enabled\n";
   static const char plain[] = "  max_sequence_length: 131072\n  dropout_prob: 0.0\n"
                               "  norm_eps: 1e-05\n  theta: 10000.0\n  weight_tying: disabled\n";
 #define SCALING                                                                                    \
@@ -121,9 +125,18 @@ static void test_llama(void) {
       "error: 'config.json': rope_scaling.rope_type 'linear' is not supported\n"
       "      = supported: 'default', 'llama3'\n");
   CHECK_STR(
+      read("{" LLAMA
+           ", \"rope_scaling\": {\"type\": \"default\", \"partial_rotary_factor\": null}}"),
+      "error: 'config.json': key 'partial_rotary_factor' should be a number, not null\n");
+  CHECK_STR(
       read("{" LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2.0}}"),
       "error: 'config.json': rope_parameters.rope_type 'yarn' is not supported\n"
       "      = supported: 'default', 'llama3'\n");
+  /* outside the scaling it is the one that counts */
+  CHECK_STR(
+      read("{" LLAMA ", \"tie_word_embeddings\": true, \"original_max_position_embeddings\": 77, "
+           "\"rope_parameters\": {" SCALING ", \"rope_theta\": 500000.0}}"),
+      llama_yaml("llama", 64, scaled_from_77));
   CHECK_STR(
       read("{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}"),
       "error: 'config.json': key 'low_freq_factor' is missing\n"
@@ -148,6 +161,10 @@ static void test_mistral(void) {
     const char *json = tsr_arena_printf(arena, "{" MISTRAL "%s}", windows[i].json);
     CHECK_STR(read(json), llama_yaml("llama", 64, rest));
   }
+  /* layer_types of full attention have no window beside sliding_window */
+  CHECK_STR(
+      read("{" MISTRAL ", \"sliding_window\": 512, \"layer_types\": [\"full_attention\"]}"),
+      read("{" MISTRAL ", \"sliding_window\": null}"));
   CHECK_STR(
       read("{" MISTRAL ", \"sliding_window\": 0}"),
       "error: 'config.json': key 'sliding_window' should be at least 1, not 0\n");
@@ -177,6 +194,36 @@ static void test_qwen3(void) {
       "      = supported: false\n"
       "error: 'config.json': rope_scaling.rope_type 'llama3' is not supported\n"
       "      = supported: 'default'\n");
+}
+
+/* What transformers reads of every class. */
+static void test_switches(void) {
+  static const char *const families[] = {GPT2, LLAMA, MISTRAL, QWEN3};
+  for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+    const char *plain = read(tsr_arena_printf(arena, "{%s}", families[i]));
+    CHECK_STR(
+        read(tsr_arena_printf(
+            arena,
+            "{%s, \"is_causal\": true, \"transformers_weights\": \"model.safetensors\", "
+            "\"per_layer_config\": {}}",
+            families[i])),
+        plain);
+    CHECK_STR(
+        read(tsr_arena_printf(
+            arena,
+            "{%s, \"is_causal\": false, \"transformers_weights\": \"other.safetensors\", "
+            "\"per_layer_config\": {\"1\": {\"rms_norm_eps\": 0.5}}}",
+            families[i])),
+        "error: 'config.json': is_causal false is not supported\n"
+        "      = supported: true\n"
+        "error: 'config.json': transformers_weights 'other.safetensors' is not supported\n"
+        "      = supported: 'model.safetensors'\n"
+        "error: 'config.json': per_layer_config an object is not supported\n"
+        "      = supported: null\n");
+  }
+  CHECK_STR(
+      read("{" LLAMA ", \"is_causal\": null}"),
+      "error: 'config.json': key 'is_causal' should be true or false, not null\n");
 }
 
 /* nn.Embedding's padding_idx, which GPT-2's class does not give it. */
@@ -300,6 +347,7 @@ int main(void) {
   test_qwen3();
   test_refused();
   test_pad_token();
+  test_switches();
   test_json();
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) test_round_trip(models[i]);
   tsr_arena_free(arena);

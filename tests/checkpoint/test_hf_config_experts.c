@@ -136,6 +136,18 @@ static void test_groups(void) {
       "error: 'config.json': num_experts_per_tok 2 is more than the 1 experts\n");
 }
 
+static void test_yarn(void) {
+#define V3_YARN(words) V3 ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, " words "}"
+  CHECK_STR(
+      read(V3_YARN("\"attention_factor\": 0.0, \"original_max_position_embeddings\": 16") "}"),
+      "error: 'config.json': key 'attention_factor' should be above 0, not 0\n");
+  const char *other = ", \"original_max_position_embeddings\": 16}";
+  CHECK_STR(
+      read(tsr_arena_printf(
+          arena, "%s%s", V3_YARN("\"original_max_position_embeddings\": 99"), other)),
+      read(V3_YARN("\"original_max_position_embeddings\": 16") "}"));
+}
+
 /* Null is false or nothing to a class whose default is another. */
 static void test_null(void) {
   CHECK_STR(
@@ -303,6 +315,7 @@ int main(void) {
   test_deepseek();
   test_groups();
   test_null();
+  test_yarn();
   test_mixtral();
   test_qwen_moe();
   test_deepseek_classes();
