@@ -49,14 +49,19 @@ static embedding_parts scratch_parts(void *scratch, int64_t R, int64_t V) {
       (float *)(bytes + starts_bytes(V) + rows_bytes(R))};
 }
 
+static bool is_summed(int64_t token, int64_t v_begin, int64_t v_end, int64_t padding) {
+  return token >= v_begin && token < v_end && token != padding;
+}
+
 void LEVEL(embedding_sort)(
-    void *scratch, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t v_end) {
+    void *scratch, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t v_end,
+    int64_t padding) {
   int64_t V = v_end - v_begin;
   embedding_parts parts = scratch_parts(scratch, R, V);
   int64_t *starts = parts.starts;
   memset(starts, 0, (size_t)(V + 1) * sizeof *starts);
   for (int64_t r = 0; r < R; r++)
-    if (tokens[r] >= v_begin && tokens[r] < v_end) starts[tokens[r] - v_begin]++;
+    if (is_summed(tokens[r], v_begin, v_end, padding)) starts[tokens[r] - v_begin]++;
   int64_t total = 0;
   for (int64_t v = 0; v <= V; v++) { /* now starts[v] is where v's rows end */
     total += starts[v];
@@ -64,7 +69,7 @@ void LEVEL(embedding_sort)(
   }
   for (int64_t r = R - 1; r >= 0;
        r--) /* filled from the back, each start comes down to its place */
-    if (tokens[r] >= v_begin && tokens[r] < v_end)
+    if (is_summed(tokens[r], v_begin, v_end, padding))
       parts.rows[--starts[tokens[r] - v_begin]] = (int32_t)r;
 }
 

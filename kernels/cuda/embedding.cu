@@ -83,11 +83,11 @@ static __global__ void counts_clear(sorted by, int64_t V) {
   for (int64_t v = map_thread(); v < V; v += map_threads()) by.counts[v] = 0;
 }
 
-static __global__ void
-tokens_count(sorted by, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t V) {
+static __global__ void tokens_count(
+    sorted by, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t V, int64_t padding) {
   for (int64_t r = map_thread(); r < R; r += map_threads()) {
     int64_t v = tokens[r] - v_begin;
-    if (v >= 0 && v < V) atomicAdd(&by.counts[v], 1);
+    if (v >= 0 && v < V && tokens[r] != padding) atomicAdd(&by.counts[v], 1);
   }
 }
 
@@ -116,11 +116,12 @@ static __global__ void counts_scan(sorted by, int64_t V) {
   if (threadIdx.x == LAUNCH_SCAN_THREADS - 1) by.starts[V] = ends[LAUNCH_SCAN_THREADS - 1];
 }
 
-static __global__ void
-rows_gather(sorted by, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t V) {
+static __global__ void rows_gather(
+    sorted by, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t V, int64_t padding) {
   for (int64_t r = map_thread(); r < R; r += map_threads()) {
     int64_t v = tokens[r] - v_begin;
-    if (v >= 0 && v < V) by.any[by.starts[v] + atomicAdd(&by.counts[v], 1)] = (int32_t)r;
+    if (v >= 0 && v < V && tokens[r] != padding)
+      by.any[by.starts[v] + atomicAdd(&by.counts[v], 1)] = (int32_t)r;
   }
 }
 
@@ -177,16 +178,16 @@ static __global__ void tokens_sum(
 extern "C" void tsr_cuda_embedding_backward(
     tsr_cuda_stream s, tsr_cuda_type type, float *dtable, const int32_t *tokens, const void *dout,
     const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
-    tsr_tree_shape tree, int64_t units, int64_t inner) {
+    int64_t padding, tsr_tree_shape tree, int64_t units, int64_t inner) {
   assert(units > 0 && R % units == 0 && units % inner == 0);
   int64_t V = v_end - v_begin;
   sorted by = sorted_parts(scratch, R, V);
   if (V <= 0 || C <= 0) return;
   TSR_LAUNCH(counts_clear, launch_map(V), s, by, V);
-  if (R > 0) TSR_LAUNCH(tokens_count, launch_map(R), s, by, tokens, R, v_begin, V);
+  if (R > 0) TSR_LAUNCH(tokens_count, launch_map(R), s, by, tokens, R, v_begin, V, padding);
   TSR_LAUNCH(counts_scan, launch_scan(), s, by, V);
   if (R > 0) {
-    TSR_LAUNCH(rows_gather, launch_map(R), s, by, tokens, R, v_begin, V);
+    TSR_LAUNCH(rows_gather, launch_map(R), s, by, tokens, R, v_begin, V, padding);
     TSR_LAUNCH(rows_order, launch_map(R), s, by, tokens, v_begin, V);
   }
   TSR_BY_TYPE(

@@ -127,7 +127,7 @@ void tsr_cuda_embedding(
 void tsr_cuda_embedding_backward(
     tsr_cuda_stream s, tsr_cuda_type type, float *dtable, const int32_t *tokens, const void *dout,
     const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
-    tsr_tree_shape tree, int64_t units, int64_t inner);
+    int64_t padding, tsr_tree_shape tree, int64_t units, int64_t inner);
 
 /* For it, where the rows of a unit are no neighbours: the tokens (rows) unit by unit, and which row
  * each is of. The rows are those of `ndim` dimensions, row-major; each is split into as many equal

@@ -20,7 +20,8 @@
  *   gpt_oss         activations but silu, rope types but default and yarn, layer_types but windows
  *                   in all blocks but every n-th
  *
- * and everywhere: other architectures, and quantized weights but those of hf_quantized.h. Keys
+ * and everywhere: other architectures, is_causal: false, a transformers_weights but
+ * model.safetensors, a per_layer_config, and quantized weights but those of hf_quantized.h. Keys
  * that do not change what the model computes (use_cache, initializer_range, …) are not looked
  * at. */
 #ifndef TSR_CHECKPOINT_HF_CONFIG_H
@@ -77,6 +78,7 @@ typedef struct {
   tsr_hf_latent latent;
   tsr_hf_experts experts;
   tsr_hf_quantization quantization; /* of the weights beside config.json */
+  int64_t pad_token;  /* whose row of the embedding has no gradient from lookups, not of gpt2; -1 */
   int64_t mtp_layers; /* blocks behind the last that predict further tokens; imports drop them */
 } tsr_hf_config;
 

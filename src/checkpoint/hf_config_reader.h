@@ -31,32 +31,43 @@ unsupported(reader *r, const char *key, const char *value, const char *supported
   if (supported) tsr_diag_hint(r->diags, "supported: %s", supported);
 }
 
-/* A member; NULL for one that is missing or null, which transformers treats alike. */
+/* A member; NULL for one that is missing or null: for keys whose class treats them alike. Other
+ * keys refuse null, for a class may take a missing key as its default and null as false or none. */
 static inline const cJSON *get(const cJSON *object, const char *key) {
   const cJSON *item = tsr_json_get(object, key);
   return cJSON_IsNull(item) ? NULL : item;
 }
 
-/* A whole number of at least 1; `otherwise` -1: it must be there. */
-static inline int64_t count_in(reader *r, const cJSON *object, const char *key, int64_t otherwise) {
-  int64_t value = 1;
-  if (!get(object, key) && otherwise >= 0) return otherwise;
+/* A whole number of at least `least`; `otherwise` -1: it must be there. */
+static inline int64_t
+whole_in(reader *r, const cJSON *object, const char *key, int64_t otherwise, int64_t least) {
+  int64_t value = least;
+  if (!tsr_json_get(object, key) && otherwise >= 0) return otherwise;
   if (!tsr_json_int(object, key, r->path, &value, r->diags)) r->ok = false;
-  else if (value < 1)
+  else if (value < least)
     r->ok = tsr_diag_error(
-        r->diags, TSR_NOWHERE, "'%s': key '%s' should be at least 1, not %" PRId64, r->path, key,
-        value);
-  return value < 1 ? 1 : value;
+        r->diags, TSR_NOWHERE, "'%s': key '%s' should be at least %" PRId64 ", not %" PRId64,
+        r->path, key, least, value);
+  return value < least ? least : value;
+}
+
+static inline int64_t count_in(reader *r, const cJSON *object, const char *key, int64_t otherwise) {
+  return whole_in(r, object, key, otherwise, 1);
 }
 
 static inline int64_t count(reader *r, const char *key, int64_t otherwise) {
   return count_in(r, r->root, key, otherwise);
 }
 
+/* The same where the class reads null as another value than a missing key. */
+static inline int64_t count_or_null(reader *r, const char *key, int64_t missing, int64_t null) {
+  return cJSON_IsNull(tsr_json_get(r->root, key)) ? null : count(r, key, missing);
+}
+
 /* A number of at least 0; `otherwise` -1: it must be there. */
 static inline double number_in(reader *r, const cJSON *object, const char *key, double otherwise) {
   double value = 0;
-  if (!get(object, key) && otherwise >= 0) return otherwise;
+  if (!tsr_json_get(object, key) && otherwise >= 0) return otherwise;
   if (!tsr_json_double(object, key, r->path, &value, r->diags)) r->ok = false;
   else if (value < 0)
     r->ok = tsr_diag_error(
@@ -79,10 +90,14 @@ static inline double number(reader *r, const char *key, double otherwise) {
   return number_in(r, r->root, key, otherwise);
 }
 
-static inline bool flag(reader *r, const char *key, bool otherwise) {
+static inline bool flag_in(reader *r, const cJSON *object, const char *key, bool otherwise) {
   bool value = otherwise;
-  if (get(r->root, key)) r->ok &= tsr_json_bool(r->root, key, r->path, &value, r->diags);
+  if (tsr_json_get(object, key)) r->ok &= tsr_json_bool(object, key, r->path, &value, r->diags);
   return value;
+}
+
+static inline bool flag(reader *r, const char *key, bool otherwise) {
+  return flag_in(r, r->root, key, otherwise);
 }
 
 /* A switch that the model does not have any other way. */
@@ -97,7 +112,7 @@ static inline bool is_text(const cJSON *item, const char *value) {
 }
 
 static inline void fixed_text(reader *r, const char *key, const char *value) {
-  const cJSON *item = get(r->root, key);
+  const cJSON *item = tsr_json_get(r->root, key);
   if (!item || is_text(item, value)) return;
   unsupported(r, key, describe(r, item), tsr_arena_printf(r->arena, "'%s'", value));
 }

@@ -11,6 +11,8 @@ static double size_number(const tsr_scope *scope, const char *name) {
 static void take_sizes(const tsr_scope *scope, tsr_hf_config *c) {
   const tsr_name *tying = tsr_scope_find(scope, "weight_tying");
   c->vocab_size = tsr_sizes_get(scope, "vocab_size");
+  const tsr_name *pad = tsr_scope_find(scope, "pad_token");
+  c->pad_token = pad ? (int64_t)size_number(scope, "pad_token") : -1;
   c->embedding_dim = tsr_sizes_get(scope, "embedding_dim");
   c->intermediate_dim = tsr_sizes_get(scope, "intermediate_dim");
   c->num_blocks = tsr_sizes_get(scope, "num_blocks");
@@ -109,7 +111,6 @@ take_deepseek(const tsr_scope *scope, tsr_location location, tsr_hf_config *c, t
   if (size_number(scope, "latent_norm_eps") != 1e-6) wrong = "latent_norm_eps other than 1e-6";
   else if (v2 && !c->latent.rope_interleave) wrong = "rope_interleave: false";
   else if (!e->num_experts) wrong = NULL;
-  else if (!e->num_shared_experts) wrong = "num_shared_experts: 0";
   else if (e->num_expert_groups > 1 && top != (v2 ? 1 : 2)) wrong = "this group_top";
   else if (v2 && e->norm_topk_prob) wrong = "norm_topk_prob: true";
   else if (v2 && size_number(scope, "balance.bias.rate") > 0) wrong = "a bias of the choice";

@@ -118,6 +118,8 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
   char buffer[40];
   tsr_text_add(text, "transformer_config:\n  model_type: %s\n", c->model_type);
   tsr_text_add(text, "  vocab_size: %" PRId64 "\n", c->vocab_size);
+  if (!is_gpt2(c) && c->pad_token >= 0)
+    tsr_text_add(text, "  pad_token: %" PRId64 "\n", c->pad_token);
   tsr_text_add(text, "  embedding_dim: %" PRId64 "\n", c->embedding_dim);
   tsr_text_add(text, "  intermediate_dim: %" PRId64 "\n", c->intermediate_dim);
   tsr_text_add(text, "  num_blocks: %" PRId64 "\n", c->num_blocks);
@@ -228,15 +230,16 @@ static void add_experts(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, ",\n  \"swiglu_limit\": %s", real(buffer, e->swiglu_limit));
 }
 
-/* gpt-oss's, whose class has windows in every second block by default. */
+/* gpt-oss's, whose class has windows in every second block by default, and needs one even where no
+ * block has it. */
 static void add_windows(const tsr_hf_config *c, tsr_text *text) {
-  if (c->sliding_window) tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64, c->sliding_window);
-  else tsr_text_add(text, ",\n  \"sliding_window\": null");
-  tsr_text_add(text, ",\n  \"layer_types\": [");
-  for (int64_t block = 0; block < c->num_blocks; block++)
+  int64_t window = c->sliding_window ? c->sliding_window : 128;
+  tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64 ",\n  \"layer_types\": [", window);
+  for (int64_t block = 0; block < c->num_blocks; block++) {
+    bool full = !c->sliding_window || (block + 1) % c->full_attention_step == 0;
     tsr_text_add(
-        text, "%s\"%s\"", block ? ", " : "",
-        (block + 1) % c->full_attention_step ? "sliding_attention" : "full_attention");
+        text, "%s\"%s\"", block ? ", " : "", full ? "full_attention" : "sliding_attention");
+  }
   tsr_text_add(text, "],\n  \"attention_bias\": %s", c->attention_bias ? "true" : "false");
 }
 
@@ -348,6 +351,8 @@ void tsr_hf_config_json(
   tsr_text_add(text, ",\n  \"tie_word_embeddings\": %s", c->tied ? "true" : "false");
   add_id(ids, "bos_token_id", text);
   add_id(ids, "eos_token_id", text);
-  add_id(ids, "pad_token_id", text);
+  if (is_gpt2(c)) add_id(ids, "pad_token_id", text); /* of no meaning to its embedding */
+  else if (c->pad_token >= 0) tsr_text_add(text, ",\n  \"pad_token_id\": %" PRId64, c->pad_token);
+  else tsr_text_add(text, ",\n  \"pad_token_id\": null");
   tsr_text_add(text, "\n}\n");
 }

@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,6 +42,7 @@ typedef struct {
   int64_t bytes;
   void *portion, *converted;
   float *wide;
+  int64_t overflows; /* finite values of a tensor that have become infinite */
   int fd;
   const char *file; /* that is written */
   tsr_diags *diags;
@@ -223,9 +225,16 @@ static bool write_file(exporter *x, const char *name, const void *bytes, size_t 
 
 /* ---- tensors ---- */
 
+static int64_t
+count_overflows(const float *wide, const uint16_t *half, tsr_dtype dtype, int64_t n) {
+  uint16_t infinity = dtype == TSR_F16 ? 0x7c00 : 0x7f80;
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i++) count += (half[i] & 0x7fff) == infinity && isfinite(wide[i]);
+  return count;
+}
+
 /* At most PORTION elements from one dtype to another one, through f32. */
-static const void *
-convert(const exporter *x, tsr_dtype from, const void *in, tsr_dtype to, int64_t n) {
+static const void *convert(exporter *x, tsr_dtype from, const void *in, tsr_dtype to, int64_t n) {
   if (from == to) return in;
   const float *wide = from == TSR_F32 ? in : x->wide;
   if (from == TSR_BF16) x->kernels->bf16_to_f32(x->wide, in, 0, n);
@@ -233,6 +242,7 @@ convert(const exporter *x, tsr_dtype from, const void *in, tsr_dtype to, int64_t
   if (to == TSR_F32) return wide;
   if (to == TSR_BF16) x->kernels->f32_to_bf16(x->converted, wide, 0, n);
   else x->kernels->f32_to_fp16(x->converted, wide, 0, n);
+  x->overflows += count_overflows(wide, x->converted, to, n);
   return x->converted;
 }
 
@@ -327,12 +337,27 @@ static bool write_header(exporter *x, int shard) {
   return ok;
 }
 
+static bool write_target(exporter *x, const target *t) {
+  x->overflows = 0;
+  if (!(tsr_hf_place_is_run(&t->parts[0]) ? write_runs(x, t) : write_strided(x, t))) return false;
+  if (!x->overflows) return true;
+  bool f16 = t->dtype == TSR_F16;
+  tsr_diag_error(
+      x->diags, TSR_NOWHERE,
+      "'%s': tensor '%s' has %" PRId64
+      " value%s beyond the range of %s, whose largest number is %s",
+      x->manifest.folder, t->name, x->overflows, x->overflows == 1 ? "" : "s",
+      tsr_dtype_name(t->dtype), f16 ? "65504" : "3.39e38");
+  tsr_diag_hint(x->diags, "export it in %s", f16 ? "bf16 or f32" : "f32");
+  return false;
+}
+
 static bool write_shard(exporter *x, int shard) {
   if (!open_file(x, shard_name(x, shard)) || !write_header(x, shard)) return false;
   for (int i = 0; i < x->targets_count; i++) {
     const target *t = &x->targets[i];
     if (t->shard != shard) continue;
-    if (!(tsr_hf_place_is_run(&t->parts[0]) ? write_runs(x, t) : write_strided(x, t))) return false;
+    if (!write_target(x, t)) return false;
   }
   return close_file(x);
 }

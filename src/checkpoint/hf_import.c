@@ -228,7 +228,8 @@ static void note_mtp(const importer *m) {
 
 static bool check_surplus(const importer *m, const tsr_hf_tensor *t) {
   const char *name = t->tensor->name;
-  if (t->used || is_no_weight(name) || is_mtp(m, name)) return true;
+  bool empty = t->tensor->bytes == 0; /* of no shared experts, as transformers saves them */
+  if (t->used || empty || is_no_weight(name) || is_mtp(m, name)) return true;
   if (m->config.tied && !strcmp(name, "lm_head.weight")) return check_tied(m, t);
   return tsr_diag_error(
       m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s has no place in the model",

@@ -56,16 +56,33 @@ static bool refuse(tsr_loader *l, const char *key, int dim, const char *axis) {
   return false;
 }
 
-/* A dimension that a strategy takes: experts lie over cp anyway, and of ddp it makes ep. */
-static void share_dimension(tsr_loader *l, const char *key, int dim, const int *axes) {
+/* The dimensions that strategies take, as src/parallel/mesh_layout.c has it: without those of size
+ * 1 while there are more than strategies. */
+static int find_taken(const tsr_config_device *d, int strategies, int taken[TSR_MESH_NDIM_MAX]) {
+  int extra = d->mesh_ndim - strategies, count = 0;
+  for (int i = 0; i < d->mesh_ndim; i++)
+    if (d->mesh_shape[i] == 1 && extra > 0) extra--;
+    else taken[count++] = i;
+  return count;
+}
+
+/* A dimension that a strategy takes, of `taken` and `axes`, which have `count`: experts lie over cp
+ * anyway, and of ddp it makes ep. */
+static void share_dimension(
+    tsr_loader *l, const char *key, int dim, const int *axes, const int *taken, int count) {
   tsr_config_device *d = &l->config->device;
-  if (axes[dim] == TSR_CP) return;
-  if (axes[dim] != TSR_DP || d->enable_fsdp) {
-    refuse(l, key, dim, axes[dim] == TSR_DP ? "fsdp" : tsr_axis_name(axes[dim]));
+  int at = 0;
+  while (taken[at] != dim) at++;
+  if (axes[at] == TSR_CP) return;
+  if (axes[at] != TSR_DP || d->enable_fsdp) {
+    refuse(l, key, dim, axes[at] == TSR_DP ? "fsdp" : tsr_axis_name(axes[at]));
     return;
   }
-  for (int i = 0; i < d->mesh_ndim; i++) d->axes[i] = i == dim ? TSR_EP : axes[i];
-  d->axes_count = d->mesh_ndim;
+  for (int i = 0; i < count; i++) {
+    d->axes[i] = i == at ? TSR_EP : axes[i];
+    d->mesh_shape[i] = d->mesh_shape[taken[i]];
+  }
+  d->axes_count = d->mesh_ndim = count;
   d->enable_ddp = false;
   d->enable_ep = true;
   tsr_loader_take_origin(l, "mesh.axes", key);
@@ -108,7 +125,8 @@ static void add_dimension(tsr_loader *l, const char *key, int dim, const int *ax
 void tsr_moe_axis_resolve(tsr_loader *l) {
   tsr_config_device *d = &l->config->device;
   const char *key = NULL;
-  int axes[TSR_AXES + 1], count = find_strategies(d, axes), dim = find_dimension(l, &key);
+  int axes[TSR_AXES + 1], taken[TSR_MESH_NDIM_MAX];
+  int count = find_strategies(d, axes), dim = find_dimension(l, &key);
   if (dim < 0 || d->enable_tp || d->enable_ep) return;
   if (d->axes_count) {
     int axis = d->axes[dim];
@@ -116,7 +134,9 @@ void tsr_moe_axis_resolve(tsr_loader *l) {
       refuse(l, key, dim, tsr_axis_name(axis));
     return;
   }
+  if (d->mesh_shape[dim] == 1) return;
+  int dimensions = find_taken(d, count, taken);
   if (d->enable_ddp && d->enable_fsdp) tsr_loader_contradict(l, key, "device_config.enable_fsdp");
-  else if (count == d->mesh_ndim) share_dimension(l, key, dim, axes);
-  else if (count < d->mesh_ndim && d->mesh_shape[dim] > 1) add_dimension(l, key, dim, axes, count);
+  else if (count == dimensions) share_dimension(l, key, dim, axes, taken, count);
+  else if (count < dimensions) add_dimension(l, key, dim, axes, count);
 }

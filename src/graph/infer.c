@@ -83,6 +83,11 @@ static const char *infer_embedding(const inference *i) {
   if (table->ndim != 2 || tokens->ndim >= TSR_DIMS_MAX)
     return wrong(
         i, "the table '%s' must have 2 dimensions, not %s", table->name, shape_of(i, table));
+  int64_t padding = i->node->attr.embedding.padding;
+  if (padding < -1 || padding >= table->shape[0])
+    return wrong(
+        i, "padding %lld is none of the %lld rows of '%s'", (long long)padding,
+        (long long)table->shape[0], table->name);
   i->out[0] = type_of(tokens);
   i->out[0].dtype = TSR_F32;
   i->out[0].shape[i->out[0].ndim++] = table->shape[1];

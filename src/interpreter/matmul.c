@@ -95,9 +95,10 @@ static void forward_embedding(const tsr_interpreted *n) {
 }
 
 static void vjp_embedding(const tsr_interpreted *n) {
-  int64_t C = tsr_interpreted_columns(n, 1);
+  int64_t C = tsr_interpreted_columns(n, 1), padding = n->node->attr.embedding.padding;
   for (int64_t r = 0; r < tsr_interpreted_size(n, 0); r++)
-    for (int64_t i = 0; i < C; i++) n->d_in[1][table_row(n, r) * C + i] += n->d_out[r * C + i];
+    for (int64_t i = 0; i < C && table_row(n, r) != padding; i++)
+      n->d_in[1][table_row(n, r) * C + i] += n->d_out[r * C + i];
 }
 const tsr_interpreter_rule tsr_interpret_embedding = {
     .forward = forward_embedding, .vjp = vjp_embedding};

@@ -57,7 +57,8 @@ static void grad_matmul(const call *c) {
 static void grad_embedding(const call *c) {
   if (wanted(c, 1))
     give(
-        c, 1, add(c, TSR_OP_EMBEDDING_DW, 1, 3, (int[]){input(c, 0), c->dy[0], input(c, 1)}, NULL));
+        c, 1,
+        add(c, TSR_OP_EMBEDDING_DW, 1, 3, (int[]){input(c, 0), c->dy[0], input(c, 1)}, attr(c)));
 }
 
 static bool same_shape(const tsr_value *a, const tsr_value *b) {

@@ -8,7 +8,7 @@
 typedef struct {
   const tsr_expert_rows *rows;
   int64_t units;     /* whose tokens the rank has, of a microbatch */
-  int64_t planned;   /* rows that it has room for */
+  double capacity;   /* as configured; 0: no row is dropped */
   int64_t row_bytes; /* of what the forward pass makes for a row */
 } layer;
 
@@ -45,23 +45,20 @@ static layer layer_of(const tsr_program *p, const tsr_task *t) {
   const tsr_lowering *l = &p->lowering;
   int64_t units = l->batch_units > 1 ? l->batch_units : 1;
   if (t->experts->shared[TSR_EP]) units *= l->size[TSR_EP];
-  return (layer){t->experts, units, t->outputs[0].shape[0], bytes_of_row(p, t->outputs[0].value)};
+  double capacity = p->graph->nodes[t->node].attr.expert_plan.capacity;
+  return (layer){t->experts, units, capacity, bytes_of_row(p, t->outputs[0].value)};
 }
 
 static bool are_alike(const layer *a, const layer *b) {
   const tsr_expert_rows *x = a->rows, *y = b->rows;
   return x->experts == y->experts && x->choices == y->choices && x->here == y->here &&
-         x->tokens == y->tokens && a->planned == b->planned && a->row_bytes == b->row_bytes;
-}
-
-static void add_row(const layer *y, const char *name, int64_t rows, tsr_text *text) {
-  tsr_text_add(
-      text, "  %-14s %10s rows  %10s%s\n", name, tsr_text_count(rows).text,
-      tsr_text_bytes(rows * y->row_bytes).text, rows == y->planned ? ", as planned" : "");
+         x->tokens == y->tokens && a->capacity == b->capacity && a->row_bytes == b->row_bytes;
 }
 
 static int64_t rows_with(const layer *y, double capacity) {
   const tsr_expert_rows *r = y->rows;
+  tsr_routed all = {.experts = r->experts, .choices = r->choices};
+  if (capacity == 0) return tsr_routed_rows(all, r->tokens, r->here);
   int64_t choices = r->tokens / y->units * r->choices; // of a unit
   double of_unit = (double)choices / (double)r->experts;
   tsr_routed routed = {
@@ -69,18 +66,26 @@ static int64_t rows_with(const layer *y, double capacity) {
   return tsr_routed_rows(routed, r->tokens, r->here);
 }
 
+static void add_row(const layer *y, double capacity, tsr_text *text) {
+  char name[32] = "none dropped";
+  int64_t rows = rows_with(y, capacity);
+  if (capacity > 0) snprintf(name, sizeof name, "capacity %g", capacity);
+  tsr_text_add(
+      text, "  %-14s %10s rows  %10s%s\n", name, tsr_text_count(rows).text,
+      tsr_text_bytes(rows * y->row_bytes).text, capacity == y->capacity ? ", as planned" : "");
+}
+
+/* The configured capacity is one of the rows, in the order of the factors. */
 static void print_layer(const layer *y, tsr_text *text) {
-  static const double capacities[] = {1, 1.25, 1.5, 2};
+  static const double capacities[] = {0, 1, 1.25, 1.5, 2, INFINITY};
   const tsr_expert_rows *r = y->rows;
-  tsr_routed all = {.experts = r->experts, .choices = r->choices};
   tsr_text_add(
       text, "experts of each rank: %lld of %lld, of which a token has %lld; a layer's rows:\n",
       (long long)r->here, (long long)r->experts, (long long)r->choices);
-  add_row(y, "none dropped", tsr_routed_rows(all, r->tokens, r->here), text);
-  for (size_t i = 0; i < sizeof capacities / sizeof *capacities; i++) {
-    char name[32];
-    snprintf(name, sizeof name, "capacity %g", capacities[i]);
-    add_row(y, name, rows_with(y, capacities[i]), text);
+  for (int i = 0; capacities[i] < INFINITY; i++) {
+    add_row(y, capacities[i], text);
+    if (capacities[i] < y->capacity && y->capacity < capacities[i + 1])
+      add_row(y, y->capacity, text);
   }
 }
 

@@ -58,6 +58,10 @@ static void test_gpt_oss(void) {
   CHECK_STR(
       read("{" GPT_OSS ", \"num_hidden_layers\": 24, \"router_aux_loss_coef\": 0.9}"),
       yaml(24, YARN, "  sliding_window: 128\n  full_attention_step: 2\n  attention_bias: true\n"));
+  CHECK_STR(
+      read("{" GPT_OSS ", \"num_hidden_layers\": 24, \"router_aux_loss_coef\": 0.9, "
+           "\"rope_scaling\": {}}"),
+      yaml(24, YARN, "  sliding_window: 128\n  full_attention_step: 2\n  attention_bias: true\n"));
 }
 
 #define LAYERS(list)                                                                               \
@@ -88,6 +92,26 @@ static void test_windows(void) {
                             "which has 'full_attention'\n");
 }
 
+/* Without windows the class still needs one, which no block has. */
+static void test_no_windows(void) {
+  static const struct {
+    int64_t window, step;
+    const char *want;
+  } cases[] = {
+      {0, 2, "\"sliding_window\": 128,\n  \"layer_types\": [" FULL ", " FULL ", " FULL "],"},
+      {0, 1, "\"sliding_window\": 128,\n  \"layer_types\": [" FULL ", " FULL ", " FULL "],"},
+      {9, 1, "\"sliding_window\": 9,\n  \"layer_types\": [" FULL ", " FULL ", " FULL "],"},
+      {9, 2, "\"sliding_window\": 9,\n  \"layer_types\": [" WINDOW ", " FULL ", " WINDOW "],"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr_hf_config c = {.model_type = "gpt_oss", .num_blocks = 3, .pad_token = -1};
+    tsr_text text = {0};
+    c.sliding_window = cases[i].window, c.full_attention_step = cases[i].step;
+    tsr_hf_config_json(&c, "float32", NULL, &text);
+    CHECK_AT(strstr(text.data, cases[i].want) != NULL, "%s", text.data);
+    tsr_text_free(&text);
+  }
+}
+
 #define GLM                                                                                        \
   "\"model_type\": \"glm4_moe\", \"num_hidden_layers\": 46, \"n_routed_experts\": 128, "           \
   "\"moe_intermediate_size\": 1408, \"routed_scaling_factor\": 1.0, \"head_dim\": 128, " SIZES
@@ -105,6 +129,13 @@ static const char *glm_yaml(const char *scaling_factor, const char *attention) {
       scaling_factor, attention);
 }
 
+/* The same with another line of num_expert_groups. */
+static const char *with_groups(const char *text, const char *line) {
+  static const char before[] = "  num_expert_groups: 1\n";
+  const char *at = strstr(text, before);
+  return tsr_arena_printf(arena, "%.*s%s%s", (int)(at - text), text, line, at + strlen(before));
+}
+
 static void test_glm4_moe(void) {
   CHECK_STR(
       read("{" GLM ", \"attention_bias\": true, \"num_nextn_predict_layers\": 1}"),
@@ -112,9 +143,17 @@ static void test_glm4_moe(void) {
   CHECK_INT(config.mtp_layers, 1);
   CHECK_STR(
       read("{" GLM ", \"use_qk_norm\": true, \"num_nextn_predict_layers\": 0, "
-           "\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}}"),
+           "\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}, "
+           "\"n_group\": 1}"),
       glm_yaml("0.25", "  use_qk_norm: true\n"));
   CHECK_INT(config.mtp_layers, 0);
+  CHECK_STR(
+      read("{" GLM ", \"partial_rotary_factor\": null}"),
+      glm_yaml("1.0", "  use_qk_norm: false\n"));
+  /* without topk_group one group is kept */
+  CHECK_STR(
+      read("{" GLM ", \"n_group\": 4}"),
+      with_groups(glm_yaml("0.5", "  use_qk_norm: false\n"), "  num_expert_groups: 4\n"));
   CHECK_STR(
       read("{" GLM ", \"first_k_dense_replace\": 46}"),
       "error: 'config.json': first_k_dense_replace 46 is not supported\n"
@@ -126,6 +165,7 @@ int main(void) {
   diags = tsr_diags_new(arena);
   test_gpt_oss();
   test_windows();
+  test_no_windows();
   test_glm4_moe();
   tsr_arena_free(arena);
   return check_done("hf_config_gpt_oss");

@@ -117,8 +117,12 @@ static void test_taken(void) {
        .dtype = "BF16",
        .ndim = 2,
        .shape = {50, 32},
-       .copy = "model.embed_tokens.weight"}};
-  check_taken(old, 4, "");
+       .copy = "model.embed_tokens.weight"},
+      {.as = "model.layers.0.mlp.shared_experts.up_proj.weight",
+       .dtype = "BF16",
+       .ndim = 2,
+       .shape = {0, 32}}};
+  check_taken(old, 5, "");
 }
 
 /* The blocks behind the last one that predict further tokens, so many as config.json has. */
@@ -324,6 +328,45 @@ static void test_export(void) {
   shell("rmdir out");
 }
 
+/* The first bytes of a tensor of the folder "in". */
+static void set_bytes(const char *tensor, const void *bytes, size_t length) {
+  tsr_hf_folder in;
+  CHECK(tsr_hf_folder_open(arena, "in", &in, diags));
+  tsr_hf_tensor *t = tsr_hf_folder_find(&in, tensor);
+  FILE *file = fopen("in/model.safetensors", "r+b");
+  CHECK(
+      t && file && fseek(file, (long)t->tensor->offset, SEEK_SET) == 0 &&
+      fwrite(bytes, 1, length, file) == length && fclose(file) == 0);
+  tsr_hf_folder_close(&in);
+}
+
+/* What a dtype cannot hold is not written as infinity; an infinity is. */
+static void test_overflow(void) {
+  static const uint16_t bf16[] = {0x4780, 0x477f, 0xc780, 0x7f80}; /* 65536, 65280, -65536, inf */
+  static const uint32_t f32[] = {0x7f7fffff};
+  make_folder(NULL, 0, "");
+  set_bytes("model.norm.weight", bf16, sizeof bf16);
+  CHECK(import("in"));
+  shell("mv out large");
+  check_not_exported(
+      "large", "f16",
+      "error: 'large': tensor 'model.norm.weight' has 2 values beyond the range of f16, whose "
+      "largest number is 65504\n"
+      "      = export it in bf16 or f32\n");
+  tsr_hf_export_options options = {graphs, "f32", 0};
+  CHECK(tsr_hf_export(arena, "large", "out", &options, diags));
+  shell("rm -r out");
+  make_folder_of(mixtral, NULL, 0, "");
+  set_bytes("model.norm.weight", f32, sizeof f32);
+  CHECK(import("in"));
+  shell("mv out larger");
+  check_not_exported(
+      "larger", "bf16",
+      "error: 'larger': tensor 'model.norm.weight' has 1 value beyond the range of bf16, whose "
+      "largest number is 3.39e38\n"
+      "      = export it in f32\n");
+}
+
 int main(void) {
   char folder[64];
   arena = tsr_arena_new();
@@ -337,6 +380,7 @@ int main(void) {
   test_blocks();
   test_options();
   test_export();
+  test_overflow();
   scratch_leave(folder);
   tsr_arena_free(arena);
   return check_done("hf_errors");

@@ -32,6 +32,15 @@ static void test_taken(void) {
       TSR_TP, 4);
   /* ddp's own dimension splits the samples and the experts */
   check_mesh(D("mesh_shape: [8], enable_ddp: true, moe_axis: 0"), "", 1, TSR_EP, 8);
+  /* whatever dimensions of size 1 stand beside it */
+  check_mesh(D("mesh_shape: [2, 1], enable_ddp: true, moe_axis: 0"), "", 1, TSR_EP, 2);
+  check_mesh(D("mesh_shape: [1, 2], enable_ddp: true, moe_axis: 1"), "", 1, TSR_EP, 2);
+  check_mesh(
+      D("mesh_shape: [1, 2, 4], enable_ddp: true, enable_pp: true, moe_axis: 1"), "", 2, TSR_EP, 2,
+      TSR_PP, 4);
+  check_mesh(
+      D("mesh_shape: [2, 1, 1], enable_ddp: true, enable_cp: true, moe_axis: 0"), "", 2, TSR_EP, 2,
+      TSR_CP, 1);
   CHECK_VALUE(D("mesh_shape: [8], enable_ddp: true, moe_axis: 0"), device.enable_ep, 1);
   CHECK_VALUE(D("mesh_shape: [8], enable_ddp: true, moe_axis: 0"), device.enable_ddp, 0);
   CHECK_VALUE(D("mesh_shape: [1, 4], moe_axis: 1"), device.enable_tp, 1);
@@ -49,6 +58,12 @@ static void test_unchanged(void) {
   CHECK_VALUE(D("mesh_shape: [1, 8], enable_tp: true, moe_axis: 0"), device.axes_count, 0);
   CHECK_VALUE(D("mesh_shape: [8, 1], enable_ddp: true, moe_axis: 1"), device.axes_count, 0);
   CHECK_VALUE(D("mesh_shape: [8], enable_cp: true, moe_axis: 0"), device.axes_count, 0);
+  CHECK_VALUE(D("mesh_shape: [2, 1], enable_cp: true, moe_axis: 0"), device.axes_count, 0);
+  CHECK_VALUE(D("mesh_shape: [1, 2], enable_cp: true, moe_axis: 1"), device.axes_count, 0);
+  CHECK_VALUE(D("mesh_shape: [2, 1], enable_ddp: true, moe_axis: 1"), device.axes_count, 0);
+  CHECK_VALUE(
+      D("mesh_shape: [1, 8], enable_ddp: true, enable_cp: true, moe_axis: 0"), device.enable_ddp,
+      1);
   CHECK_VALUE(D("mesh_shape: [8], enable_ep: true, moe_axis: 0"), device.axes_count, 0);
   CHECK_VALUE(D("moe_axis: 1"), device.axes_count, 0);
   CHECK_VALUE(D("moe_axis: 1") "mesh: {axes: [dp, ep], shape: [2, 2]}\n", device.axes_count, 2);
@@ -72,6 +87,12 @@ static void test_refused(void) {
       "over tp, ep or cp\n"
       "    1 | device_config: {mesh_shape: [8], enable_fsdp: true, moe_axis: 0}\n"
       "      |                                                               ^\n");
+  CHECK_SAID(
+      D("mesh_shape: [1, 8], enable_fsdp: true, moe_axis: 1"), false,
+      "run.yaml:1:66: error: 'moe_axis' is dimension 1, which is fsdp: experts are distributed "
+      "over tp, ep or cp\n"
+      "    1 | device_config: {mesh_shape: [1, 8], enable_fsdp: true, moe_axis: 1}\n"
+      "      |                                                                  ^\n");
   CHECK_SAID(
       D("moe_axis: 0") "mesh: {axes: [dp, ep], shape: [2, 2]}\n", false,
       "run.yaml:1:27: error: 'moe_axis' is dimension 0, which is dp: experts are distributed over "

@@ -42,7 +42,8 @@ static void check_embedding_backward(
   for (int64_t r = 0; r < R; r++) row_of[(size_t)r] = (int32_t)((r * 7 + 3) % R);
   const int32_t *order = moved ? row_of.data() : NULL;
   std::vector<char> scratch((size_t)cpu->embedding_scratch(R, v_begin, v_end, C, (int)units, 1));
-  cpu->embedding_sort(scratch.data(), tokens.data(), R, v_begin, v_end);
+  int64_t padding = v_end - 2;
+  cpu->embedding_sort(scratch.data(), tokens.data(), R, v_begin, v_end, padding);
   cpu->embedding_backward(
       want.data(), dout.data(), order, scratch.data(), 0, R, C, v_begin, v_end, tree, units, inner,
       0, rows);
@@ -51,8 +52,8 @@ static void check_embedding_backward(
     void *d = c.in(type, dout);
     void *parts = c.scratch(tsr_cuda_embedding_scratch(R, v_begin, v_end));
     tsr_cuda_embedding_backward(
-        NULL, type, c.out(rows * C), in, d, places, parts, R, C, v_begin, v_end, tree, units,
-        inner);
+        NULL, type, c.out(rows * C), in, d, places, parts, R, C, v_begin, v_end, padding, tree,
+        units, inner);
   });
   check_same("embedding_backward", got[0], want);
 }

@@ -43,7 +43,7 @@ static void check_element(proof *p, tsr_state *mesh, tsr_state *single) {
   const char *text = explained(p, &d, mesh);
   CHECK_AT(
       strstr(
-          text, "configs/graphs/llama.yaml:103:5: error: 'block.1.attn.wo' differs after step 2: "
+          text, "configs/graphs/llama.yaml:104:5: error: 'block.1.attn.wo' differs after step 2: "
                 "element (2, 13) is 1.5 on the mesh and 0.25 on one rank; 1 of 256 differ\n"),
       "%s", text);
   CHECK_AT(strstr(text, "= tp unit 1 of 2, tp shard 1 of 2\n"), "%s", text);
@@ -111,7 +111,7 @@ static void check_located(proof *p, const tsr_reduced_run *plan) {
   CHECK(d.task >= 0);
   const char *text = explained(p, &d, &a);
   CHECK_AT(strstr(text, "(rmsnorm, 'block.0.n') of stage 0, in the forward\n"), "%s", text);
-  CHECK_AT(strstr(text, "configs/graphs/llama.yaml:141:"), "%s", text);
+  CHECK_AT(strstr(text, "configs/graphs/llama.yaml:142:"), "%s", text);
   CHECK(a.values_count == b.values_count);
   tsr_state same = proof_run(p, &single, 1);
   CHECK(tsr_state_compare_values(&b, &same, single.compiled.graph, &d));

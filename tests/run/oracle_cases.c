@@ -48,6 +48,11 @@ const oracle_case oracle_cases[] = {
     {"head_tied", TEXT, "wte 16,6 0; n 6",
      "e: embedding(t, wte); h: rmsnorm(e, n); y: linear(h, wte)\n"
      "loss: cross_entropy(y, targets, valid: 11)"},
+    {"head_tied_padding", TEXT, "wte 16,6 0; n 6",
+     "e: embedding(t, wte, padding: 5); h: rmsnorm(e, n); y: linear(h, wte)\n"
+     "loss: cross_entropy(y, targets, valid: 11)"},
+    {"table_padding", TOKENS "goal 4,4,6", TABLE "w 6,6",
+     "x: embedding(t, e, padding: 5); y: linear(x, w); loss: mse(y, goal)"},
     {"norm_twice", TOKENS "goal 4,4,6", TABLE "n 6; b 6; w 6,6",
      ROWS "h: layernorm(x, n, b); a: linear(h, w); g: gelu(a); y: layernorm(g, n, b)\n"
           "loss: mse(y, goal)"},

@@ -27,7 +27,7 @@ static int64_t scratch_of_embedding(const tsr_kernels *k, const tsr_bench_size *
 }
 
 static void run_embedding_sort(const tsr_bench_call *c) {
-  c->k->embedding_sort(c->scratch, tokens_of(c), c->size.rows, 0, c->size.rows);
+  c->k->embedding_sort(c->scratch, tokens_of(c), c->size.rows, 0, c->size.rows, -1);
 }
 
 static void prepare_embedding_backward(const tsr_bench_call *c) {

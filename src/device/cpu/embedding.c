@@ -115,7 +115,9 @@ static void embedding_dw_before(const cpu_call *c, int part, int parts) {
   if (row) sort_by_leaves(c, tokens, row);
   for (int64_t i = 0; i < tsr_reduction_blocks(&c->call.task->sum); i++) {
     token_block b = token_block_of(c, i);
-    c->k->embedding_sort(b.scratch, b.tokens, b.rows, first, first + table->shape[0]);
+    c->k->embedding_sort(
+        b.scratch, b.tokens, b.rows, first, first + table->shape[0],
+        tsr_task_attrs(&c->call)->embedding.padding);
   }
 }
 

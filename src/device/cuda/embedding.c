@@ -38,6 +38,7 @@ static void embedding_dw_run(const cuda_call *c) {
         c->state->stream, cuda_type(dout), (float *)cuda_out(c, 0) + b * table->shape[0] * C,
         tokens + b * rows, (const char *)cuda_in(c, 1) + b * block_bytes,
         s.row_of ? s.row_of + b * rows : NULL, s.kernel, rows, C, first, first + table->shape[0],
-        t->sum.tree, tsr_reduction_leaves(&t->sum), t->sum.sequence);
+        cuda_attrs(c)->embedding.padding, t->sum.tree, tsr_reduction_leaves(&t->sum),
+        t->sum.sequence);
 }
 const cuda_op cuda_embedding_dw = embedding_dw_run;

@@ -210,9 +210,9 @@ void tsr_cuda_embedding(
 void tsr_cuda_embedding_backward(
     tsr_cuda_stream s, tsr_cuda_type type, float *dtable, const int32_t *tokens, const void *dout,
     const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
-    tsr_tree_shape tree, int64_t units, int64_t inner) {
+    int64_t padding, tsr_tree_shape tree, int64_t units, int64_t inner) {
   int64_t V = v_end - v_begin;
-  UNUSED(&tree, &type, dtable, tokens, dout, row_of, scratch, &units, &inner);
+  UNUSED(&padding, &tree, &type, dtable, tokens, dout, row_of, scratch, &units, &inner);
   if (V <= 0 || C <= 0) return;
   record(s, "counts_clear", launch_map(V));
   if (R > 0) record(s, "tokens_count", launch_map(R));
