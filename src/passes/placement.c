@@ -2,8 +2,7 @@
 /* requires: a whole graph (forward, backward, updates), sizes and units of the axes
  * produces: a graph in which every value has its placement on every axis and every node's inputs
  *        are what its rule wants, by inserted collectives
- * invalidates: indices; the new graph has its own
- */
+ * invalidates: indices; the new graph has its own */
 #include "passes/placer.h"
 #include "graph/routing.h"
 #include "passes/placement_rules.h"

@@ -16,8 +16,8 @@ void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v) {
         "'%s' is declared shard(%d) over both cp and tp: one of them can have it", v->name, cp.dim);
 }
 
-/* Tensors that a file splits over pp can be moved and mapped. A sum cannot be split over pp, but for
- * the gradient norm's, to which every stage adds its parameters'. */
+/* Tensors that a file splits over pp can be moved and mapped. A sum cannot be split over pp, but
+ * for the gradient norm's, to which every stage adds its parameters'. */
 bool tsr_placer_check_sum_over_pp(
     tsr_placer *p, const tsr_node *n, const tsr_placement *in, tsr_placement out) {
   bool is_sum = out.kind == TSR_PARTIAL && !(tsr_op_facts(n->op) & TSR_FACT_EVERYWHERE);
