@@ -42,8 +42,8 @@ void tsr_config_recipe(
     tsr_recipe_entry **ret_entries, int *ret_count);
 
 /* Values that the configuration does not name are those of the recipe (but for units, levels and
- * trees, which tsr_resume_recipe_fill has set), also the samples of a step; `file`, where the recipe stands, is their place from then on.
- * Sizes of the model and data are none of them. */
+ * trees, which tsr_resume_recipe_fill has set), also the samples of a step; `file`, where the
+ * recipe stands, is their place from then on. Sizes of the model and data are none of them. */
 void tsr_config_fill(
     tsr_arena *arena, tsr_config *config, const tsr_recipe_entry *entries, int count,
     const char *file);

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/compile.h"
+#include "train/sequence_reduction_units.h"
+
+tsr_model_options
+tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t batch) {
+  tsr_model_options model = {.batch = batch, .sequence = o->config->training.sequence_length};
+  if (purpose == TSR_COMPILE_GENERATE && o->window) model.sequence = o->window;
+  model.vocab_detected = o->vocab_detected;
+  model.vocab_assumed = o->vocab_assumed;
+  model.training = purpose == TSR_COMPILE_TRAIN;
+  model.loss = purpose != TSR_COMPILE_GENERATE;
+  model.units.batch = o->batch_units;
+  if (model.training) model.drop_units = o->batch_units / o->parallel->microbatches;
+  model.units.sequence = tsr_sequence_units_count(o->config, o->parallel);
+  model.units.tp = o->tp_units;
+  model.units.tree = o->parallel->tree;
+  model.graphs_folder = o->graphs_folder;
+  return model;
+}
