@@ -80,7 +80,7 @@ def _baseline(runner: Runner, recipe: Recipe, folder: Path) -> tuple[Result, Out
             break
     chosen, outcome = tried[0] if tried[-1][1].status == "refused" else tried[-1]
     result = Result(outcome.status, outcome.message, recipe, "base", chosen, chosen, outcome, recipe.features())
-    if re.search(r"the loss is -?(nan|inf)|NaN among the scores of", outcome.message):
+    if re.search(r"the loss is -?(nan|inf)|NaN among the scores of|no finite logit to draw", outcome.message):
         result.verdict = "unusable"
     if outcome.status == "done":
         result.what = suspicious(outcome, recipe)

@@ -94,7 +94,8 @@ class OwnGraph:
             return b.linear(Value("features", (BATCH, Dim(data.features))), width, o.tp, o.bias, o.dp, "first")
         tokens = Value("tokens", (BATCH, SEQUENCE))
         shape = (BATCH, SEQUENCE, width)
-        x = b.call("embedding", tokens, self._table(b, "table", o.tp), shape=shape)
+        padding = {"padding": 3} if o.bias else {}  # a token that texts have
+        x = b.call("embedding", tokens, self._table(b, "table", o.tp), shape=shape, **padding)
         if o.a:
             x = b.call("add", x, b.call("embedding", tokens, self._table(b, "table_2", o.tp2), shape=shape))
         if o.b and o.k < 3:
