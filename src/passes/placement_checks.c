@@ -98,6 +98,7 @@ check_dim(tsr_placer *p, const tsr_node *n, const tsr_value *x, int dim, const t
 
 void tsr_placer_check_summed(
     tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out) {
+  tsr_placer_check_added_experts(p, n, inputs);
   bool matmul = n->op == TSR_OP_MATMUL;
   bool sums = matmul || tsr_op_facts(n->op) & (TSR_FACT_GRADIENT | TSR_FACT_LOSS);
   if (!sums || n->op == TSR_OP_ACCUMULATE) return;

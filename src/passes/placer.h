@@ -83,6 +83,8 @@ void tsr_placer_return_tokens(tsr_placer *p, const tsr_node *n);
 int64_t tsr_placer_parts(const tsr_placing *placing, int axis);
 /* Errors, at the value's place: a dimension that does not divide, or that two axes split. */
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
+/* Of the layers of experts: a rank's are not a subtree of the tree in which experts are added. */
+void tsr_placer_check_added_experts(tsr_placer *p, const tsr_node *n, const int *inputs);
 
 /* Where ZeRO keeps a parameter, its state and its gradient over dp (zero_placement.c). */
 tsr_placement tsr_placer_zero(const tsr_placer *p, int param);

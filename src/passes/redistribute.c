@@ -48,9 +48,10 @@ static const char *moved_name(const tsr_placer *p, const tsr_value *v) {
   return v->name;
 }
 
-/* An axis shares out what the outer ones leave of the experts, whatever their units are. What its
- * ranks have together is added before that of other groups, so it must be a subtree, too. */
-static void check_experts(tsr_placer *p, const tsr_value *v) {
+/* An axis shares out what the outer ones leave of the experts, whatever their units are. Where
+ * tokens' experts are added, what its ranks have together is added before that of other groups, so
+ * it must be a subtree, too. */
+static void check_experts(tsr_placer *p, const tsr_value *v, bool adds) {
   int64_t members = 1;
   bool fits = true;
   tsr_text axes = {0};
@@ -59,7 +60,7 @@ static void check_experts(tsr_placer *p, const tsr_value *v) {
     int size = p->placing->size[a];
     if (a == TSR_DP || is.kind != TSR_SHARD || is.dim != 0 || size == 1) continue;
     members *= size;
-    fits = can_share_experts(v->shape[0], members);
+    fits = adds ? can_share_experts(v->shape[0], members) : v->shape[0] % members == 0;
     tsr_text_add(&axes, "%s%s = %d", axes.length ? " × " : "", tsr_axis_name(a), size);
   }
   if (!fits) {
@@ -111,9 +112,13 @@ static void refuse_two(tsr_placer *p, const tsr_value *v, int a, int b) {
       "choose other layouts, or make an input whole over one of both axes before it: all_gather");
 }
 
+void tsr_placer_check_added_experts(tsr_placer *p, const tsr_node *n, const int *inputs) {
+  if (n->op == TSR_OP_EXPERT_LINEAR) check_experts(p, &p->g->values[inputs[1]], true);
+}
+
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
   bool experts = tsr_routed_is_weights(v->routed);
-  if (experts) check_experts(p, v);
+  if (experts) check_experts(p, v, false);
   for (int a = 0; a < TSR_AXES; a++) {
     bool shared = experts && v->placement[a].dim == 0 && a != TSR_DP;
     if (v->placement[a].kind != TSR_SHARD || shared) continue;

@@ -55,6 +55,16 @@ equal 'mesh={axes: [cp, tp], shape: [2, 3]}'
 recipe+=(numerics.units.tp=2)
 refused "the 6 experts of 'up' cannot be shared out over ep = 3: " 'mesh={axes: [ep, tp], shape: [3, 2]}'
 
+# but of a weight that an op makes, which is whole over ep before that, ep's and tp's shares count
+before=("${recipe[@]}")
+recipe=(training_config.max_steps=4 numerics.units.sequence=1 numerics.units.tp=3
+  training_config.batch_size=6 numerics.units.batch=6 numerics.units.expert=6)
+mixture 6 5 ', tp: shard(0)'
+sed -i 's/shape: \[6, 12, 4\]/shape: [6, 4, 12]/; s/^- scores:/- turned: transpose(up, dim0=1, dim1=2)\n&/; s/expert_plan(chosen, up)/expert_plan(chosen, turned)/; s/plan), up, plan/plan), turned, plan/' graph.yaml
+equal 'mesh={axes: [tp, ep], shape: [3, 2]}'
+refused "the 6 experts of 'turned' cannot be shared out over tp = 3: " 'mesh={axes: [tp], shape: [3]}'
+recipe=("${before[@]}")
+
 # also where ranks add them behind an op that passes their partial sums on
 recipe+=(numerics.units.tp=4)
 mixture 8 5 ', tp: shard(0)' '' '- y: reshape(y, shape=[batch, sequence, 2, 2])
