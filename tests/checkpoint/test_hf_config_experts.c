@@ -1,24 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* config.json of families with experts: what their keys become, and what is refused. */
-#include "checkpoint/hf_config.h"
-#include "tests/check.h"
-#include "tests/printed.h"
-
-static tsr_arena *arena;
-static tsr_diags *diags;
-
-/* Our YAML, or what is said. */
-static const char *read(const char *json) {
-  tsr_hf_config config;
-  const cJSON *root;
-  tsr_text text = {0};
-  if (tsr_hf_config_read(arena, "config.json", json, strlen(json), &config, &root, diags))
-    tsr_hf_config_yaml(&config, &text);
-  const char *said = printed_diags(arena, diags);
-  const char *all = tsr_arena_printf(arena, "%s%s", said, text.data ? text.data : "");
-  tsr_text_free(&text);
-  return all;
-}
+#include "hf_config_reading.h"
 
 #define LLAMA_SIZES                                                                                \
   "\"vocab_size\": 128256, \"hidden_size\": 2048, \"intermediate_size\": 8192, "                   \

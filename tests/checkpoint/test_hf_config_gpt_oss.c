@@ -1,24 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* config.json of gpt-oss and GLM-4.5 to sizes: what their keys become, and what is refused. */
-#include "checkpoint/hf_config.h"
-#include "tests/check.h"
-#include "tests/printed.h"
-
-static tsr_arena *arena;
-static tsr_diags *diags;
-static tsr_hf_config config;
-
-/* Our YAML, or what is said. */
-static const char *read(const char *json) {
-  const cJSON *root;
-  tsr_text text = {0};
-  if (tsr_hf_config_read(arena, "config.json", json, strlen(json), &config, &root, diags))
-    tsr_hf_config_yaml(&config, &text);
-  const char *said = printed_diags(arena, diags);
-  const char *all = tsr_arena_printf(arena, "%s%s", said, text.data ? text.data : "");
-  tsr_text_free(&text);
-  return all;
-}
+#include "hf_config_reading.h"
 
 #define SIZES                                                                                      \
   "\"vocab_size\": 201088, \"hidden_size\": 2880, \"intermediate_size\": 2880, "                   \
@@ -54,7 +36,7 @@ static void test_gpt_oss(void) {
            "\"original_max_position_embeddings\": 4096, \"rope_type\": \"yarn\", "
            "\"truncate\": false}}"),
       yaml(4, YARN, "  sliding_window: 128\n  full_attention_step: 2\n  attention_bias: true\n"));
-  CHECK_INT(config.quantization.kind, TSR_HF_MXFP4);
+  CHECK_INT(last_read.quantization.kind, TSR_HF_MXFP4);
   CHECK_STR(
       read("{" GPT_OSS ", \"num_hidden_layers\": 24, \"router_aux_loss_coef\": 0.9}"),
       yaml(24, YARN, "  sliding_window: 128\n  full_attention_step: 2\n  attention_bias: true\n"));
@@ -140,13 +122,13 @@ static void test_glm4_moe(void) {
   CHECK_STR(
       read("{" GLM ", \"attention_bias\": true, \"num_nextn_predict_layers\": 1}"),
       glm_yaml("0.5", "  use_qk_norm: false\n  attention_bias: true\n"));
-  CHECK_INT(config.mtp_layers, 1);
+  CHECK_INT(last_read.mtp_layers, 1);
   CHECK_STR(
       read("{" GLM ", \"use_qk_norm\": true, \"num_nextn_predict_layers\": 0, "
            "\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}, "
            "\"n_group\": 1}"),
       glm_yaml("0.25", "  use_qk_norm: true\n"));
-  CHECK_INT(config.mtp_layers, 0);
+  CHECK_INT(last_read.mtp_layers, 0);
   CHECK_STR(
       read("{" GLM ", \"partial_rotary_factor\": null}"),
       glm_yaml("1.0", "  use_qk_norm: false\n"));

@@ -13,9 +13,9 @@ enum { ROUND_BYTES = 16 << 20, ROUND_BYTES_MIN = 1 << 20, RANGES = CPU_RANGES_MA
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t ratio_up(int64_t count, int64_t each) { return (count + each - 1) / each; }
-static int64_t cache_lines_of(int64_t bytes) { return ratio_up(bytes, 64) * 64; }
+static int64_t whole_lines(int64_t bytes) { return ratio_up(bytes, 64) * 64; }
 static int64_t starts_bytes(int64_t groups) {
-  return cache_lines_of(groups * (int64_t)sizeof(cpu_expert_start));
+  return whole_lines(groups * (int64_t)sizeof(cpu_expert_start));
 }
 
 /* How much of what is summed a round packs of so many lines. */
@@ -73,7 +73,7 @@ static linear_shape linear_shape_of(const tsr_task *t) {
 }
 
 static int64_t linear_stack_bytes(const tsr_task *t) {
-  return cache_lines_of(tsr_task_stack_bytes(t, tsr_tensor_elements(&t->outputs[0])));
+  return whole_lines(tsr_task_stack_bytes(t, tsr_tensor_elements(&t->outputs[0])));
 }
 
 static int64_t
@@ -242,7 +242,7 @@ static int64_t dw_stack_bytes(const tsr_task *t, tsr_tree_shape tree) {
   if (t->experts->accumulates) return 0;
   int64_t bytes =
       (tsr_tree_of_depth(tree, t->experts->leaves) - 1) * tsr_tensor_bytes(&t->outputs[0]);
-  return cache_lines_of(bytes);
+  return whole_lines(bytes);
 }
 
 static int64_t
