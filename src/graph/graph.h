@@ -223,6 +223,8 @@ double tsr_node_dropout(const tsr_node *n);
 /* The input of a forward node that an update of its own writes, and no optimizer: the bias of a
  * choice of experts, or the counts of the step before; -1: none. */
 int tsr_node_updated_input(const tsr_node *n);
+/* Of attention and document_attention: the index of the input that is the sinks; -1: none. */
+int tsr_node_sinks(const tsr_node *n);
 /* Of attention in any form: the features of a head of values, and of out. */
 int64_t tsr_node_value_head(const tsr_node *n);
 

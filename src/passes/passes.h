@@ -106,6 +106,15 @@ bool tsr_pass_cache(
     const tsr_graph *graph, int64_t new_tokens, bool last_only, tsr_graph **ret_graph,
     const char **ret_why);
 
+/* A graph of text whose samples are runs of whole or partial documents, for which the input
+ * TSR_DOCUMENT_POSITIONS (batch, positions) has the position of each token in its document, 0 at
+ * the first. Attention becomes document_attention, and rotary positions and rows of tables by
+ * position are those of the document. As it was read, before all other passes. Error: something
+ * else mixes positions. */
+#define TSR_DOCUMENT_POSITIONS "documents.positions"
+bool tsr_pass_separate_documents(
+    const tsr_graph *graph, tsr_location location, tsr_graph **ret_graph, tsr_diags *diags);
+
 /* The loss of a forward graph (one that tsr_graph_find_loss knows) becomes a number for each of the
  * batch's `samples`, of which the first `real` are the step's; their sum is the loss. What is made
  * of the loss is gone. After stages, before precision. */
