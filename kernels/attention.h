@@ -23,9 +23,9 @@ typedef struct {
  * has one term more in its denominator, exp(sinks[h]), and stats include it.
  *
  * With `positions` (B,T), those of each token in its document, a sequence is several documents: one
- * begins at token 0 and at each token of position 0. A query sees keys of its own document only, and
- * all blocks of queries and keys count from the document's first token: its numbers have the same
- * bits alone in a sequence and anywhere in a longer one, but for dropout. */
+ * begins at token 0 and at each token of position 0. A query sees keys of its own document only,
+ * and all blocks of queries and keys count from the document's first token: its numbers have the
+ * same bits alone in a sequence and anywhere in a longer one, but for dropout. */
 typedef struct {
   int64_t B, T, H, G, D;
   float scale;
