@@ -66,18 +66,25 @@ static bool balances_experts(const tsr_graph *g, int value) {
   return false;
 }
 
+/* Whether a checkpoint of that kind has a value. */
+static bool is_stored(const tsr_graph *g, const tsr_value *v, tsr_load_kind kind) {
+  if (v->kind == TSR_VALUE_STATE) return v->param >= 0 && kind == TSR_LOAD_RUN;
+  if (v->kind != TSR_VALUE_PARAM) return false;
+  const tsr_param *p = &g->params[v->param];
+  return kind == TSR_LOAD_MODEL ? !p->is_adapter : !p->is_frozen;
+}
+
 /* Every value of the kinds that are asked for has its tensor; NULL entries for the others. */
 static bool match(
-    tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, bool state,
+    tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, tsr_load_kind kind,
     const tsr_stored **ret_stored, tsr_diags *diags) {
   tsr_location location = place_of(arena, m);
   bool ok = true;
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *value = &g->values[v];
-    bool is_state = value->kind == TSR_VALUE_STATE && value->param >= 0;
-    if (value->kind != TSR_VALUE_PARAM && !(is_state && state)) continue;
+    if (!is_stored(g, value, kind)) continue;
     const tsr_stored *t = ret_stored[v] = tsr_manifest_find(m, value->name);
-    if (!t && !state && balances_experts(g, v))
+    if (!t && kind != TSR_LOAD_RUN && balances_experts(g, v))
       tsr_diag_note(
           diags, location, "the checkpoint has no tensor '%s': it begins at its initial value",
           value->name);
@@ -114,14 +121,15 @@ static bool check_all_used(
 }
 
 bool tsr_checkpoint_load(
-    tsr_arena *arena, const tsr_manifest *m, tsr_executable *executable, bool state, bool verify,
-    tsr_diags *diags) {
+    tsr_arena *arena, const tsr_manifest *m, tsr_executable *executable, tsr_load_kind kind,
+    bool verify, tsr_diags *diags) {
   const tsr_graph *g = tsr_executable_graph(executable);
   const tsr_stored **stored = tsr_arena_array(arena, const tsr_stored *, g->values_count + 1);
   tsr_part_of_value *parts =
       tsr_arena_array(arena, tsr_part_of_value, tsr_executable_parts_most(executable));
   tsr_checkpoint_reader *in;
-  if (!match(arena, m, g, state, stored, diags)) return false;
+  bool state = kind == TSR_LOAD_RUN;
+  if (!match(arena, m, g, kind, stored, diags)) return false;
   if (!check_all_used(arena, m, g, state, stored, diags)) return false;
   if (!tsr_checkpoint_reader_open(arena, m, verify, &in, diags)) return false;
   bool ok = true;

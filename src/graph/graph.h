@@ -82,9 +82,11 @@ typedef struct {
   int64_t shape[TSR_DIMS_MAX];
   tsr_padding padding; /* blocks 0: none, which tsr_graph_param makes one of all indices */
   tsr_init init;
-  const char *dims[TSR_DIMS_MAX];    /* what the graph file calls its sizes, each or NULL */
-  bool decay;                        /* weight decay applies */
-  bool is_expert_bias;               /* (experts, out), read by expert_add */
+  const char *dims[TSR_DIMS_MAX]; /* what the graph file calls its sizes, each or NULL */
+  bool decay;                     /* weight decay applies */
+  bool is_expert_bias;            /* (experts, out), read by expert_add */
+  bool is_frozen;                 /* not trained: it has no gradient and no optimizer state */
+  bool is_adapter;                /* added by tsr_pass_adapters: the base model does not have it */
   tsr_placement placement[TSR_AXES]; /* requested: replicate or shard(dim) */
   int stage;                         /* virtual stage that owns it */
   tsr_location location;

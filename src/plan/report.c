@@ -309,6 +309,7 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
   tsr_text_add(
       text, "model: %s, %s parameters, products in %s\n", r->graph->name,
       tsr_text_count(plan.parameters).text, tsr_machine_dtype_name(r->estimate->dtype));
+  tsr_plan_print_trained(r->programs->graph, text);
   tsr_numerics_describe(r->config, text);
   add_tensors(r, text);
   tsr_stage_layers_print(r->config, r->graph, text);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "train/adapter_targets.h"
 #include "train/compile.h"
 #include "train/sequence_reduction_units.h"
 
@@ -17,4 +18,17 @@ tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int
   model.units.tree = o->parallel->tree;
   model.graphs_folder = o->graphs_folder;
   return model;
+}
+
+bool tsr_compile_read_model(
+    tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
+    tsr_model **ret_model, tsr_diags *diags) {
+  tsr_adapters adapters;
+  if (!tsr_model_read(arena, config, options, ret_model, diags)) return false;
+  if (!config->lora.enabled) return true;
+  tsr_model *model = *ret_model;
+  if (!tsr_adapter_targets(arena, config, model->graph, &adapters, diags)) return false;
+  if (options->training) adapters.dropout = config->lora.dropout;
+  model->graph = tsr_pass_adapters(model->graph, &adapters);
+  return true;
 }
