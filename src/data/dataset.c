@@ -195,25 +195,51 @@ const tsr_token_file *tsr_dataset_find_window(
   return NULL;
 }
 
+/* The documents of a window, token by token. Where they are packed there is one. */
+typedef struct {
+  const tsr_token_file *file;
+  int64_t end_of_text; /* -1: no token ends a document */
+  int64_t next;        /* the next document by the index or the text's files */
+} document_scan;
+
+static document_scan
+scan_documents(const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin) {
+  if (!dataset->separate) return (document_scan){file, -1, file->count};
+  return (document_scan){file, dataset->end_of_text, tsr_token_file_next_document(file, begin)};
+}
+
+/* Whether a document begins at `at`. Called for each token behind the window's first, in order. */
+static bool begins_document(document_scan *d, int64_t at) {
+  bool begins = d->end_of_text >= 0 && tsr_token_at(d->file, at - 1) == d->end_of_text;
+  if (at < d->next) return begins;
+  d->next = tsr_token_file_next_document(d->file, at);
+  return true;
+}
+
 /* The targets of a window: the tokens behind its own. Of separate documents the last token has
  * none, be it the end of text or the one before a document's begin. Returns how many count. */
 static int64_t take_targets(
     const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin, int64_t T,
     int64_t ignored, int32_t *ret_targets) {
-  bool separate = dataset->separate;
-  int64_t count = 0, end_of_text = separate ? dataset->end_of_text : -1;
-  int64_t document = separate ? tsr_token_file_next_document(file, begin) : file->count;
+  document_scan documents = scan_documents(dataset, file, begin);
+  int64_t count = 0;
   for (int64_t at = begin + 1; at <= begin + T; at++) {
-    bool ends = end_of_text >= 0 && tsr_token_at(file, at - 1) == end_of_text;
-    if (at == document) {
-      ends = true;
-      document = tsr_token_file_next_document(file, at);
-    }
+    bool ends = begins_document(&documents, at);
     int32_t target = ends ? TSR_TARGET_IGNORED : (int32_t)tsr_token_at(file, at);
     if (ret_targets) ret_targets[at - begin - 1] = target;
     count += target != TSR_TARGET_IGNORED && target != ignored;
   }
   return count;
+}
+
+void tsr_dataset_fill_positions(
+    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_positions) {
+  int64_t begin;
+  const tsr_token_file *file = tsr_dataset_find_window(dataset, split, index, T, &begin);
+  document_scan documents = scan_documents(dataset, file, begin);
+  ret_positions[0] = 0;
+  for (int64_t t = 1; t < T; t++)
+    ret_positions[t] = begins_document(&documents, begin + t) ? 0 : ret_positions[t - 1] + 1;
 }
 
 void tsr_dataset_fill_tokens(

@@ -91,6 +91,10 @@ int64_t tsr_dataset_sample_at(
 void tsr_dataset_fill_tokens(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_tokens,
     int32_t *ret_targets);
+/* The position of each of the sample's T tokens in its document (graph/documents.h). Where
+ * documents are packed the sample counts as one. */
+void tsr_dataset_fill_positions(
+    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_positions);
 /* How many targets of the sample are neither ignored nor `ignored`. */
 int64_t tsr_dataset_count_targets(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t ignored);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_data.h"
-#include "graph/routing.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include "data/sources.h"
+#include "graph/documents.h"
+#include "graph/routing.h"
 #include "train/data_paths.h"
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ bool tsr_run_data_needs_of(const tsr_graph *g, tsr_run_data_needs *ret, tsr_diag
   for (int i = 0; i < g->values_count; i++) {
     const tsr_value *v = &g->values[i];
     if (v->kind != TSR_VALUE_INPUT || tsr_value_is_routing(v)) continue;
+    if (tsr_value_is_document_positions(v)) continue;
     int64_t last = v->ndim > 1 ? v->shape[v->ndim - 1] : 1;
     if (!strcmp(v->name, "tokens") || !strcmp(v->name, "targets")) {
       ret->text = true;
@@ -396,11 +398,15 @@ bool tsr_run_data_check_used(const tsr_run_data *data, tsr_diags *diags) {
                        place_of_data(data->config), diags));
 }
 
-/* A text sample is its tokens and its targets; each input asks for one of them. */
+/* A text sample is its tokens, targets and positions; each input asks for one of them. */
 static void fill_text(const tsr_run_data_step *s, const char *input, int64_t index, int32_t *row) {
   int64_t T = s->data->sequence;
   bool targets = !strcmp(input, "targets");
   if (has_fault(s, index, row)) return;
+  if (!strcmp(input, TSR_DOCUMENT_POSITIONS)) {
+    tsr_dataset_fill_positions(&s->data->dataset, s->split, index, T, row);
+    return;
+  }
   tsr_dataset_fill_tokens(
       &s->data->dataset, s->split, index, T, targets ? NULL : row, targets ? row : NULL);
   if (targets) ignore_targets(s->data, row, T);

@@ -21,8 +21,8 @@ typedef struct {
   tsr_run_data_fault *fault;
 } tsr_run_data;
 
-/* What a graph takes from the data, by the names of its inputs: tokens and targets, or features
- * with labels or values. */
+/* What a graph takes from the data, by the names of its inputs: tokens and targets, and where it
+ * keeps documents apart their positions (graph/documents.h), or features with labels or values. */
 typedef struct {
   bool text, labels;
   int64_t sequence, vocab;   /* of text; vocab: the least that an embedding or a loss knows */
