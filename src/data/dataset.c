@@ -176,95 +176,55 @@ int64_t tsr_dataset_sample_at(
   return first + tsr_sample_order_at(own, samples, before);
 }
 
-const tsr_token_file *tsr_dataset_find_window(
-    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t *ret_begin) {
+tsr_window
+tsr_dataset_window(const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin) {
+  return (tsr_window){file, begin, dataset->separate, dataset->end_of_text};
+}
+
+static tsr_window
+find_window(const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T) {
   assert(dataset->kind == TSR_DATASET_TEXT && index >= 0);
   for (int i = 0; i < ranges_of(dataset, split); i++) {
     token_range range = range_of(dataset, split, i);
-    int64_t at = 0, stride = stride_of(dataset, range.source, T);
+    int64_t at = 0, begin, stride = stride_of(dataset, range.source, T);
     for (int k = 0; k < range.source->files_count; k++) {
       const tsr_token_file *file = &range.source->files[k];
-      int64_t windows = windows_in(range, at, file->count, T, stride, ret_begin);
-      *ret_begin += index * stride;
-      if (index < windows) return file;
+      int64_t windows = windows_in(range, at, file->count, T, stride, &begin);
+      if (index < windows) return tsr_dataset_window(dataset, file, begin + index * stride);
       index -= windows;
       at += file->count;
     }
   }
   assert(!"a sample that the part does not have");
-  return NULL;
-}
-
-/* The documents of a window, token by token. Where they are packed there is one. */
-typedef struct {
-  const tsr_token_file *file;
-  int64_t end_of_text; /* -1: no token ends a document */
-  int64_t next;        /* the next document by the index or the text's files */
-} document_scan;
-
-static document_scan
-scan_documents(const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin) {
-  if (!dataset->separate) return (document_scan){file, -1, file->count};
-  return (document_scan){file, dataset->end_of_text, tsr_token_file_next_document(file, begin)};
-}
-
-/* Whether a document begins at `at`. Called for each token behind the window's first, in order. */
-static bool begins_document(document_scan *d, int64_t at) {
-  bool begins = d->end_of_text >= 0 && tsr_token_at(d->file, at - 1) == d->end_of_text;
-  if (at < d->next) return begins;
-  d->next = tsr_token_file_next_document(d->file, at);
-  return true;
-}
-
-/* The targets of a window: the tokens behind its own. Of separate documents the last token has
- * none, be it the end of text or the one before a document's begin. Returns how many count. */
-static int64_t take_targets(
-    const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin, int64_t T,
-    int64_t ignored, int32_t *ret_targets) {
-  document_scan documents = scan_documents(dataset, file, begin);
-  int64_t count = 0;
-  for (int64_t at = begin + 1; at <= begin + T; at++) {
-    bool ends = begins_document(&documents, at);
-    int32_t target = ends ? TSR_TARGET_IGNORED : (int32_t)tsr_token_at(file, at);
-    if (ret_targets) ret_targets[at - begin - 1] = target;
-    count += target != TSR_TARGET_IGNORED && target != ignored;
-  }
-  return count;
-}
-
-void tsr_dataset_fill_positions(
-    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_positions) {
-  int64_t begin;
-  const tsr_token_file *file = tsr_dataset_find_window(dataset, split, index, T, &begin);
-  document_scan documents = scan_documents(dataset, file, begin);
-  ret_positions[0] = 0;
-  for (int64_t t = 1; t < T; t++)
-    ret_positions[t] = begins_document(&documents, begin + t) ? 0 : ret_positions[t - 1] + 1;
+  return (tsr_window){0};
 }
 
 void tsr_dataset_fill_tokens(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_tokens,
     int32_t *ret_targets) {
-  int64_t begin;
-  const tsr_token_file *file = tsr_dataset_find_window(dataset, split, index, T, &begin);
-  if (ret_targets) take_targets(dataset, file, begin, T, TSR_TARGET_IGNORED, ret_targets);
-  for (int64_t t = 0; ret_tokens && t < T; t++)
-    ret_tokens[t] = (int32_t)tsr_token_at(file, begin + t);
+  tsr_window w = find_window(dataset, split, index, T);
+  if (ret_targets) tsr_window_fill_targets(&w, T, TSR_TARGET_IGNORED, ret_targets);
+  if (ret_tokens) tsr_window_fill_tokens(&w, T, ret_tokens);
+}
+
+void tsr_dataset_fill_positions(
+    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_positions) {
+  tsr_window w = find_window(dataset, split, index, T);
+  tsr_window_fill_positions(&w, T, ret_positions);
 }
 
 int64_t tsr_dataset_count_targets(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t ignored) {
-  int64_t begin;
-  const tsr_token_file *file = tsr_dataset_find_window(dataset, split, index, T, &begin);
-  return take_targets(dataset, file, begin, T, ignored, NULL);
+  tsr_window w = find_window(dataset, split, index, T);
+  return tsr_window_fill_targets(&w, T, ignored, NULL);
 }
 
 int64_t tsr_dataset_find_outside(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T,
     const tsr_token_file **ret_file) {
-  int64_t begin;
-  *ret_file = tsr_dataset_find_window(dataset, split, index, T, &begin);
-  return tsr_token_file_find_outside(*ret_file, begin, T + 1, dataset->vocab_size);
+  tsr_window w = find_window(dataset, split, index, T);
+  *ret_file = w.file;
+  return tsr_token_file_find_outside(w.file, w.begin, T + 1, dataset->vocab_size);
 }
 
 static int64_t find_row(const tsr_dataset *dataset, tsr_split split, int64_t index) {

@@ -11,8 +11,8 @@
 #define TSR_DATA_DATASET_H
 #include "data/mixture.h"
 #include "data/table.h"
-#include "data/token_files.h"
 #include "data/tokenizer.h"
+#include "data/window.h"
 
 typedef enum { TSR_DATASET_TEXT, TSR_DATASET_TABLE, TSR_DATASET_IMAGES } tsr_dataset_kind;
 typedef enum { TSR_SPLIT_TRAIN, TSR_SPLIT_VALIDATION } tsr_split;
@@ -43,8 +43,6 @@ typedef struct {
   tsr_table table;                   /* table, images */
   int64_t validation_at;             /* table, images: the first row of the validation part */
 } tsr_dataset;
-
-enum { TSR_TARGET_IGNORED = -100 }; /* a target that has no loss */
 
 /* Reads text files (see tsr_text_files_read) and encodes them one after the other. A char tokenizer
  * with `chars` NULL takes its vocabulary from the text; any other is used as given. All of it

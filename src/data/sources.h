@@ -33,11 +33,11 @@ bool tsr_dataset_tokens(
 /* The special token <|endoftext|>, <|end_of_text|> or </s> of a tokenizer, or -1. */
 int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer);
 
-/* The file that a sample's window is in, and the window's first token there. */
-const tsr_token_file *tsr_dataset_find_window(
-    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t *ret_begin);
+/* A window of a file as the data set's documents are. */
+tsr_window
+tsr_dataset_window(const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin);
 
-/* A token of the window outside the vocabulary: its place in its file, or -1. */
+/* A token of a sample's window outside the vocabulary: its place in its file, or -1. */
 int64_t tsr_dataset_find_outside(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T,
     const tsr_token_file **ret_file);

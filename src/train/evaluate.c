@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/evaluate.h"
 #include "data/sources.h"
+#include "graph/documents.h"
 #include "train/score_check.h"
 #include <math.h>
 #include <string.h>
@@ -69,15 +70,21 @@ static bool next_batch(walk *w, int64_t batch) {
   return w->windows_count > 0;
 }
 
-/* Rows without a window, and what is behind a short one, count for nothing. */
+/* Rows without a window, and what is behind a short one, count for nothing: each token there is a
+ * document of its own. */
 static void fill(void *context, const char *input, int64_t sample, void *row) {
   const walk *w = context;
   bool targets = !strcmp(input, "targets");
   int32_t *out = row;
-  int64_t real = sample < w->windows_count ? w->windows[sample].real : 0;
-  for (int64_t t = 0; t < real; t++)
-    out[t] =
-        (int32_t)tsr_token_at(w->windows[sample].of->file, w->windows[sample].begin + t + targets);
+  int64_t real = 0;
+  if (sample < w->windows_count) {
+    const struct window *at = &w->windows[sample];
+    tsr_window tokens = tsr_dataset_window(&w->data->dataset, at->of->file, at->begin);
+    real = at->real;
+    if (targets) tsr_window_fill_targets(&tokens, real, TSR_TARGET_IGNORED, out);
+    else if (!strcmp(input, TSR_DOCUMENT_POSITIONS)) tsr_window_fill_positions(&tokens, real, out);
+    else tsr_window_fill_tokens(&tokens, real, out);
+  }
   for (int64_t t = real; t < w->T; t++) out[t] = targets ? TSR_TARGET_IGNORED : 0;
   int64_t ignored = w->data->config->training.ignore_index;
   for (int64_t t = 0; targets && t < real; t++)
