@@ -53,8 +53,9 @@ static bool find_files(const loader *l, const tsr_data_input *input, opened *ret
   ret->paths_count = count;
   int kept = 0;
   for (int i = 0; i < count; i++) {
-    bool is_text = input->format == TSR_TOKEN_FILE_TEXT ||
-                   (input->format == TSR_TOKEN_FILE_AUTO && !tsr_token_file_is(l->arena, paths[i]));
+    bool by_name = input->format == TSR_TOKEN_FILE_AUTO && !input->tokens;
+    bool is_text =
+        input->format == TSR_TOKEN_FILE_TEXT || (by_name && !tsr_token_file_is(l->arena, paths[i]));
     if (i == 0) ret->is_text = is_text;
     if (!check_kind(l, ret, paths[i], paths[0], is_text)) return false;
   }

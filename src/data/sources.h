@@ -9,6 +9,7 @@ typedef struct {
   tsr_token_format format;
   double weight; /* above 0; of all inputs or of none: 0 */
   tsr_location location;
+  bool tokens; /* a file of AUTO is a token file whatever its name */
 } tsr_data_input;
 
 typedef struct {

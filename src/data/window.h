@@ -18,8 +18,8 @@ typedef struct {
  * documents the last token has none, be it the end of text or the one before a document's begin. */
 void tsr_window_fill_tokens(const tsr_window *window, int64_t T, int32_t *ret_tokens);
 /* Returns how many targets are neither ignored nor `ignored`; `ret_targets` may be NULL. */
-int64_t tsr_window_fill_targets(
-    const tsr_window *window, int64_t T, int64_t ignored, int32_t *ret_targets);
+int64_t
+tsr_window_fill_targets(const tsr_window *window, int64_t T, int64_t ignored, int32_t *ret_targets);
 /* The position of each token in its document (graph/documents.h). */
 void tsr_window_fill_positions(const tsr_window *window, int64_t T, int32_t *ret_positions);
 
