@@ -31,6 +31,9 @@ typedef struct {
 bool tsr_dataset_tokens(
     tsr_arena *arena, const tsr_data_options *options, tsr_dataset *ret_dataset, tsr_diags *diags);
 
+/* Makes the mixture of the sources by their weights. */
+void tsr_dataset_mix(tsr_arena *arena, tsr_dataset *dataset);
+
 /* The special token <|endoftext|>, <|end_of_text|> or </s> of a tokenizer, or -1. */
 int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer);
 
@@ -38,7 +41,12 @@ int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer);
 tsr_window
 tsr_dataset_window(const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin);
 
-/* A token of a sample's window outside the vocabulary: its place in its file, or -1. */
+/* Of a sample, by which its tokens are filled in. */
+tsr_window
+tsr_dataset_find_window(const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T);
+
+/* A token of a sample's window outside the vocabulary: its place in its file, or -1 (of
+ * conversations always). */
 int64_t tsr_dataset_find_outside(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T,
     const tsr_token_file **ret_file);

@@ -7,11 +7,18 @@
 #include <string.h>
 #include <time.h>
 
-/* Tokens of one file that belong to the part. */
+/* What belongs to the part: tokens of one file, or packs of conversations. */
 typedef struct {
   const tsr_token_file *file;
-  int64_t begin, count;
+  int64_t begin, count;   /* tokens of the file */
+  const tsr_packs *packs; /* NULL: of a file */
 } run;
+
+/* A window of which the first `real` tokens have targets. */
+typedef struct {
+  tsr_window tokens;
+  int64_t real;
+} window;
 
 typedef struct {
   const tsr_run_data *data;
@@ -20,22 +27,19 @@ typedef struct {
   int64_t T;
   int at_run; /* the next batch's first window */
   int64_t at_window;
-  /* the batch that is under way */
-  struct window {
-    const run *of;
-    int64_t begin, real; /* real: targets */
-  } * windows;
+  window *windows; /* the batch that is under way */
   int64_t windows_count;
 } walk;
 
 static void add_runs(walk *w, const tsr_data_source *s, bool whole, tsr_split split) {
   int64_t before = 0;
+  if (s->chat) w->runs[w->runs_count++] = (run){.packs = &s->packs[split]};
   for (int i = 0; i < s->files_count; i++) {
     int64_t n = s->files[i].count, train_tokens = s->validation_at - before;
     train_tokens = train_tokens < 0 ? 0 : train_tokens > n ? n : train_tokens;
-    run r = {&s->files[i], 0, n};
+    run r = {&s->files[i], 0, n, NULL};
     if (!whole && split == TSR_SPLIT_VALIDATION)
-      r = (run){&s->files[i], train_tokens, n - train_tokens};
+      r = (run){&s->files[i], train_tokens, n - train_tokens, NULL};
     if (!whole && split == TSR_SPLIT_TRAIN) r.count = train_tokens;
     if (r.count > 1) w->runs[w->runs_count++] = r;
     before += n;
@@ -47,9 +51,21 @@ static void find_runs(tsr_arena *arena, walk *w, tsr_split split) {
   bool own = split == TSR_SPLIT_VALIDATION && d->validation;
   int most = own ? d->validation->files_count : 0;
   for (int i = 0; !own && i < d->sources_count; i++) most += d->sources[i].files_count;
-  w->runs = tsr_arena_array(arena, run, most + 1);
+  w->runs = tsr_arena_array(arena, run, most + d->sources_count + 1);
   if (own) add_runs(w, d->validation, true, split);
   for (int i = 0; !own && i < d->sources_count; i++) add_runs(w, &d->sources[i], false, split);
+}
+
+/* A run's window of that number; false behind the last one. */
+static bool window_of(const walk *w, const run *r, int64_t number, window *ret) {
+  const tsr_dataset *d = &w->data->dataset;
+  if (r->packs) {
+    *ret = (window){{.packs = r->packs, .pack = number}, w->T};
+    return number < r->packs->count;
+  }
+  int64_t begin = number * w->T, left = r->count - 1 - begin;
+  *ret = (window){tsr_dataset_window(d, r->file, r->begin + begin), left < w->T ? left : w->T};
+  return left > 0;
 }
 
 /* The next `batch` windows, or as many as are left. */
@@ -57,15 +73,13 @@ static bool next_batch(walk *w, int64_t batch) {
   w->windows_count = 0;
   while (w->windows_count < batch && w->at_run < w->runs_count) {
     const run *r = &w->runs[w->at_run];
-    int64_t begin = w->at_window * w->T, left = r->count - 1 - begin;
-    if (left <= 0) {
+    if (window_of(w, r, w->at_window, &w->windows[w->windows_count])) {
+      w->windows_count++;
+      w->at_window++;
+    } else {
       w->at_run++;
       w->at_window = 0;
-      continue;
     }
-    w->windows[w->windows_count++] =
-        (struct window){r, r->begin + begin, left < w->T ? left : w->T};
-    w->at_window++;
   }
   return w->windows_count > 0;
 }
@@ -78,12 +92,11 @@ static void fill(void *context, const char *input, int64_t sample, void *row) {
   int32_t *out = row;
   int64_t real = 0;
   if (sample < w->windows_count) {
-    const struct window *at = &w->windows[sample];
-    tsr_window tokens = tsr_dataset_window(&w->data->dataset, at->of->file, at->begin);
-    real = at->real;
-    if (targets) tsr_window_fill_targets(&tokens, real, TSR_TARGET_IGNORED, out);
-    else if (!strcmp(input, TSR_DOCUMENT_POSITIONS)) tsr_window_fill_positions(&tokens, real, out);
-    else tsr_window_fill_tokens(&tokens, real, out);
+    const tsr_window *at = &w->windows[sample].tokens;
+    real = w->windows[sample].real;
+    if (targets) tsr_window_fill_targets(at, real, TSR_TARGET_IGNORED, out);
+    else if (!strcmp(input, TSR_DOCUMENT_POSITIONS)) tsr_window_fill_positions(at, real, out);
+    else tsr_window_fill_tokens(at, real, out);
   }
   for (int64_t t = real; t < w->T; t++) out[t] = targets ? TSR_TARGET_IGNORED : 0;
   int64_t ignored = w->data->config->training.ignore_index;
@@ -94,9 +107,10 @@ static void fill(void *context, const char *input, int64_t sample, void *row) {
 static bool check_tokens(const walk *w, tsr_diags *diags) {
   int64_t vocab = w->data->dataset.vocab_size;
   for (int64_t i = 0; i < w->windows_count; i++) {
-    const struct window *at = &w->windows[i];
-    int64_t bad = tsr_token_file_find_outside(at->of->file, at->begin, at->real + 1, vocab);
-    if (bad >= 0) return tsr_token_file_outside(at->of->file, bad, vocab, TSR_NOWHERE, diags);
+    const tsr_window *at = &w->windows[i].tokens;
+    if (at->packs) continue;
+    int64_t bad = tsr_token_file_find_outside(at->file, at->begin, w->windows[i].real + 1, vocab);
+    if (bad >= 0) return tsr_token_file_outside(at->file, bad, vocab, TSR_NOWHERE, diags);
   }
   return true;
 }
@@ -142,7 +156,7 @@ bool tsr_evaluate(
   double begin = now(), sum = 0;
   *ret = (tsr_evaluation){0};
   find_runs(arena, &w, split);
-  w.windows = tsr_arena_array(arena, struct window, batch);
+  w.windows = tsr_arena_array(arena, window, batch);
   int32_t *row = tsr_arena_array(arena, int32_t, w.T);
   float *numbers = tsr_arena_array(arena, float, evaluation->batch);
   while (!(stop && *stop) && next_batch(&w, batch)) {

@@ -286,6 +286,11 @@ bool tsr_run_data_open(
   return ok;
 }
 
+void tsr_run_data_set_sequence(tsr_arena *arena, tsr_run_data *data, int64_t sequence) {
+  data->sequence = sequence;
+  tsr_dataset_pack(arena, &data->dataset, sequence);
+}
+
 static bool
 check_lengths(const tsr_run_data *s, int64_t sequence, tsr_location location, tsr_diags *diags) {
   const tsr_config_training *c = &s->config->training;

@@ -43,6 +43,8 @@ bool tsr_run_data_open_tokenizer(
     tsr_arena *arena, const tsr_config *config, tsr_run_data *ret_source, tsr_diags *diags);
 /* Whether data_path is given and there. */
 bool tsr_run_data_exist(tsr_arena *arena, const tsr_config *config);
+/* The tokens of a sample, once they are known; of conversations samples exist from then on. */
+void tsr_run_data_set_sequence(tsr_arena *arena, tsr_run_data *data, int64_t sequence);
 /* Both parts are long enough, and tokens and features fit what is needed. */
 bool tsr_run_data_check(
     const tsr_run_data *data, const tsr_run_data_needs *needs, tsr_diags *diags);

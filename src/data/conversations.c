@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/conversations.h"
+#include "base/memory.h"
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 1 << 20, THREADS_MAX = 256, ERRORS_SHOWN = 20, QUOTED_BYTES_MAX = 1 << 26 };
+
+/* A line that could not be encoded. */
+typedef struct {
+  size_t begin, end;
+  int number;
+} bad_line;
+
+/* Whole lines of a file, and what they have become. */
+typedef struct {
+  const tsr_text_file *file;
+  size_t begin, end;
+  int first_line;
+  int32_t *tokens; /* of all its documents; on the heap, as the others */
+  uint8_t *trained;
+  int64_t *lengths; /* of each document */
+  bad_line *bad;
+  int64_t tokens_count, tokens_capacity, documents, documents_capacity, bad_count, bad_capacity;
+} block;
+
+typedef struct {
+  const tsr_conversation_encoder *encoder;
+  block *blocks;
+  int64_t blocks_count;
+  atomic_llong next;
+} job;
+
+int64_t tsr_conversation_targets(const tsr_conversations *c, int64_t document, int64_t length) {
+  int64_t targets = 0, begin = c->begins[document];
+  for (int64_t i = begin + 1; i < begin + length; i++) targets += tsr_conversation_trains(c, i);
+  return targets;
+}
+
+/* ---- blocks ---- */
+
+static int64_t count_lines(const char *text, size_t length) {
+  int64_t lines = 0;
+  const char *end = text + length;
+  while (text < end && (text = memchr(text, '\n', (size_t)(end - text)))) lines++, text++;
+  return lines;
+}
+
+static size_t block_end(const tsr_text_file *file, size_t begin, size_t bytes) {
+  if (file->length - begin <= bytes) return file->length;
+  const char *at = file->text + begin + bytes;
+  const char *line_end = memchr(at, '\n', file->length - begin - bytes);
+  return line_end ? (size_t)(line_end - file->text) + 1 : file->length;
+}
+
+static void
+split(tsr_arena *arena, job *j, const tsr_text_file *files, int count, size_t block_bytes) {
+  int64_t most = 0;
+  for (int i = 0; i < count; i++) most += (int64_t)(files[i].length / block_bytes) + 1;
+  j->blocks = tsr_arena_array(arena, block, most);
+  for (int i = 0; i < count; i++) {
+    int line = 1;
+    for (size_t at = 0, end; at < files[i].length; at = end) {
+      end = block_end(&files[i], at, block_bytes);
+      j->blocks[j->blocks_count++] =
+          (block){.file = &files[i], .begin = at, .end = end, .first_line = line};
+      line += (int)count_lines(files[i].text + at, end - at);
+    }
+  }
+  assert(j->blocks_count <= most);
+}
+
+/* Room for `more` elements behind `count`. */
+static void *grow(void *items, size_t bytes, int64_t count, int64_t more, int64_t *capacity) {
+  if (count + more <= *capacity) return items;
+  *capacity = 2 * *capacity > count + more ? 2 * *capacity : count + more + 64;
+  return tsr_memory_grow(items, bytes * (size_t)*capacity);
+}
+
+static void add_document(block *b, const tsr_conversation *c) {
+  int64_t before = b->tokens_capacity, n = c->count; /* `trained` grows as `tokens` does */
+  b->tokens = grow(b->tokens, sizeof *b->tokens, b->tokens_count, n, &b->tokens_capacity);
+  b->trained = grow(b->trained, 1, b->tokens_count, n, &before);
+  b->lengths = grow(b->lengths, sizeof *b->lengths, b->documents, 1, &b->documents_capacity);
+  for (int64_t i = 0; i < n; i++) {
+    b->tokens[b->tokens_count + i] = c->tokens[i];
+    b->trained[b->tokens_count + i] = c->trained[i] != 0;
+  }
+  b->lengths[b->documents++] = n;
+  b->tokens_count += n;
+}
+
+static void add_bad_line(block *b, bad_line line) {
+  b->bad = grow(b->bad, sizeof *b->bad, b->bad_count, 1, &b->bad_capacity);
+  b->bad[b->bad_count++] = line;
+}
+
+/* ---- encoding ---- */
+
+static bool is_blank(const char *text, size_t length) {
+  for (size_t i = 0; i < length; i++)
+    if (!strchr(" \t\r\n\v\f", text[i]) || !text[i]) return false;
+  return true;
+}
+
+static bool encode_line(
+    const job *j, const block *b, bad_line line, tsr_arena *arena, tsr_conversation *ret,
+    tsr_diags *diags) {
+  tsr_location location = {.file = b->file->path, .line = line.number, .col = 1};
+  return j->encoder->encode(
+      j->encoder->context, arena, location, b->file->text + line.begin, line.end - line.begin, ret,
+      diags);
+}
+
+/* What is wrong with a line is reported when all are encoded, in their order. */
+static void encode_block(const job *j, block *b) {
+  const char *text = b->file->text;
+  int number = b->first_line;
+  for (size_t at = b->begin, end; at < b->end; at = end + 1, number++) {
+    const char *line_end = memchr(text + at, '\n', b->end - at);
+    end = line_end ? (size_t)(line_end - text) : b->end;
+    bad_line line = {at, end, number};
+    if (is_blank(text + at, end - at)) continue;
+    tsr_arena *arena = tsr_arena_new();
+    tsr_conversation c = {0};
+    if (encode_line(j, b, line, arena, &c, tsr_diags_new(arena))) add_document(b, &c);
+    else add_bad_line(b, line);
+    tsr_arena_free(arena);
+  }
+}
+
+static void *run_thread(void *context) {
+  job *j = context;
+  for (int64_t i; (i = atomic_fetch_add(&j->next, 1)) < j->blocks_count;)
+    encode_block(j, &j->blocks[i]);
+  return NULL;
+}
+
+static int threads_of(int wanted, int64_t blocks) {
+  cpu_set_t cores;
+  if (!wanted) wanted = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+  if (wanted > THREADS_MAX) wanted = THREADS_MAX;
+  return wanted > blocks ? (int)blocks : wanted;
+}
+
+/* This thread works too; fewer than were asked for do as well. */
+static void run_threads(job *j, int wanted) {
+  pthread_t threads[THREADS_MAX];
+  int started = 0;
+  while (started + 1 < wanted && !pthread_create(&threads[started], NULL, run_thread, j)) started++;
+  run_thread(j);
+  for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+}
+
+/* ---- all of them ---- */
+
+/* A line is encoded again for its message. The file's text is made known once. */
+static bool report(tsr_arena *arena, const job *j, tsr_diags *diags) {
+  const tsr_text_file *known = NULL;
+  int64_t shown = 0, all = 0;
+  for (int64_t i = 0; i < j->blocks_count; i++) {
+    const block *b = &j->blocks[i];
+    all += b->bad_count;
+    for (int64_t k = 0; k < b->bad_count && shown < ERRORS_SHOWN; k++, shown++) {
+      tsr_conversation c;
+      if (known != b->file && b->file->length <= QUOTED_BYTES_MAX)
+        tsr_diags_source(diags, b->file->path, b->file->text, b->file->length);
+      known = b->file;
+      encode_line(j, b, b->bad[k], arena, &c, diags);
+    }
+  }
+  if (all > shown) tsr_diag_hint(diags, "%lld more lines have errors", (long long)(all - shown));
+  return !all;
+}
+
+static void join(tsr_arena *arena, const job *j, tsr_conversations *ret) {
+  int64_t tokens = 0, at = 0, document = 0;
+  *ret = (tsr_conversations){0};
+  for (int64_t i = 0; i < j->blocks_count; i++) {
+    tokens += j->blocks[i].tokens_count;
+    ret->count += j->blocks[i].documents;
+  }
+  int64_t *begins = tsr_arena_array(arena, int64_t, ret->count + 1);
+  int32_t *all = tsr_arena_array(arena, int32_t, tokens + 1);
+  uint8_t *trained = tsr_arena_array(arena, uint8_t, tokens / 8 + 1);
+  for (int64_t i = 0; i < j->blocks_count; i++) {
+    const block *b = &j->blocks[i];
+    if (b->tokens_count) memcpy(all + at, b->tokens, sizeof *all * (size_t)b->tokens_count);
+    for (int64_t t = 0; t < b->tokens_count; t++)
+      trained[(at + t) / 8] |= (uint8_t)(b->trained[t] << (at + t) % 8);
+    for (int64_t d = 0; d < b->documents; d++) {
+      begins[document++] = at;
+      at += b->lengths[d];
+    }
+  }
+  begins[document] = at;
+  ret->begins = begins;
+  ret->tokens = all;
+  ret->trained = trained;
+}
+
+static void free_blocks(const job *j) {
+  for (int64_t i = 0; i < j->blocks_count; i++) {
+    free(j->blocks[i].tokens);
+    free(j->blocks[i].trained);
+    free(j->blocks[i].lengths);
+    free(j->blocks[i].bad);
+  }
+}
+
+bool tsr_conversations_read(
+    tsr_arena *arena, const tsr_text_file *files, int files_count,
+    const tsr_conversation_encoder *encoder, int threads, size_t block_bytes,
+    tsr_conversations *ret, tsr_diags *diags) {
+  job j = {.encoder = encoder};
+  split(arena, &j, files, files_count, block_bytes ? block_bytes : BLOCK_BYTES);
+  run_threads(&j, threads_of(threads, j.blocks_count));
+  bool ok = report(arena, &j, diags);
+  if (ok) join(arena, &j, ret);
+  free_blocks(&j);
+  return ok;
+}
