@@ -16,16 +16,22 @@ typedef struct {
   int number;
 } bad_line;
 
+typedef struct {
+  int64_t length;
+  tsr_conversation_place place;
+} placed_document;
+
 /* Whole lines of a file, and what they have become. */
 typedef struct {
   const tsr_text_file *file;
   size_t begin, end;
-  int first_line;
+  int file_number, first_line;
   int32_t *tokens; /* of all its documents; on the heap, as the others */
   uint8_t *trained;
-  int64_t *lengths; /* of each document */
+  placed_document *documents;
   bad_line *bad;
-  int64_t tokens_count, tokens_capacity, documents, documents_capacity, bad_count, bad_capacity;
+  int64_t tokens_count, tokens_capacity, documents_count, documents_capacity, bad_count,
+      bad_capacity;
 } block;
 
 typedef struct {
@@ -67,7 +73,7 @@ split(tsr_arena *arena, job *j, const tsr_text_file *files, int count, size_t bl
     for (size_t at = 0, end; at < files[i].length; at = end) {
       end = block_end(&files[i], at, block_bytes);
       j->blocks[j->blocks_count++] =
-          (block){.file = &files[i], .begin = at, .end = end, .first_line = line};
+          (block){.file = &files[i], .begin = at, .end = end, .file_number = i, .first_line = line};
       line += (int)count_lines(files[i].text + at, end - at);
     }
   }
@@ -81,16 +87,17 @@ static void *grow(void *items, size_t bytes, int64_t count, int64_t more, int64_
   return tsr_memory_grow(items, bytes * (size_t)*capacity);
 }
 
-static void add_document(block *b, const tsr_conversation *c) {
+static void add_document(block *b, const tsr_conversation *c, int line) {
   int64_t before = b->tokens_capacity, n = c->count; /* `trained` grows as `tokens` does */
   b->tokens = grow(b->tokens, sizeof *b->tokens, b->tokens_count, n, &b->tokens_capacity);
   b->trained = grow(b->trained, 1, b->tokens_count, n, &before);
-  b->lengths = grow(b->lengths, sizeof *b->lengths, b->documents, 1, &b->documents_capacity);
+  b->documents =
+      grow(b->documents, sizeof *b->documents, b->documents_count, 1, &b->documents_capacity);
   for (int64_t i = 0; i < n; i++) {
     b->tokens[b->tokens_count + i] = c->tokens[i];
     b->trained[b->tokens_count + i] = c->trained[i] != 0;
   }
-  b->lengths[b->documents++] = n;
+  b->documents[b->documents_count++] = (placed_document){n, {b->file_number, line}};
   b->tokens_count += n;
 }
 
@@ -127,7 +134,7 @@ static void encode_block(const job *j, block *b) {
     if (is_blank(text + at, end - at)) continue;
     tsr_arena *arena = tsr_arena_new();
     tsr_conversation c = {0};
-    if (encode_line(j, b, line, arena, &c, tsr_diags_new(arena))) add_document(b, &c);
+    if (encode_line(j, b, line, arena, &c, tsr_diags_new(arena))) add_document(b, &c, number);
     else add_bad_line(b, line);
     tsr_arena_free(arena);
   }
@@ -177,39 +184,48 @@ static bool report(tsr_arena *arena, const job *j, tsr_diags *diags) {
   return !all;
 }
 
+static void copy_tokens(const block *b, int64_t at, int32_t *tokens, uint8_t *trained) {
+  if (b->tokens_count) memcpy(tokens + at, b->tokens, sizeof *tokens * (size_t)b->tokens_count);
+  for (int64_t t = 0; t < b->tokens_count; t++)
+    trained[(at + t) / 8] |= (uint8_t)(b->trained[t] << (at + t) % 8);
+}
+
 static void join(tsr_arena *arena, const job *j, tsr_conversations *ret) {
-  int64_t tokens = 0, at = 0, document = 0;
-  *ret = (tsr_conversations){0};
+  int64_t all = 0, at = 0, next = 0, count = 0;
   for (int64_t i = 0; i < j->blocks_count; i++) {
-    tokens += j->blocks[i].tokens_count;
-    ret->count += j->blocks[i].documents;
+    all += j->blocks[i].tokens_count;
+    count += j->blocks[i].documents_count;
   }
-  int64_t *begins = tsr_arena_array(arena, int64_t, ret->count + 1);
-  int32_t *all = tsr_arena_array(arena, int32_t, tokens + 1);
-  uint8_t *trained = tsr_arena_array(arena, uint8_t, tokens / 8 + 1);
+  int64_t *begins = tsr_arena_array(arena, int64_t, count + 1);
+  int32_t *tokens = tsr_arena_array(arena, int32_t, all + 1);
+  uint8_t *trained = tsr_arena_array(arena, uint8_t, all / 8 + 1);
+  tsr_conversation_place *places = tsr_arena_array(arena, tsr_conversation_place, count + 1);
   for (int64_t i = 0; i < j->blocks_count; i++) {
     const block *b = &j->blocks[i];
-    if (b->tokens_count) memcpy(all + at, b->tokens, sizeof *all * (size_t)b->tokens_count);
-    for (int64_t t = 0; t < b->tokens_count; t++)
-      trained[(at + t) / 8] |= (uint8_t)(b->trained[t] << (at + t) % 8);
-    for (int64_t d = 0; d < b->documents; d++) {
-      begins[document++] = at;
-      at += b->lengths[d];
+    copy_tokens(b, at, tokens, trained);
+    for (int64_t d = 0; d < b->documents_count; d++) {
+      begins[next] = at;
+      places[next++] = b->documents[d].place;
+      at += b->documents[d].length;
     }
   }
-  begins[document] = at;
-  ret->begins = begins;
-  ret->tokens = all;
-  ret->trained = trained;
+  begins[next] = at;
+  *ret = (tsr_conversations){count, begins, tokens, trained, places, NULL};
 }
 
 static void free_blocks(const job *j) {
   for (int64_t i = 0; i < j->blocks_count; i++) {
     free(j->blocks[i].tokens);
     free(j->blocks[i].trained);
-    free(j->blocks[i].lengths);
+    free(j->blocks[i].documents);
     free(j->blocks[i].bad);
   }
+}
+
+static const char *const *paths_of(tsr_arena *arena, const tsr_text_file *files, int count) {
+  const char **paths = tsr_arena_array(arena, const char *, count + 1);
+  for (int i = 0; i < count; i++) paths[i] = tsr_arena_strdup(arena, files[i].path);
+  return paths;
 }
 
 bool tsr_conversations_read(
@@ -221,6 +237,7 @@ bool tsr_conversations_read(
   run_threads(&j, threads_of(threads, j.blocks_count));
   bool ok = report(arena, &j, diags);
   if (ok) join(arena, &j, ret);
+  if (ok) ret->paths = paths_of(arena, files, files_count);
   free_blocks(&j);
   return ok;
 }

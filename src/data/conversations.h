@@ -7,10 +7,16 @@
 #include <stdint.h>
 
 typedef struct {
+  int32_t file, line; /* the line counts from 1 */
+} tsr_conversation_place;
+
+typedef struct {
   int64_t count;
   const int64_t *begins;  /* (count + 1) the first token of each document, and the end */
   const int32_t *tokens;  /* (begins[count]) */
   const uint8_t *trained; /* a bit for each token: whether it is a target */
+  const tsr_conversation_place *places; /* (count) */
+  const char *const *paths;             /* of the files */
 } tsr_conversations;
 
 static inline int64_t tsr_conversation_length(const tsr_conversations *c, int64_t document) {

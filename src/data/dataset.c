@@ -203,6 +203,26 @@ bool tsr_dataset_check(
   return ok;
 }
 
+int tsr_dataset_ranges(
+    tsr_arena *arena, const tsr_dataset *dataset, tsr_split split, tsr_data_range **ret_ranges) {
+  int count = 0, most = 0;
+  for (int i = 0; i < ranges_of(dataset, split); i++)
+    most += range_of(dataset, split, i).source->files_count + 1;
+  tsr_data_range *ranges = *ret_ranges = tsr_arena_array(arena, tsr_data_range, most);
+  for (int i = 0; i < ranges_of(dataset, split); i++) {
+    token_range r = range_of(dataset, split, i);
+    int64_t at = 0;
+    if (r.packs) ranges[count++] = (tsr_data_range){.source = r.source, .packs = r.packs};
+    for (int k = 0; k < r.source->files_count; at += r.source->files[k++].count) {
+      const tsr_token_file *file = &r.source->files[k];
+      int64_t begin = r.begin > at ? r.begin - at : 0, end = r.end - at;
+      if (end > file->count) end = file->count;
+      if (begin < end) ranges[count++] = (tsr_data_range){r.source, file, begin, end, NULL};
+    }
+  }
+  return count;
+}
+
 /* ---- samples ---- */
 
 int64_t tsr_dataset_sample_at(

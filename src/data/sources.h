@@ -37,6 +37,17 @@ void tsr_dataset_mix(tsr_arena *arena, tsr_dataset *dataset);
 /* The special token <|endoftext|>, <|end_of_text|> or </s> of a tokenizer, or -1. */
 int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer);
 
+/* What a part consists of: the tokens [begin, end) of a file, or packs of conversations. */
+typedef struct {
+  const tsr_data_source *source;
+  const tsr_token_file *file;
+  int64_t begin, end;
+  const tsr_packs *packs; /* NULL: of a file */
+} tsr_data_range;
+/* All of a part, in `arena`, in the order of its samples; how many there are. */
+int tsr_dataset_ranges(
+    tsr_arena *arena, const tsr_dataset *dataset, tsr_split split, tsr_data_range **ret_ranges);
+
 /* A window of a file as the data set's documents are. */
 tsr_window
 tsr_dataset_window(const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin);

@@ -7,13 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-/* What belongs to the part: tokens of one file, or packs of conversations. */
-typedef struct {
-  const tsr_token_file *file;
-  int64_t begin, count;   /* tokens of the file */
-  const tsr_packs *packs; /* NULL: of a file */
-} run;
-
 /* A window of which the first `real` tokens have targets. */
 typedef struct {
   tsr_window tokens;
@@ -22,62 +15,37 @@ typedef struct {
 
 typedef struct {
   const tsr_run_data *data;
-  run *runs;
-  int runs_count;
+  tsr_data_range *ranges;
+  int ranges_count;
   int64_t T;
-  int at_run; /* the next batch's first window */
+  int at_range; /* the next batch's first window */
   int64_t at_window;
   window *windows; /* the batch that is under way */
   int64_t windows_count;
 } walk;
 
-static void add_runs(walk *w, const tsr_data_source *s, bool whole, tsr_split split) {
-  int64_t before = 0;
-  if (s->chat) w->runs[w->runs_count++] = (run){.packs = &s->packs[split]};
-  for (int i = 0; i < s->files_count; i++) {
-    int64_t n = s->files[i].count, train_tokens = s->validation_at - before;
-    train_tokens = train_tokens < 0 ? 0 : train_tokens > n ? n : train_tokens;
-    run r = {&s->files[i], 0, n, NULL};
-    if (!whole && split == TSR_SPLIT_VALIDATION)
-      r = (run){&s->files[i], train_tokens, n - train_tokens, NULL};
-    if (!whole && split == TSR_SPLIT_TRAIN) r.count = train_tokens;
-    if (r.count > 1) w->runs[w->runs_count++] = r;
-    before += n;
-  }
-}
-
-static void find_runs(tsr_arena *arena, walk *w, tsr_split split) {
-  const tsr_dataset *d = &w->data->dataset;
-  bool own = split == TSR_SPLIT_VALIDATION && d->validation;
-  int most = own ? d->validation->files_count : 0;
-  for (int i = 0; !own && i < d->sources_count; i++) most += d->sources[i].files_count;
-  w->runs = tsr_arena_array(arena, run, most + d->sources_count + 1);
-  if (own) add_runs(w, d->validation, true, split);
-  for (int i = 0; !own && i < d->sources_count; i++) add_runs(w, &d->sources[i], false, split);
-}
-
-/* A run's window of that number; false behind the last one. */
-static bool window_of(const walk *w, const run *r, int64_t number, window *ret) {
+/* A range's window of that number; false behind the last one. */
+static bool window_of(const walk *w, const tsr_data_range *r, int64_t number, window *ret) {
   const tsr_dataset *d = &w->data->dataset;
   if (r->packs) {
     *ret = (window){{.packs = r->packs, .pack = number}, w->T};
     return number < r->packs->count;
   }
-  int64_t begin = number * w->T, left = r->count - 1 - begin;
-  *ret = (window){tsr_dataset_window(d, r->file, r->begin + begin), left < w->T ? left : w->T};
+  int64_t begin = r->begin + number * w->T, left = r->end - 1 - begin;
+  *ret = (window){tsr_dataset_window(d, r->file, begin), left < w->T ? left : w->T};
   return left > 0;
 }
 
 /* The next `batch` windows, or as many as are left. */
 static bool next_batch(walk *w, int64_t batch) {
   w->windows_count = 0;
-  while (w->windows_count < batch && w->at_run < w->runs_count) {
-    const run *r = &w->runs[w->at_run];
+  while (w->windows_count < batch && w->at_range < w->ranges_count) {
+    const tsr_data_range *r = &w->ranges[w->at_range];
     if (window_of(w, r, w->at_window, &w->windows[w->windows_count])) {
       w->windows_count++;
       w->at_window++;
     } else {
-      w->at_run++;
+      w->at_range++;
       w->at_window = 0;
     }
   }
@@ -155,7 +123,7 @@ bool tsr_evaluate(
   walk w = {.data = data, .T = evaluation->model->sequence};
   double begin = now(), sum = 0;
   *ret = (tsr_evaluation){0};
-  find_runs(arena, &w, split);
+  w.ranges_count = tsr_dataset_ranges(arena, &data->dataset, split, &w.ranges);
   w.windows = tsr_arena_array(arena, window, batch);
   int32_t *row = tsr_arena_array(arena, int32_t, w.T);
   float *numbers = tsr_arena_array(arena, float, evaluation->batch);

@@ -378,7 +378,7 @@ bool tsr_run_data_check_prompt(tsr_arena *arena, const tsr_run_data *s, tsr_diag
       s->dataset.name);
 }
 
-static int64_t sample_index(const tsr_run_data_step *s, int64_t sample) {
+int64_t tsr_run_data_index(const tsr_run_data_step *s, int64_t sample) {
   uint64_t seed = s->data->config->training.seed;
   return tsr_dataset_sample_at(
       &s->data->dataset, s->split, s->data->sequence, s->split == TSR_SPLIT_TRAIN ? seed : ~seed,
@@ -435,7 +435,7 @@ void tsr_run_data_fill(void *context, const char *input, int64_t sample, void *r
   const tsr_run_data_step *s = context;
   const tsr_dataset *d = &s->data->dataset;
   bool padding = sample >= s->samples;
-  int64_t index = sample_index(s, padding ? 0 : sample);
+  int64_t index = tsr_run_data_index(s, padding ? 0 : sample);
   if (d->kind == TSR_DATASET_TEXT) {
     fill_text(s, input, index, row);
     if (padding && !strcmp(input, "targets")) ignore_all(row, s->data->sequence);
@@ -458,7 +458,7 @@ int64_t tsr_run_data_targets(const tsr_run_data_step *step, int64_t samples) {
   if ((ignored < 0 && !d->separate) || (!text && !d->table.classes)) return count;
   count = 0;
   for (int64_t i = 0; i < samples; i++) {
-    int64_t index = sample_index(step, i);
+    int64_t index = tsr_run_data_index(step, i);
     int32_t label;
     if (text) {
       count += tsr_dataset_count_targets(d, step->split, index, T, ignored);

@@ -64,6 +64,8 @@ typedef struct {
   int64_t first;   /* position of the step's sample 0 in the global order */
   int64_t samples; /* of the step; rows beyond them are padding, whose targets are ignored */
 } tsr_run_data_step;
+/* The data set's number of a sample of the step. */
+int64_t tsr_run_data_index(const tsr_run_data_step *step, int64_t sample);
 void tsr_run_data_fill(void *context, const char *input, int64_t sample, void *row);
 /* After a step: an error for a token outside the vocabulary that a sample of it had (only what was
  * not looked at when the data was opened, data/sources.h, can have one), or for a file that was cut

@@ -93,7 +93,7 @@ static void draw_conversations(int64_t count, int64_t longest, tsr_conversations
     tokens[i] = (int32_t)draw(1000);
     trained[i / 8] |= (uint8_t)((draw(4) == 0) << i % 8);
   }
-  *ret = (tsr_conversations){count, begins, tokens, trained};
+  *ret = (tsr_conversations){count, begins, tokens, trained, NULL, NULL};
 }
 
 static void test_against_search(void) {
@@ -149,6 +149,8 @@ static void test_samples(void) {
   tsr_packing_rule rule = {.best_fit = true, .padding = 26};
   tsr_packs_make(arena, &c, 0, c.count, &rule, 8, &p);
   CHECK_INT(p.count, 3);
+  for (int d = 0; d < 5; d++) CHECK_INT(c.places[d].line, d + 1);
+  CHECK_STR(c.paths[c.places[4].file], "lines.jsonl");
   check_sample(
       &p, 0, (int32_t[]){1, 2, 3, 4, 5, 6, 7, 8}, (int32_t[]){NO, NO, 4, NO, NO, NO, NO, NO},
       (int32_t[]){0, 1, 2, 3, 4, 5, 6, 7});
@@ -185,6 +187,7 @@ static bool same(const tsr_conversations *a, const tsr_conversations *b) {
   int64_t tokens = a->begins[a->count];
   return a->count == b->count &&
          !memcmp(a->begins, b->begins, sizeof *a->begins * (size_t)(a->count + 1)) &&
+         !memcmp(a->places, b->places, sizeof *a->places * (size_t)a->count) &&
          !memcmp(a->tokens, b->tokens, sizeof *a->tokens * (size_t)tokens) &&
          !memcmp(a->trained, b->trained, (size_t)(tokens + 7) / 8);
 }
