@@ -133,7 +133,7 @@ static void warn_of_mask(app *a, const setup *s, const tsr_data_statistics *n) {
     tsr_diag_warning(
         a->diags, tsr_config_location(c, n->packs ? "data.train_on" : "training_config.data_path"),
         "nothing is trained: no token is a target");
-  else if (all && c->data.train_on != TSR_TRAIN_ON_ALL)
+  else if (all && c->data.train_on != TSR_TRAINED_ALL)
     tsr_diag_warning(
         a->diags, tsr_config_location(c, "data.train_on"),
         "everything is trained: each token but a document's first is a target");

@@ -76,7 +76,11 @@ typedef enum {
   TSR_FILES_TOKENS,
   TSR_FILES_CHAT, /* conversations; then documents are separate */
 } tsr_files_format;
-typedef enum { TSR_TRAIN_ON_ASSISTANT, TSR_TRAIN_ON_LAST_ASSISTANT, TSR_TRAIN_ON_ALL } tsr_train_on;
+typedef enum {
+  TSR_TRAINED_ASSISTANT,
+  TSR_TRAINED_LAST_ASSISTANT,
+  TSR_TRAINED_ALL
+} tsr_trained_part;
 typedef enum { TSR_PACKING_BEST_FIT, TSR_PACKING_NONE } tsr_packing;
 typedef enum { TSR_TOO_LONG_TRUNCATE, TSR_TOO_LONG_DROP } tsr_too_long;
 
@@ -84,7 +88,7 @@ typedef enum { TSR_TOO_LONG_TRUNCATE, TSR_TOO_LONG_DROP } tsr_too_long;
 typedef struct {
   tsr_files_format format;
   const char *template_path; /* "tokenizer": the one of the tokenizer's folder; ${NAME} expanded */
-  tsr_train_on train_on;
+  tsr_trained_part train_on;
   tsr_packing packing;
   tsr_too_long too_long;
 } tsr_config_data;

@@ -24,9 +24,9 @@ static const tsr_field_choice files_formats[] = {
     {"chat", TSR_FILES_CHAT},
     {0}};
 static const tsr_field_choice trained_parts[] = {
-    {"assistant", TSR_TRAIN_ON_ASSISTANT},
-    {"last_assistant", TSR_TRAIN_ON_LAST_ASSISTANT},
-    {"all", TSR_TRAIN_ON_ALL},
+    {"assistant", TSR_TRAINED_ASSISTANT},
+    {"last_assistant", TSR_TRAINED_LAST_ASSISTANT},
+    {"all", TSR_TRAINED_ALL},
     {0}};
 static const tsr_field_choice packings[] = {
     {"best_fit", TSR_PACKING_BEST_FIT}, {"none", TSR_PACKING_NONE}, {0}};

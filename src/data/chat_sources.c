@@ -26,17 +26,17 @@ static bool map_files(
 
 static bool open_source(const loader *l, const tsr_data_input *input, tsr_data_source *ret) {
   const tsr_chat_options *o = l->options;
-  tsr_conversations *chat = tsr_arena_alloc(l->arena, sizeof *chat);
+  tsr_masked_documents *chat = tsr_arena_alloc(l->arena, sizeof *chat);
   const char **paths;
   int count;
   if (!tsr_text_files_find(l->arena, input->path, input->location, &paths, &count, l->diags))
     return false;
   tsr_text_file *files = tsr_arena_array(l->arena, tsr_text_file, count);
   tsr_file_map *maps = tsr_arena_array(l->arena, tsr_file_map, count);
-  bool ok =
-      map_files(l, input, files, maps, paths, count) &&
-      tsr_conversations_read(l->arena, files, count, &o->encoder, o->threads, 0, chat, l->diags) &&
-      tsr_file_maps_check(l->diags);
+  bool ok = map_files(l, input, files, maps, paths, count) &&
+            tsr_masked_documents_read(
+                l->arena, files, count, &o->encoder, o->threads, 0, chat, l->diags) &&
+            tsr_file_maps_check(l->diags);
   for (int i = 0; i < count; i++) tsr_file_map_close(&maps[i]);
   *ret = (tsr_data_source){
       .name = tsr_arena_strdup(l->arena, input->path), .weight = input->weight, .chat = chat};

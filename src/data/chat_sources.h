@@ -9,7 +9,7 @@ typedef struct {
   int inputs_count;                 /* 1 to TSR_MIX_SOURCES_MAX */
   const tsr_data_input *validation; /* NULL: none of its own */
   tsr_tokenizer tokenizer;          /* for decoding */
-  tsr_conversation_encoder encoder;
+  tsr_line_encoder encoder;
   tsr_packing_rule packing;
   int threads; /* 0: one for each core */
 } tsr_chat_options;

@@ -24,9 +24,9 @@ typedef struct {
   bool is_text;
   tsr_token_file *files; /* of a text one, in memory */
   int files_count;
-  const tsr_conversations *chat; /* instead of files; else NULL */
-  tsr_packs packs[2];            /* of conversations: of each part, once it is packed */
-  int64_t tokens;                /* of all files */
+  const tsr_masked_documents *chat; /* instead of files; else NULL */
+  tsr_packs packs[2];               /* of conversations: of each part, once it is packed */
+  int64_t tokens;                   /* of all files */
   /* The first of the validation part, the files one after the other: a token, or a conversation. */
   int64_t validation_at;
   double weight; /* 0: none was given, it counts by its tokens */

@@ -55,7 +55,7 @@ static void add_documents(digest *d, const tsr_token_file *file) {
 }
 
 /* Conversations and how they are packed. */
-static void add_chat(digest *d, const tsr_conversations *c, const tsr_packs *packs) {
+static void add_chat(digest *d, const tsr_masked_documents *c, const tsr_packs *packs) {
   size_t tokens = (size_t)c->begins[c->count];
   const int64_t numbers[] = {c->count,   packs->rule.padding, packs->sequence, packs->first,
                              packs->end, packs->count,        packs->tokens,   packs->targets};

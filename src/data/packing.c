@@ -69,9 +69,9 @@ static void choose_documents(packer *p) {
   p->documents = tsr_arena_array(p->scratch, int64_t, packs->end - packs->first + 1);
   for (int64_t d = packs->first; d < packs->end; d++) {
     int64_t length = tsr_pack_length(packs, d);
-    bool is_long = tsr_conversation_length(packs->from, d) > length;
+    bool is_long = tsr_document_length(packs->from, d) > length;
     bool dropped = is_long && packs->rule.drops;
-    int64_t targets = dropped ? 0 : tsr_conversation_targets(packs->from, d, length);
+    int64_t targets = dropped ? 0 : tsr_document_targets(packs->from, d, length);
     packs->dropped += dropped;
     packs->truncated += is_long && !dropped;
     packs->untrained += !dropped && !targets;
@@ -129,7 +129,7 @@ static void pack_singly(packer *p) {
 }
 
 void tsr_packs_make(
-    tsr_arena *arena, const tsr_conversations *from, int64_t first, int64_t end,
+    tsr_arena *arena, const tsr_masked_documents *from, int64_t first, int64_t end,
     const tsr_packing_rule *rule, int64_t sequence, tsr_packs *ret) {
   assert(sequence > 0 && first <= end && end <= from->count);
   *ret = (tsr_packs){.from = from, .rule = *rule, .sequence = sequence, .first = first, .end = end};

@@ -9,7 +9,7 @@
 #ifndef TSR_DATA_PACKING_H
 #define TSR_DATA_PACKING_H
 #include "base/arena.h"
-#include "data/conversations.h"
+#include "data/masked_documents.h"
 
 typedef struct {
   bool best_fit;   /* else a sample is one document */
@@ -19,7 +19,7 @@ typedef struct {
 
 /* A pack is a sample. Documents without a target (of what is left of them) are in no pack. */
 typedef struct {
-  const tsr_conversations *from;
+  const tsr_masked_documents *from;
   tsr_packing_rule rule;
   int64_t sequence;       /* tokens of a pack */
   int64_t first, end;     /* the part's documents */
@@ -34,12 +34,12 @@ typedef struct {
 
 /* Packs the documents [first, end); time O(n log sequence). */
 void tsr_packs_make(
-    tsr_arena *arena, const tsr_conversations *from, int64_t first, int64_t end,
+    tsr_arena *arena, const tsr_masked_documents *from, int64_t first, int64_t end,
     const tsr_packing_rule *rule, int64_t sequence, tsr_packs *ret);
 
 /* The tokens that a pack has of a document. */
 static inline int64_t tsr_pack_length(const tsr_packs *packs, int64_t document) {
-  int64_t length = tsr_conversation_length(packs->from, document);
+  int64_t length = tsr_document_length(packs->from, document);
   return length < packs->sequence ? length : packs->sequence;
 }
 /* The tokens of all documents of a pack; what is behind them is padding. */

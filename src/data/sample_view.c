@@ -122,10 +122,10 @@ static void head_document(
   int64_t targets = 0;
   for (int64_t t = begin; t < end; t++) targets += v->trained[t];
   if (w->packs) {
-    const tsr_conversations *c = w->packs->from;
+    const tsr_masked_documents *c = w->packs->from;
     int64_t document = w->packs->members[w->packs->begins[w->pack] + number];
-    const tsr_conversation_place *at = &c->places[document];
-    int64_t cut = tsr_conversation_length(c, document) - (end - begin);
+    const tsr_document_place *at = &c->places[document];
+    int64_t cut = tsr_document_length(c, document) - (end - begin);
     place = tsr_arena_printf(arena, " (%s:%d)", c->paths[at->file], at->line);
     if (cut)
       place = tsr_arena_printf(

@@ -33,7 +33,7 @@ static void summarize(lengths *l, tsr_data_statistics *ret) {
 }
 
 static void add_packs(const tsr_packs *p, lengths *l, tsr_data_statistics *ret) {
-  for (int64_t d = p->first; d < p->end; d++) add_length(l, tsr_conversation_length(p->from, d));
+  for (int64_t d = p->first; d < p->end; d++) add_length(l, tsr_document_length(p->from, d));
   ret->packs = true;
   ret->tokens += p->from->begins[p->end] - p->from->begins[p->first];
   ret->in_samples += p->tokens;

@@ -21,7 +21,7 @@ pack_fill_targets(const tsr_packs *p, int64_t pack, int64_t ignored, int32_t *re
   for (int64_t i = p->begins[pack]; i < p->begins[pack + 1]; i++) {
     int64_t begin = p->from->begins[p->members[i]], length = tsr_pack_length(p, p->members[i]);
     for (int64_t t = 1; t <= length; t++, at++) {
-      bool trains = t < length && tsr_conversation_trains(p->from, begin + t);
+      bool trains = t < length && tsr_document_trains(p->from, begin + t);
       int32_t target = trains ? p->from->tokens[begin + t] : TSR_TARGET_IGNORED;
       if (ret_targets) ret_targets[at] = target;
       count += trains && target != ignored;

@@ -96,13 +96,13 @@ static void test_chat(void) {
            "too_long: drop}");
   CHECK_STR(l.said, "");
   const tsr_config_data *d = &l.config->data;
-  CHECK(d->format == TSR_FILES_CHAT && d->train_on == TSR_TRAIN_ON_LAST_ASSISTANT);
+  CHECK(d->format == TSR_FILES_CHAT && d->train_on == TSR_TRAINED_LAST_ASSISTANT);
   CHECK(d->packing == TSR_PACKING_NONE && d->too_long == TSR_TOO_LONG_DROP);
   CHECK_STR(d->template_path, "a.jinja");
   CHECK_INT(l.config->training.documents, TSR_DOCUMENTS_SEPARATE);
   CHECK_INT(tsr_config_location(l.config, "training_config.documents").col, 16);
   unload(&l);
-  CHECK_VALUE(CHAT, data.train_on, TSR_TRAIN_ON_ASSISTANT);
+  CHECK_VALUE(CHAT, data.train_on, TSR_TRAINED_ASSISTANT);
   CHECK_VALUE(CHAT, data.packing, TSR_PACKING_BEST_FIT);
   CHECK_VALUE(CHAT, data.too_long, TSR_TOO_LONG_TRUNCATE);
   CHECK_VALUE(CHAT T "documents: separate}", training.documents, TSR_DOCUMENTS_SEPARATE);
@@ -149,7 +149,7 @@ static void test_chat_printed(void) {
   CHECK(strstr(printed.data, section) != NULL);
   loaded again = load(printed.data);
   CHECK_STR(again.said, "");
-  CHECK_INT(again.config->data.train_on, TSR_TRAIN_ON_ALL);
+  CHECK_INT(again.config->data.train_on, TSR_TRAINED_ALL);
   unload(&again);
   unload(&l);
   tsr_text_free(&printed);

@@ -26,11 +26,11 @@ static int sort_plainly(const tsr_packs *p, int64_t *sorted) {
   int count = 0;
   for (int64_t length = p->sequence; length > 0; length--)
     for (int64_t d = p->first; d < p->end; d++) {
-      bool dropped = p->rule.drops && tsr_conversation_length(p->from, d) > p->sequence;
-      int64_t kept = tsr_conversation_length(p->from, d), targets = 0;
+      bool dropped = p->rule.drops && tsr_document_length(p->from, d) > p->sequence;
+      int64_t kept = tsr_document_length(p->from, d), targets = 0;
       if (kept > p->sequence) kept = p->sequence;
       for (int64_t t = 1; t < kept; t++)
-        targets += tsr_conversation_trains(p->from, p->from->begins[d] + t);
+        targets += tsr_document_trains(p->from, p->from->begins[d] + t);
       if (kept == length && targets && !dropped) sorted[count++] = d;
     }
   return count;
@@ -84,7 +84,7 @@ static int64_t draw(int64_t below) {
   return (int64_t)((state >> 33) % (uint64_t)below);
 }
 
-static void draw_conversations(int64_t count, int64_t longest, tsr_conversations *ret) {
+static void draw_conversations(int64_t count, int64_t longest, tsr_masked_documents *ret) {
   int64_t *begins = tsr_arena_array(arena, int64_t, count + 1);
   int32_t *tokens = tsr_arena_array(arena, int32_t, count * longest + 1);
   uint8_t *trained = tsr_arena_array(arena, uint8_t, count * longest / 8 + 1);
@@ -93,14 +93,14 @@ static void draw_conversations(int64_t count, int64_t longest, tsr_conversations
     tokens[i] = (int32_t)draw(1000);
     trained[i / 8] |= (uint8_t)((draw(4) == 0) << i % 8);
   }
-  *ret = (tsr_conversations){count, begins, tokens, trained, NULL, NULL};
+  *ret = (tsr_masked_documents){count, begins, tokens, trained, NULL, NULL};
 }
 
 static void test_against_search(void) {
   for (int i = 0; i < 300; i++) {
     int64_t T = 1 + draw(T_MAX), longest = 1 + draw(i % 3 ? T : 2 * T);
     int64_t count = draw(i % 10 ? 40 : DOCUMENTS_MAX), first = draw(count + 1);
-    tsr_conversations c;
+    tsr_masked_documents c;
     tsr_packs p;
     draw_conversations(count, longest, &c);
     tsr_packing_rule rule = {.best_fit = true, .drops = i % 2};
@@ -112,7 +112,7 @@ static void test_against_search(void) {
 /* A part that is large makes no more than log(T) steps for each document. */
 static void test_large(void) {
   enum { MANY = 1000000, LONGEST = 100, T = 2048 };
-  tsr_conversations c;
+  tsr_masked_documents c;
   tsr_packs p;
   draw_conversations(MANY, LONGEST, &c);
   tsr_packs_make(arena, &c, 0, MANY, &(tsr_packing_rule){.best_fit = true}, T, &p);
@@ -143,7 +143,7 @@ enum { NO = TSR_TARGET_IGNORED };
 static const char lines[] = "abC\nabcDefghijkL\ndEfG\nhI\nJkl\n";
 
 static void test_samples(void) {
-  tsr_conversations c;
+  tsr_masked_documents c;
   tsr_packs p;
   CHECK(read_letters(arena, lines, 1, 0, &c, diags));
   tsr_packing_rule rule = {.best_fit = true, .padding = 26};
@@ -183,7 +183,7 @@ static void test_samples(void) {
 
 /* ---- lines ---- */
 
-static bool same(const tsr_conversations *a, const tsr_conversations *b) {
+static bool same(const tsr_masked_documents *a, const tsr_masked_documents *b) {
   int64_t tokens = a->begins[a->count];
   return a->count == b->count &&
          !memcmp(a->begins, b->begins, sizeof *a->begins * (size_t)(a->count + 1)) &&
@@ -195,7 +195,7 @@ static bool same(const tsr_conversations *a, const tsr_conversations *b) {
 static void test_blocks(void) {
   static char text[20000];
   size_t length = 0;
-  tsr_conversations one, many;
+  tsr_masked_documents one, many;
   while (length < sizeof text - 40) {
     for (int64_t n = draw(30); n >= 0; n--)
       text[length++] = (char)((draw(2) ? 'a' : 'A') + draw(26));
@@ -215,13 +215,13 @@ static void test_blocks(void) {
 
 static void test_bad_lines(void) {
   tsr_text text = {0}, want = {0};
-  tsr_conversations c;
+  tsr_masked_documents c;
   for (int i = 2; i <= 60; i += 2) tsr_text_add(&text, "good\n%*sbad!\n", i % 3, "");
   for (int i = 2; i <= 40; i += 2) {
     tsr_text_add(&want, "lines.jsonl:%d:%d: error: no letter\n", i, i % 3 + 4);
     tsr_text_add(&want, "%5d | %*sbad!\n      | %*s^\n", i, i % 3, "", i % 3 + 3, "");
   }
-  tsr_text_add(&want, "      = 10 more lines have errors\n");
+  tsr_text_add(&want, "      = no more than 20 bad lines are reported\n");
   for (int threads = 1; threads < 5; threads++) {
     CHECK(!read_letters(arena, text.data, threads, 7, &c, diags));
     CHECK_STR(scratch_diags(diags), want.data);

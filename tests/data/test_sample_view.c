@@ -12,13 +12,14 @@ static tsr_diags *diags;
 
 /* Bytes as tokens, trained from '<' to '>', which are none; '|' is a line's end and '^' ESC. */
 static bool encode_bytes(
-    const void *context, tsr_arena *a, tsr_location line, const char *text, size_t length,
-    tsr_conversation *ret, tsr_diags *said) {
-  (void)context, (void)line, (void)said;
+    const void *context, void *state, tsr_arena *a, const tsr_text_file *file, size_t offset,
+    size_t length, tsr_masked_tokens *ret, tsr_diags *said) {
+  const char *text = file->text + offset;
+  (void)context, (void)state, (void)said;
   int32_t *tokens = tsr_arena_array(a, int32_t, length + 1);
   uint8_t *trained = tsr_arena_array(a, uint8_t, length + 1);
   bool in = false;
-  *ret = (tsr_conversation){tokens, trained, 0};
+  *ret = (tsr_masked_tokens){tokens, trained, 0};
   for (size_t i = 0; i < length; i++) {
     if (strchr("<>", text[i])) {
       in = text[i] == '<';
@@ -36,7 +37,7 @@ static void open_chat(const char *lines, int64_t T, tsr_dataset *ret) {
       .inputs = &input,
       .inputs_count = 1,
       .tokenizer = tsr_tokenizer_byte(),
-      .encoder = {encode_bytes, NULL},
+      .encoder = {.encode = encode_bytes},
       .packing = {.best_fit = true}};
   scratch_text("chat.jsonl", lines);
   CHECK(tsr_dataset_chat(arena, &options, ret, diags));

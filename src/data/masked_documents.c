@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/conversations.h"
+#include "data/masked_documents.h"
 #include "base/memory.h"
 #include <assert.h>
 #include <pthread.h>
@@ -8,17 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 1 << 20, THREADS_MAX = 256, ERRORS_SHOWN = 20, QUOTED_BYTES_MAX = 1 << 26 };
+enum { BLOCK_BYTES = 1 << 20, THREADS_MAX = 256 };
 
-/* A line that could not be encoded. */
 typedef struct {
   size_t begin, end;
-  int number;
-} bad_line;
+} line_range;
 
 typedef struct {
   int64_t length;
-  tsr_conversation_place place;
+  tsr_document_place place;
 } placed_document;
 
 /* Whole lines of a file, and what they have become. */
@@ -29,21 +27,22 @@ typedef struct {
   int32_t *tokens; /* of all its documents; on the heap, as the others */
   uint8_t *trained;
   placed_document *documents;
-  bad_line *bad;
-  int64_t tokens_count, tokens_capacity, documents_count, documents_capacity, bad_count,
-      bad_capacity;
+  int64_t tokens_count, tokens_capacity, documents_count, documents_capacity;
+  line_range bad[TSR_BAD_LINES_MAX]; /* that could not be encoded */
+  int bad_count;
 } block;
 
 typedef struct {
-  const tsr_conversation_encoder *encoder;
+  const tsr_line_encoder *encoder;
   block *blocks;
   int64_t blocks_count;
   atomic_llong next;
+  atomic_int bad; /* lines */
 } job;
 
-int64_t tsr_conversation_targets(const tsr_conversations *c, int64_t document, int64_t length) {
+int64_t tsr_document_targets(const tsr_masked_documents *c, int64_t document, int64_t length) {
   int64_t targets = 0, begin = c->begins[document];
-  for (int64_t i = begin + 1; i < begin + length; i++) targets += tsr_conversation_trains(c, i);
+  for (int64_t i = begin + 1; i < begin + length; i++) targets += tsr_document_trains(c, i);
   return targets;
 }
 
@@ -87,7 +86,7 @@ static void *grow(void *items, size_t bytes, int64_t count, int64_t more, int64_
   return tsr_memory_grow(items, bytes * (size_t)*capacity);
 }
 
-static void add_document(block *b, const tsr_conversation *c, int line) {
+static void add_document(block *b, const tsr_masked_tokens *c, int line) {
   int64_t before = b->tokens_capacity, n = c->count; /* `trained` grows as `tokens` does */
   b->tokens = grow(b->tokens, sizeof *b->tokens, b->tokens_count, n, &b->tokens_capacity);
   b->trained = grow(b->trained, 1, b->tokens_count, n, &before);
@@ -101,11 +100,6 @@ static void add_document(block *b, const tsr_conversation *c, int line) {
   b->tokens_count += n;
 }
 
-static void add_bad_line(block *b, bad_line line) {
-  b->bad = grow(b->bad, sizeof *b->bad, b->bad_count, 1, &b->bad_capacity);
-  b->bad[b->bad_count++] = line;
-}
-
 /* ---- encoding ---- */
 
 static bool is_blank(const char *text, size_t length) {
@@ -114,36 +108,49 @@ static bool is_blank(const char *text, size_t length) {
   return true;
 }
 
-static bool encode_line(
-    const job *j, const block *b, bad_line line, tsr_arena *arena, tsr_conversation *ret,
-    tsr_diags *diags) {
-  tsr_location location = {.file = b->file->path, .line = line.number, .col = 1};
-  return j->encoder->encode(
-      j->encoder->context, arena, location, b->file->text + line.begin, line.end - line.begin, ret,
-      diags);
+static void *open_state(const tsr_line_encoder *e) {
+  return e->open_state ? e->open_state(e->context) : NULL;
 }
 
-/* What is wrong with a line is reported when all are encoded, in their order. */
-static void encode_block(const job *j, block *b) {
+static void close_state(const tsr_line_encoder *e, void *state) {
+  if (e->close_state) e->close_state(state);
+}
+
+/* A line's error is only noted: it is reported when all threads are done, in the files' order. */
+static void encode_line(job *j, void *state, block *b, line_range l, int number) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_masked_tokens tokens = {0};
+  bool ok = j->encoder->encode(
+      j->encoder->context, state, arena, b->file, l.begin, l.end - l.begin, &tokens,
+      tsr_diags_new(arena));
+  if (ok) add_document(b, &tokens, number);
+  else if (b->bad_count < TSR_BAD_LINES_MAX) b->bad[b->bad_count++] = l;
+  j->bad += !ok;
+  tsr_arena_free(arena);
+}
+
+/* What is behind the bad lines that are reported need not be read. */
+static void encode_block(job *j, void *state, block *b) {
   const char *text = b->file->text;
   int number = b->first_line;
-  for (size_t at = b->begin, end; at < b->end; at = end + 1, number++) {
+  for (size_t at = b->begin, end; at < b->end && b->bad_count < TSR_BAD_LINES_MAX; at = end + 1) {
     const char *line_end = memchr(text + at, '\n', b->end - at);
     end = line_end ? (size_t)(line_end - text) : b->end;
-    bad_line line = {at, end, number};
-    if (is_blank(text + at, end - at)) continue;
-    tsr_arena *arena = tsr_arena_new();
-    tsr_conversation c = {0};
-    if (encode_line(j, b, line, arena, &c, tsr_diags_new(arena))) add_document(b, &c, number);
-    else add_bad_line(b, line);
-    tsr_arena_free(arena);
+    if (!is_blank(text + at, end - at)) encode_line(j, state, b, (line_range){at, end}, number);
+    number++;
   }
 }
 
+/* Blocks are taken in their order, so those that are not taken are behind all bad lines. */
 static void *run_thread(void *context) {
   job *j = context;
-  for (int64_t i; (i = atomic_fetch_add(&j->next, 1)) < j->blocks_count;)
-    encode_block(j, &j->blocks[i]);
+  void *state = open_state(j->encoder);
+  while (j->bad < TSR_BAD_LINES_MAX) {
+    int64_t i = atomic_fetch_add(&j->next, 1);
+    if (i >= j->blocks_count) break;
+    encode_block(j, state, &j->blocks[i]);
+  }
+  close_state(j->encoder, state);
   return NULL;
 }
 
@@ -165,23 +172,26 @@ static void run_threads(job *j, int wanted) {
 
 /* ---- all of them ---- */
 
-/* A line is encoded again for its message. The file's text is made known once. */
-static bool report(tsr_arena *arena, const job *j, tsr_diags *diags) {
-  const tsr_text_file *known = NULL;
-  int64_t shown = 0, all = 0;
+/* A line is encoded again for its message. */
+static bool report(job *j, tsr_diags *diags) {
+  const tsr_line_encoder *e = j->encoder;
+  int reported = 0;
+  if (!j->bad) return true;
+  tsr_arena *arena = tsr_arena_new();
+  void *state = open_state(e);
   for (int64_t i = 0; i < j->blocks_count; i++) {
     const block *b = &j->blocks[i];
-    all += b->bad_count;
-    for (int64_t k = 0; k < b->bad_count && shown < ERRORS_SHOWN; k++, shown++) {
-      tsr_conversation c;
-      if (known != b->file && b->file->length <= QUOTED_BYTES_MAX)
-        tsr_diags_source(diags, b->file->path, b->file->text, b->file->length);
-      known = b->file;
-      encode_line(j, b, b->bad[k], arena, &c, diags);
+    for (int k = 0; k < b->bad_count && reported < TSR_BAD_LINES_MAX; k++, reported++) {
+      tsr_masked_tokens tokens;
+      line_range l = b->bad[k];
+      e->encode(e->context, state, arena, b->file, l.begin, l.end - l.begin, &tokens, diags);
     }
   }
-  if (all > shown) tsr_diag_hint(diags, "%lld more lines have errors", (long long)(all - shown));
-  return !all;
+  if (reported == TSR_BAD_LINES_MAX)
+    tsr_diag_hint(diags, "no more than %d bad lines are reported", TSR_BAD_LINES_MAX);
+  close_state(e, state);
+  tsr_arena_free(arena);
+  return false;
 }
 
 static void copy_tokens(const block *b, int64_t at, int32_t *tokens, uint8_t *trained) {
@@ -190,7 +200,7 @@ static void copy_tokens(const block *b, int64_t at, int32_t *tokens, uint8_t *tr
     trained[(at + t) / 8] |= (uint8_t)(b->trained[t] << (at + t) % 8);
 }
 
-static void join(tsr_arena *arena, const job *j, tsr_conversations *ret) {
+static void join(tsr_arena *arena, const job *j, tsr_masked_documents *ret) {
   int64_t all = 0, at = 0, next = 0, count = 0;
   for (int64_t i = 0; i < j->blocks_count; i++) {
     all += j->blocks[i].tokens_count;
@@ -199,7 +209,7 @@ static void join(tsr_arena *arena, const job *j, tsr_conversations *ret) {
   int64_t *begins = tsr_arena_array(arena, int64_t, count + 1);
   int32_t *tokens = tsr_arena_array(arena, int32_t, all + 1);
   uint8_t *trained = tsr_arena_array(arena, uint8_t, all / 8 + 1);
-  tsr_conversation_place *places = tsr_arena_array(arena, tsr_conversation_place, count + 1);
+  tsr_document_place *places = tsr_arena_array(arena, tsr_document_place, count + 1);
   for (int64_t i = 0; i < j->blocks_count; i++) {
     const block *b = &j->blocks[i];
     copy_tokens(b, at, tokens, trained);
@@ -210,7 +220,7 @@ static void join(tsr_arena *arena, const job *j, tsr_conversations *ret) {
     }
   }
   begins[next] = at;
-  *ret = (tsr_conversations){count, begins, tokens, trained, places, NULL};
+  *ret = (tsr_masked_documents){count, begins, tokens, trained, places, NULL};
 }
 
 static void free_blocks(const job *j) {
@@ -218,7 +228,6 @@ static void free_blocks(const job *j) {
     free(j->blocks[i].tokens);
     free(j->blocks[i].trained);
     free(j->blocks[i].documents);
-    free(j->blocks[i].bad);
   }
 }
 
@@ -228,14 +237,13 @@ static const char *const *paths_of(tsr_arena *arena, const tsr_text_file *files,
   return paths;
 }
 
-bool tsr_conversations_read(
-    tsr_arena *arena, const tsr_text_file *files, int files_count,
-    const tsr_conversation_encoder *encoder, int threads, size_t block_bytes,
-    tsr_conversations *ret, tsr_diags *diags) {
+bool tsr_masked_documents_read(
+    tsr_arena *arena, const tsr_text_file *files, int files_count, const tsr_line_encoder *encoder,
+    int threads, size_t block_bytes, tsr_masked_documents *ret, tsr_diags *diags) {
   job j = {.encoder = encoder};
   split(arena, &j, files, files_count, block_bytes ? block_bytes : BLOCK_BYTES);
   run_threads(&j, threads_of(threads, j.blocks_count));
-  bool ok = report(arena, &j, diags);
+  bool ok = report(&j, diags);
   if (ok) join(arena, &j, ret);
   if (ok) ret->paths = paths_of(arena, files, files_count);
   free_blocks(&j);
