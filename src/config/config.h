@@ -69,6 +69,30 @@ typedef struct {
   tsr_location location;
 } tsr_config_data_source;
 
+/* What data.format says of all files. */
+typedef enum {
+  TSR_FILES_AUTO, /* as training.data_format says */
+  TSR_FILES_TEXT,
+  TSR_FILES_TOKENS,
+  TSR_FILES_CHAT, /* conversations; then documents are separate */
+} tsr_files_format;
+typedef enum {
+  TSR_TRAINED_ASSISTANT,
+  TSR_TRAINED_LAST_ASSISTANT,
+  TSR_TRAINED_ALL
+} tsr_trained_part;
+typedef enum { TSR_PACKING_BEST_FIT, TSR_PACKING_NONE } tsr_packing;
+typedef enum { TSR_TOO_LONG_TRUNCATE, TSR_TOO_LONG_DROP } tsr_too_long;
+
+/* All but `format` is of conversations. */
+typedef struct {
+  tsr_files_format format;
+  const char *template_path; /* "tokenizer": the one of the tokenizer's folder; ${NAME} expanded */
+  tsr_trained_part train_on;
+  tsr_packing packing;
+  tsr_too_long too_long;
+} tsr_config_data;
+
 typedef enum { TSR_VALIDATE_NONE, TSR_VALIDATE_REPLICAS } tsr_validate;
 
 typedef struct {
@@ -285,6 +309,7 @@ typedef struct tsr_config {
   const char *file;
   tsr_yaml *root; /* with the --set values in it */
   tsr_config_training training;
+  tsr_config_data data;
   tsr_config_optimizer optimizer;
   tsr_config_scheduler scheduler;
   tsr_config_device device;

@@ -26,6 +26,7 @@ static void add_number(recipe *r, const char *key, int64_t value) {
  * is left to them. */
 static bool is_outside(const tsr_field *f) {
   static const char *const sections[] = {
+      "data", /* the fingerprint has the samples that are made */
       "device_config",
       "mesh",
       "eval_config",

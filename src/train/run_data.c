@@ -82,7 +82,18 @@ static int64_t vocab_of_model(const tsr_config *c) {
 
 static bool is_token_file(tsr_arena *arena, const tsr_data_input *input) {
   if (input->format != TSR_TOKEN_FILE_AUTO) return input->format != TSR_TOKEN_FILE_TEXT;
-  return tsr_token_file_is(arena, input->path);
+  return input->tokens || tsr_token_file_is(arena, input->path);
+}
+
+static tsr_data_input
+input_of(tsr_arena *arena, const tsr_config *c, const tsr_config_data_source *source) {
+  tsr_data_format format = source->format ? source->format : c->training.data_format;
+  return (tsr_data_input){
+      .path = tsr_data_path(arena, c, source->path),
+      .format = (tsr_token_format)format,
+      .weight = source->weight,
+      .location = source->location,
+      .tokens = c->data.format == TSR_FILES_TOKENS};
 }
 
 static tsr_data_input *
@@ -93,9 +104,7 @@ inputs_of(tsr_arena *arena, const tsr_config *c, tsr_location location, int *ret
   for (int i = 0; i < count; i++) {
     tsr_config_data_source one = {.path = t->data_path, .location = location};
     if (t->data_sources_count) one = t->data_sources[i];
-    tsr_data_format format = one.format ? one.format : t->data_format;
-    inputs[i] = (tsr_data_input){
-        tsr_data_path(arena, c, one.path), (tsr_token_format)format, one.weight, one.location};
+    inputs[i] = input_of(arena, c, &one);
   }
   *ret_count = count;
   return inputs;
@@ -187,9 +196,9 @@ static bool open_tokens(
           arena, c, inputs, options.inputs_count, &options.tokenizer, &ret->tokenizer_file, diags))
     return false;
   if (t->validation_path[0]) {
-    validation = (tsr_data_input){
-        tsr_data_path(arena, c, t->validation_path), (tsr_token_format)t->data_format, 0,
-        tsr_config_location(c, "training_config.validation_path")};
+    tsr_config_data_source own = {.path = t->validation_path};
+    own.location = tsr_config_location(c, "training_config.validation_path");
+    validation = input_of(arena, c, &own);
     options.validation = &validation;
   }
   return tsr_dataset_tokens(arena, &options, &ret->dataset, diags);
@@ -260,16 +269,26 @@ bool tsr_run_data_open(
   tsr_location location = place_of_data(c);
   if (!location.file) location.file = c->file;
   if (no_data(c, location, diags)) return false;
+  if (c->data.format == TSR_FILES_CHAT)
+    return tsr_diag_error(
+        diags, tsr_config_location(c, "data.format"),
+        "unsupported feature: conversations (data.format: chat)");
   tsr_data_paths_report(arena, c, diags);
   const char *path = tsr_data_path(arena, c, c->training.data_path);
   bool one = !c->training.data_sources_count, own = c->training.validation_path[0];
-  bool rows = one && ((tsr_path_ends(path, ".csv") && !needs->text) || is_folder(path));
+  bool rows = one && c->data.format == TSR_FILES_AUTO &&
+              ((tsr_path_ends(path, ".csv") && !needs->text) || is_folder(path));
   bool ok = rows ? open_rows(arena, path, needs, false, location, &ret->dataset, diags)
                  : open_tokens(arena, c, location, ret, diags);
   if (ok && rows && own) return add_validation(arena, c, needs, &ret->dataset, diags);
   if (ok && !ret->dataset.validation)
     tsr_dataset_split(&ret->dataset, c->training.validation_fraction);
   return ok;
+}
+
+void tsr_run_data_set_sequence(tsr_arena *arena, tsr_run_data *data, int64_t sequence) {
+  data->sequence = sequence;
+  tsr_dataset_pack(arena, &data->dataset, sequence);
 }
 
 static bool
@@ -359,7 +378,7 @@ bool tsr_run_data_check_prompt(tsr_arena *arena, const tsr_run_data *s, tsr_diag
       s->dataset.name);
 }
 
-static int64_t sample_index(const tsr_run_data_step *s, int64_t sample) {
+int64_t tsr_run_data_index(const tsr_run_data_step *s, int64_t sample) {
   uint64_t seed = s->data->config->training.seed;
   return tsr_dataset_sample_at(
       &s->data->dataset, s->split, s->data->sequence, s->split == TSR_SPLIT_TRAIN ? seed : ~seed,
@@ -416,7 +435,7 @@ void tsr_run_data_fill(void *context, const char *input, int64_t sample, void *r
   const tsr_run_data_step *s = context;
   const tsr_dataset *d = &s->data->dataset;
   bool padding = sample >= s->samples;
-  int64_t index = sample_index(s, padding ? 0 : sample);
+  int64_t index = tsr_run_data_index(s, padding ? 0 : sample);
   if (d->kind == TSR_DATASET_TEXT) {
     fill_text(s, input, index, row);
     if (padding && !strcmp(input, "targets")) ignore_all(row, s->data->sequence);
@@ -439,7 +458,7 @@ int64_t tsr_run_data_targets(const tsr_run_data_step *step, int64_t samples) {
   if ((ignored < 0 && !d->separate) || (!text && !d->table.classes)) return count;
   count = 0;
   for (int64_t i = 0; i < samples; i++) {
-    int64_t index = sample_index(step, i);
+    int64_t index = tsr_run_data_index(step, i);
     int32_t label;
     if (text) {
       count += tsr_dataset_count_targets(d, step->split, index, T, ignored);

@@ -137,6 +137,21 @@ static void test_windows(void) {
   tsr_dataset_close(&d);
 }
 
+/* A name that is no token file's is one's where all files are. */
+static void test_tokens_by_any_name(void) {
+  llmc_file(&file, 300, 9, 2);
+  write_file("tokens.txt", &file);
+  tsr_data_input input = input_of("tokens.txt", 0);
+  tsr_data_options options = options_of(&input, 1);
+  tsr_dataset d;
+  CHECK(!tsr_dataset_tokens(arena, &options, &d, diags));
+  CHECK(scratch_diags_start(diags, AT "'tokens.txt'"));
+  input.tokens = true;
+  CHECK(tsr_dataset_tokens(arena, &options, &d, diags));
+  check_sample(&d, TSR_SPLIT_TRAIN, 1, 304, NULL);
+  tsr_dataset_close(&d);
+}
+
 static void test_documents(void) {
   static const int lengths[] = {3, 0, 2, 9};
   file.length = 0;
@@ -391,6 +406,7 @@ int main(void) {
   scratch_enter(folder);
   test_mix();
   test_windows();
+  test_tokens_by_any_name();
   test_documents();
   test_short_documents();
   test_order();
