@@ -90,12 +90,13 @@ typedef struct {
 } tsr_nf4;
 
 /* A matrix seen by strides: element (i,j) is the one at first + i*rs + j*cs of the data, and one of
- * the strides is 1. Of NF4 the data are a tsr_nf4, whose elements count row-major. */
+ * the strides is 1. The elements of NF4 count row-major. */
 typedef struct {
   const void *data;
   int64_t rs, cs;
   tsr_element type;
   int64_t first;
+  tsr_nf4 nf4; /* of that type, in place of data */
 } tsr_matrix;
 
 /* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. To each row of

@@ -26,13 +26,16 @@ typedef struct {
   tsr_element type;
 } operand;
 
+static inline const void *data_of(const tsr_matrix *x) {
+  return x->type == TSR_ELEMENT_NF4 ? &x->nf4 : x->data;
+}
 static inline operand operand_a(const tsr_gemm *p) {
   const tsr_matrix *a = &p->a;
-  return (operand){a->data, a->first, a->rs, a->cs, p->M, p->K, ROWS, a->type};
+  return (operand){data_of(a), a->first, a->rs, a->cs, p->M, p->K, ROWS, a->type};
 }
 static inline operand operand_b(const tsr_gemm *p) {
   const tsr_matrix *b = &p->b;
-  return (operand){b->data, b->first, b->cs, b->rs, p->N, p->K, COLUMNS, b->type};
+  return (operand){data_of(b), b->first, b->cs, b->rs, p->N, p->K, COLUMNS, b->type};
 }
 static inline int64_t operand_panels(const operand *o) {
   return (o->count + o->lanes - 1) / o->lanes;

@@ -293,6 +293,7 @@ typedef struct {
   bool is_one;
 } tsr_config_names;
 
+typedef enum { TSR_LORA_BASE_PLAIN, TSR_LORA_BASE_NF4 } tsr_lora_base;
 typedef enum { TSR_LORA_BIAS_NONE, TSR_LORA_BIAS_ALL, TSR_LORA_BIAS_LORA_ONLY } tsr_lora_bias;
 
 typedef struct {
@@ -303,6 +304,7 @@ typedef struct {
   bool use_rslora;
   tsr_config_names target_modules, exclude_modules, modules_to_save;
   tsr_lora_bias bias;
+  tsr_lora_base base;
 } tsr_config_lora;
 
 typedef struct tsr_config {

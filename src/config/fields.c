@@ -136,6 +136,8 @@ static const tsr_field_choice partitions[] = {
     {"owner_hash", TSR_PARTITION_OWNER_HASH},
     {"dimension", TSR_PARTITION_FLAT},
     {0}};
+static const tsr_field_choice lora_bases[] = {
+    {"none", TSR_LORA_BASE_PLAIN}, {"nf4", TSR_LORA_BASE_NF4}, {0}};
 static const tsr_field_choice lora_biases[] = {
     {"none", TSR_LORA_BIAS_NONE},
     {"all", TSR_LORA_BIAS_ALL},

@@ -158,12 +158,6 @@ static bool read_model(
     return false;
   if (!check_rows(o, purpose, ret->batch, ret->model->sequence, diags)) return false;
   ret->graph = ret->model->graph;
-  bool separates = o->config->training.documents == TSR_DOCUMENTS_SEPARATE && ret->model->sequence;
-  if (purpose != TSR_COMPILE_GENERATE && separates &&
-      !tsr_pass_separate_documents(
-          ret->graph, tsr_config_location(o->config, "training_config.documents"), &ret->graph,
-          diags))
-    return false;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
   if (caches) ret->graph->units.sequence = 1;
   if (caches) return true;

@@ -116,7 +116,7 @@ static void check_gemm(const tsr_kernels *k, const tsr_nf4 *w) {
     p.b = (tsr_matrix){plain, turned ? 1 : K, turned ? K : 1, TSR_ELEMENT_F32};
     p.b.first = turned ? skipped : 0;
     float *want = product(k, p);
-    p.b.data = w;
+    p.b.nf4 = *w;
     p.b.type = TSR_ELEMENT_NF4;
     float *got = product(k, p);
     CHECK_AT(

@@ -67,6 +67,8 @@ static bool is_of_experts(const tsr_task *t) {
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
+  for (int i = 0; i < t->inputs_count; i++)
+    if (t->inputs[i].dtype == TSR_NF4) return false;
   bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
               t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_DOCUMENT_ATTENTION &&
               t->op != TSR_OP_DOCUMENT_ATTENTION_DX;
