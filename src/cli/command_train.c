@@ -5,6 +5,7 @@
 #include "base/file_read.h"
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/peft.h"
 #include "train/determinism.h"
 #include "train/epochs.h"
 #include "train/profile_run.h"
@@ -217,6 +218,16 @@ static tsr_out_purpose purpose_of(const app *a, const tsr_checkpoint_manager_opt
   return keep->resumes && !elsewhere ? TSR_OUT_RESUMES : new_results(a);
 }
 
+/* Adapters to start from; of a run that resumes they are in its checkpoints. */
+static bool find_adapter(app *a, tsr_config *config, tsr_checkpoint_manager_options *keep) {
+  const char *path = config->lora.path;
+  if (!config->lora.enabled || !*path) return true;
+  tsr_location location = tsr_config_location(config, "lora_config.path");
+  if (!keep->resume) keep->adapter = path;
+  return tsr_peft_config_take(a->arena, config, a->diags) &&
+         (keep->resume || tsr_peft_hash(a->arena, path, location, &keep->adapter_hash, a->diags));
+}
+
 /* A run with adapters reads its frozen parameters at every start. */
 static bool find_weights(app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
   static const char key[] = "training_config.model_path";
@@ -285,7 +296,7 @@ static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_option
   keep->limit_s =
       a->options.time_limit_s ? a->options.time_limit_s : config->checkpoint.time_limit_s;
   if (!check_idle_keys(a, config, keep) || !find_resume(a, config, keep) ||
-      !find_weights(a, config, keep))
+      !find_weights(a, config, keep) || !find_adapter(a, config, keep))
     return false;
   keep->purpose = purpose_of(a, keep);
   return !keep->resume || take_recipe(a, config, keep->resume);
@@ -358,6 +369,7 @@ int app_run_train(app *a) {
   ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p) && open_replay(a, &s, &p, &replay);
   consistency_inputs inputs = {keep.resume ? keep.resume : keep.weights};
   if (keep.resume) inputs.base = keep.weights;
+  inputs.adapter_hash = keep.adapter_hash;
   if (replay) inputs.routing_hash = tsr_routing_replay_hash(replay);
   if (p.has_data) inputs.data = &p.data;
   ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, &s, &p.training, &inputs);

@@ -73,6 +73,7 @@ static void add_checkpoint(const consistency_inputs *in, tsr_text *text) {
   if (in->checkpoint) tsr_manifest_print_content(in->checkpoint, text);
   else tsr_text_add(text, "no checkpoint\n");
   if (in->base) tsr_manifest_print_content(in->base, text);
+  if (in->adapter_hash) tsr_text_add(text, "adapters %s\n", in->adapter_hash);
 }
 
 /* The tokenizer's file encodes the prompts of samples, where no text has its tokens. */

@@ -3,6 +3,7 @@
 #include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
+#include "checkpoint/peft.h"
 #include "cli/job_consistency.h"
 #include "cli/console.h"
 #include "train/resume_recipe.h"
@@ -95,6 +96,11 @@ static bool load_config(trained_model *m) {
   use_data_option(a);
   if (!setup_load_config(a, &m->setup)) return false;
   tsr_config *config = m->setup.config;
+  if (a->options.adapter &&
+      (!trained_model_check_whole(a, weights, TSR_NOWHERE) ||
+       !tsr_peft_config_read(a->arena, a->options.adapter, TSR_NOWHERE, &config->lora, a->diags) ||
+       !tsr_peft_hash(a->arena, a->options.adapter, TSR_NOWHERE, &m->adapter_hash, a->diags)))
+    return false;
   const char *layout = tsr_recipe_value(weights, "device_config.cp_layout");
   bool zigzag = layout && !strcmp(layout, "zigzag") && !own && !has_set(a, "device_config");
   m->keeps_units = own || has_set(a, "numerics");
@@ -256,6 +262,16 @@ static bool check_graph(trained_model *m, const tsr_compiled *compiled) {
   return false;
 }
 
+/* --adapter */
+static bool load_adapter(trained_model *m, const tsr_graph *g) {
+  app *a = m->a;
+  if (!a->options.adapter) return true;
+  tsr_trained_values values = tsr_trained_values_new(a->arena, g);
+  if (!tsr_peft_read(a->arena, a->options.adapter, TSR_NOWHERE, &values, a->diags)) return false;
+  tsr_trained_values_load(a->arena, &values, m->executable[0]);
+  return true;
+}
+
 static bool load_weights(trained_model *m) {
   bool verify = m->setup.config->checkpoint.verify;
   tsr_load_kind kind = tsr_manifest_has_adapters(&m->weights) ? TSR_LOAD_TRAINED : TSR_LOAD_MODEL;
@@ -273,6 +289,7 @@ bool trained_model_load(
   consistency_inputs inputs = {.checkpoint = &m->weights, .data = &m->data};
   if (*m->prompts_hash) inputs.prompts_hash = m->prompts_hash;
   if (m->has_base) inputs.base = &m->base;
+  inputs.adapter_hash = m->adapter_hash;
   bool right = check_graph(m, compiled) && check_base(m, compiled->graph);
   if (!tsr_job_all_succeeded(&a->job, right) || !consistency_check(a, s, compiled, &inputs))
     return false;
@@ -287,7 +304,7 @@ bool trained_model_load(
   o.lost = tsr_job_abort;
   o.lost_context = &a->job;
   bool ok = tsr_process_open(a->arena, &o, programs, count, &m->process, m->executable, a->diags) &&
-            load_weights(m);
+            load_weights(m) && load_adapter(m, compiled->graph);
   tsr_checkpoint_release(&m->hold);
   if (ok && m->traces) trace_communication(m, programs, count);
   return tsr_job_all_succeeded(&a->job, ok);

@@ -14,6 +14,7 @@ typedef struct {
   tsr_manifest weights;
   tsr_manifest base; /* of a run with adapters: where its frozen parameters are */
   bool has_base;
+  const char *adapter_hash;         /* of --adapter; NULL: none */
   tsr_checkpoint_hold hold;         /* until the weights are loaded */
   tsr_run_data data;                /* data, or the tokenizer alone */
   char prompts_hash[TSR_HASH_TEXT]; /* of prompts and of what ends a text; "": there are none */

@@ -301,7 +301,7 @@ typedef struct {
   const char *path; /* adapters to start from; "": none */
   int64_t r;
   double alpha, dropout;
-  bool use_rslora;
+  bool use_rslora, use_dora;
   tsr_config_names target_modules, exclude_modules, modules_to_save;
   tsr_lora_bias bias;
   tsr_lora_base base;

@@ -134,6 +134,7 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
   add(r, TSR_RECIPE_ISA, f->isa);
   if (f->isa_before) add(r, TSR_RECIPE_ISA_BEFORE, f->isa_before);
   if (f->initial_weights) add(r, TSR_RECIPE_WEIGHTS, f->initial_weights);
+  if (f->initial_adapter) add(r, TSR_RECIPE_ADAPTER, f->initial_adapter);
   if (f->routing) add(r, TSR_RECIPE_ROUTING, f->routing);
   add(r, TSR_RECIPE_GRAPH, f->graph);
   add(r, "data", f->data);

@@ -145,6 +145,30 @@ bool tsr_adapter_can(const tsr_graph *g, const tsr_node *n) {
   return n->op == TSR_OP_LINEAR && g->values[n->inputs[1]].kind == TSR_VALUE_PARAM;
 }
 
+/* The parameter that a linear layer reads which makes a value. */
+static int weight_of(const tsr_graph *g, const tsr_node *n) {
+  const tsr_value *w = n->op == TSR_OP_LINEAR ? &g->values[n->inputs[1]] : NULL;
+  return w && w->kind == TSR_VALUE_PARAM ? w->param : -1;
+}
+
+bool tsr_adapter_find(const tsr_graph *g, int weight, tsr_adapter *ret) {
+  const char *name = tsr_arena_printf(g->arena, "%s.lora_b", g->params[weight].name);
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    int b = weight_of(g, n);
+    if (b < 0 || strcmp(g->params[b].name, name) != 0) continue;
+    const tsr_node *low = &g->nodes[g->values[n->inputs[0]].node];
+    *ret = (tsr_adapter){.b = b, .scale = 1};
+    if (low->op == TSR_OP_SCALE) {
+      ret->scale = low->attr.scale.factor;
+      low = &g->nodes[g->values[low->inputs[0]].node];
+    }
+    ret->a = weight_of(g, low);
+    return true;
+  }
+  return false;
+}
+
 static void copy_node(adapting *a, int index) {
   const tsr_node *n = &a->old->nodes[index];
   int *inputs = tsr_arena_array(a->g->arena, int, n->inputs_count);

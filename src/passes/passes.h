@@ -8,9 +8,10 @@
 /* How a parameter is trained. */
 typedef struct {
   bool is_frozen;
-  bool is_nf4;  /* stored in NF4: a frozen weight of linear layers (QLoRA) */
-  int64_t rank; /* > 0: linear layers that read it have adapters of this rank */
-  double scale; /* what an adapter adds is multiplied by */
+  bool is_nf4;   /* stored in NF4: a frozen weight of linear layers (QLoRA) */
+  bool is_saved; /* it is trained whole because modules_to_save names its module */
+  int64_t rank;  /* > 0: linear layers that read it have adapters of this rank */
+  double scale;  /* what an adapter adds is multiplied by */
 } tsr_param_training;
 
 typedef struct {
@@ -22,6 +23,12 @@ typedef struct {
 tsr_graph *tsr_pass_adapters(const tsr_graph *graph, const tsr_adapters *adapters);
 /* An error where a weight in NF4 has blocks that its rows, or the units of tp, cut. */
 bool tsr_pass_check_nf4(const tsr_graph *graph, tsr_diags *diags);
+/* The parameters of a weight's adapter, in a graph that has them; false: it has none. */
+typedef struct {
+  int a, b; /* (r, in), (out, r) */
+  double scale;
+} tsr_adapter;
+bool tsr_adapter_find(const tsr_graph *graph, int weight, tsr_adapter *ret_adapter);
 /* Whether a node can have one: a linear layer whose weight is a parameter. */
 bool tsr_adapter_can(const tsr_graph *graph, const tsr_node *node);
 /* The name of the module that a parameter is (a part of) the weight of, in Hugging Face's models;

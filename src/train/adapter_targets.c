@@ -186,6 +186,7 @@ static bool trains_bias(const chooser *c, int param) {
 static bool choose_trained(const chooser *c, int param) {
   const tsr_config_name *saved = saves(c, param);
   const use *u = &c->uses[param];
+  c->training[param].is_saved = saved != NULL;
   c->training[param].is_frozen = !saved && !trains_bias(c, param) && !c->uses[param].is_counts;
   c->training[param].is_nf4 = c->lora->base == TSR_LORA_BASE_NF4 && u->is_linear && !u->is_head &&
                               !u->is_read_otherwise && c->training[param].is_frozen;
@@ -234,11 +235,11 @@ static bool compile_names(chooser *c) {
   static const tsr_config_names none = {0};
   const tsr_config_names *targets = has_default_targets(l) ? &none : &l->target_modules;
   bool ok = tsr_module_names_compile(
-      c->arena, targets, "lora_config.target_modules", &c->targets, c->diags);
+      c->arena, targets, "lora_config.target_modules", false, &c->targets, c->diags);
   ok &= tsr_module_names_compile(
-      c->arena, &l->exclude_modules, "lora_config.exclude_modules", &c->excluded, c->diags);
+      c->arena, &l->exclude_modules, "lora_config.exclude_modules", false, &c->excluded, c->diags);
   ok &= tsr_module_names_compile(
-      c->arena, &l->modules_to_save, "lora_config.modules_to_save", &c->saved, c->diags);
+      c->arena, &l->modules_to_save, "lora_config.modules_to_save", true, &c->saved, c->diags);
   return ok;
 }
 

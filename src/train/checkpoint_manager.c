@@ -5,6 +5,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/load.h"
+#include "checkpoint/peft.h"
 #include "config/print.h"
 #include "train/resume_recipe.h"
 #include <limits.h>
@@ -126,6 +127,16 @@ static bool go_on(
   return true;
 }
 
+static bool load_adapter(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags *diags) {
+  const char *folder = k->options.adapter;
+  tsr_location location = tsr_config_location(k->run.config, "lora_config.path");
+  tsr_trained_values values = tsr_trained_values_new(arena, k->run.training->graph);
+  if (!tsr_peft_read(arena, folder, location, &values, diags)) return false;
+  tsr_trained_values_load(arena, &values, k->run.executable);
+  if (!k->run.quiet) printf("adapters: '%s'\n", folder);
+  return true;
+}
+
 static bool begin(
     tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
     tsr_run_state *state, tsr_diags *diags) {
@@ -135,6 +146,7 @@ static bool begin(
       !tsr_checkpoint_load(arena, weights, k->run.executable, TSR_LOAD_MODEL, verify, diags))
     return false;
   if (weights && !k->run.quiet) printf("weights: '%s'\n", weights->folder);
+  if (k->options.adapter && !load_adapter(arena, k, diags)) return false;
   return !k->options.resume || go_on(arena, k, recipe, count, state, diags);
 }
 

@@ -21,7 +21,8 @@ typedef struct {
   /* Whose parameters a new run begins with, and one that resumes has as its frozen ones; NULL:
    * random ones. */
   const tsr_manifest *weights;
-  double limit_s; /* the run ends before it has lasted so long; 0: never */
+  const char *adapter, *adapter_hash; /* PEFT's folder that a new run begins with; NULL: none */
+  double limit_s;                     /* the run ends before it has lasted so long; 0: never */
   const char *mesh_text, *version;
   const char *owner; /* of the folder, process 0 (tsr_folder_lock_owner); NULL: alone */
 } tsr_checkpoint_manager_options;
@@ -36,6 +37,7 @@ typedef struct {
   const char *units_order;     /* tsr_parallel_own_order */
   const char *routing;         /* hash of what is replayed; NULL: nothing is */
   const char *initial_weights; /* tsr_resume_recipe_weights */
+  const char *initial_adapter; /* hash of the adapters that it began with; NULL: none */
   int64_t samples_per_step, total_steps;
   bool quiet;
   int process, processes;

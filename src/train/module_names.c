@@ -14,6 +14,7 @@ typedef struct {
 struct tsr_module_names {
   tsr_arena *arena;
   const char *key;
+  bool any_end;
   item *items;
   int count;
 };
@@ -36,10 +37,10 @@ static bool compile(tsr_module_names *names, item *i, tsr_diags *diags) {
 }
 
 bool tsr_module_names_compile(
-    tsr_arena *arena, const tsr_config_names *from, const char *key, tsr_module_names **ret,
-    tsr_diags *diags) {
+    tsr_arena *arena, const tsr_config_names *from, const char *key, bool any_end,
+    tsr_module_names **ret, tsr_diags *diags) {
   tsr_module_names *names = *ret = tsr_arena_alloc(arena, sizeof *names);
-  *names = (tsr_module_names){.arena = arena, .key = key, .count = from->count};
+  *names = (tsr_module_names){.arena = arena, .key = key, .any_end = any_end, .count = from->count};
   names->items = tsr_arena_array(arena, item, from->count + 1);
   bool ok = true;
   for (int i = 0; i < from->count; i++) {
@@ -50,10 +51,10 @@ bool tsr_module_names_compile(
   return ok;
 }
 
-static bool matches_name(const char *name, const char *module) {
+static bool matches_name(const char *name, const char *module, bool any_end) {
   size_t length = strlen(name), all = strlen(module);
   if (length > all || strcmp(module + all - length, name)) return false;
-  return length == all || module[all - length - 1] == '.';
+  return any_end || length == all || module[all - length - 1] == '.';
 }
 
 static bool matches_pattern(tsr_arena *arena, const tsr_bpe_pattern *pattern, const char *module) {
@@ -69,7 +70,7 @@ const tsr_config_name *tsr_module_names_match(tsr_module_names *names, const cha
   for (int i = 0; i < names->count; i++) {
     item *one = &names->items[i];
     bool found = one->pattern ? matches_pattern(names->arena, one->pattern, module)
-                              : matches_name(one->name->text, module);
+                              : matches_name(one->name->text, module, names->any_end);
     one->used |= found;
     if (found && !first) first = one->name;
   }

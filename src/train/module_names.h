@@ -6,10 +6,11 @@
 
 typedef struct tsr_module_names tsr_module_names;
 
-/* `key`: "lora_config.target_modules". Errors: what is no regular expression. */
+/* `key`: "lora_config.target_modules". `any_end`: items match the end of a name also where that
+ * does not begin behind a dot. Errors: what is no regular expression. */
 bool tsr_module_names_compile(
-    tsr_arena *arena, const tsr_config_names *names, const char *key, tsr_module_names **ret_names,
-    tsr_diags *diags);
+    tsr_arena *arena, const tsr_config_names *names, const char *key, bool any_end,
+    tsr_module_names **ret_names, tsr_diags *diags);
 
 /* The first item that a name matches, or NULL: the item is equal to the name, or to its end behind
  * a dot, or, of a regular expression, all of the name matches it. Items that have matched are

@@ -33,6 +33,7 @@ void tsr_resume_recipe(
       .isa = r->isa,
       .isa_before = isa_before(arena, r, resume),
       .initial_weights = r->initial_weights,
+      .initial_adapter = resume ? tsr_recipe_value(resume, TSR_RECIPE_ADAPTER) : r->initial_adapter,
       .routing = r->routing,
       .graph = r->training->model->source,
       .data = data};
