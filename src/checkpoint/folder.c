@@ -138,10 +138,10 @@ static bool is_damaged(tsr_arena *arena, const char *folder, tsr_diags *diags) {
 static bool read_best(const char *best, char ret_name[64], int64_t *ret_step) {
   struct stat info;
   if (stat(best, &info) || !S_ISREG(info.st_mode)) return false;
-  FILE *file = fopen(best, "r");
-  if (!file) return false;
-  size_t length = fread(ret_name, 1, 63, file);
-  fclose(file);
+  int fd = tsr_disk_open(best, O_RDONLY | O_NONBLOCK);
+  ptrdiff_t length = fd < 0 ? -1 : tsr_disk_read(fd, ret_name, 63);
+  if (fd >= 0) close(fd);
+  if (length < 0) return false;
   ret_name[length] = 0;
   ret_name[strcspn(ret_name, "\n")] = 0;
   *ret_step = step_of(ret_name);
