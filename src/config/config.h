@@ -122,6 +122,8 @@ typedef struct {
   int64_t validation_batch_size;  /* never 0 */
   int64_t eval_every;             /* steps; 0: never */
   double validation_fraction;     /* of the data, [0, 1) */
+  int64_t early_stop_patience;    /* evaluations; 0: no early stop */
+  double early_stop_min_delta;    /* >= 0 */
   int64_t log_every;              /* steps, >= 1 */
   const char *checkpoint_dir;     /* with ${NAME} expanded */
   const char *model_path;         /* weights to start from; "": none */
@@ -250,6 +252,7 @@ typedef enum { TSR_RESUME_NEVER, TSR_RESUME_AUTO } tsr_resume;
 /* Where and how often: training.checkpoint_dir and training.model_save_interval. */
 typedef struct {
   int64_t keep_last, keep_every; /* 0: all; none */
+  int64_t keep_best;             /* 0 to TSR_BEST_MAX (checkpoint/manifest.h) */
   tsr_resume resume;
   const char *tag; /* a label of the run's checkpoints; "": none */
   bool optimizer;  /* the optimizer's state is kept; false: weights alone */
