@@ -9,20 +9,20 @@ typedef struct {
   tsr_arena *arena;
   tsr_diags *diags;
   const char *file;
-  const char *text; /* newlines are \n */
+  const char *text; /* line ends are \n */
   int64_t length, at;
-  int64_t line_start; /* of the line that `counted` is in */
-  int64_t counted;    /* up to where lines are counted */
+  int64_t line_start; /* of the line of `counted` */
+  int64_t counted;    /* lines before it are counted */
   int line;
-  bool starts_line; /* what was read last ended with a newline */
-  token *tokens;
+  bool starts_line; /* the data so far ends with a newline, or there is none */
+  tsr_jinja_token *tokens;
   int count, capacity;
 } lexer;
 
-/* ---- places ---- */
+/* ---- locations ---- */
 
-/* Places are asked for in ascending order, but for the last one again. */
-static tsr_location place_of(lexer *l, int64_t at, int64_t length) {
+/* Offsets never decrease from call to call, except within a line that has been counted. */
+static tsr_location location_of(lexer *l, int64_t at, int64_t length) {
   for (; l->counted < at; l->counted++)
     if (l->text[l->counted] == '\n') l->line++, l->line_start = l->counted + 1;
   int64_t col = at >= l->line_start ? at - l->line_start + 1 : 1;
@@ -30,35 +30,25 @@ static tsr_location place_of(lexer *l, int64_t at, int64_t length) {
 }
 
 static bool fail(lexer *l, int64_t at, int64_t length, const char *what) {
-  return tsr_diag_error(l->diags, place_of(l, at, length), "%s", what);
+  return tsr_diag_error(l->diags, location_of(l, at, length), "%s", what);
 }
 
-static token *add(lexer *l, token_kind kind, int64_t begin, int64_t end) {
+static tsr_jinja_token *add(lexer *l, tsr_jinja_token_kind kind, int64_t begin, int64_t end) {
   tsr_arena_grow(l->arena, (void **)&l->tokens, sizeof *l->tokens, l->count, &l->capacity);
-  token *t = &l->tokens[l->count++];
-  *t = (token){kind, {l->text + begin, end - begin}, {0}, place_of(l, begin, end - begin)};
+  tsr_jinja_token *t = &l->tokens[l->count++];
+  *t = (tsr_jinja_token){
+      kind, {l->text + begin, end - begin}, {0}, location_of(l, begin, end - begin)};
   return t;
 }
 
 /* ---- expressions ---- */
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_' || (unsigned char)c > 127; }
-
-static void add_code_point(tsr_text *to, uint32_t c) {
-  char bytes[4];
-  int n = 0;
-  if (c < 0x80) bytes[n++] = (char)c;
-  else {
-    int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
-    bytes[n++] = (char)(lead[more] | c >> 6 * more);
-    while (more--) bytes[n++] = (char)(0x80 | (c >> 6 * more & 0x3F));
-  }
-  tsr_text_add_bytes(to, bytes, (size_t)n);
+static bool is_name(char c) {
+  return isalnum((unsigned char)c) || c == '_' || (unsigned char)c > 127;
 }
 
-/* \xHH, \uHHHH and \UHHHHHHHH; false: not so many digits, or no code point. */
+/* The digits of \xHH, \uHHHH and \UHHHHHHHH. False: too few, or no code point. */
 static bool add_numbered(lexer *l, int64_t *at, int digits, tsr_text *to) {
   uint32_t c = 0;
   for (int i = 0; i < digits; i++, ++*at) {
@@ -67,11 +57,11 @@ static bool add_numbered(lexer *l, int64_t *at, int digits, tsr_text *to) {
     c = c << 4 | (uint32_t)(isdigit((unsigned char)digit) ? digit - '0' : (digit | 32) - 'a' + 10);
   }
   if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return false;
-  add_code_point(to, c);
+  tsr_text_add_code_point(to, c);
   return true;
 }
 
-/* What follows a backslash, at *at; as Python's string literals have it. */
+/* What follows a backslash, at *at, as in Python's string literals. */
 static bool add_escape(lexer *l, int64_t *at, tsr_text *to) {
   static const char letters[] = "abfnrtv0\\'\"", codes[] = "\a\b\f\n\r\t\v\0\\'\"";
   char c = l->text[(*at)++];
@@ -94,21 +84,21 @@ static bool read_string(lexer *l) {
     else if (++at < l->length) ok = add_escape(l, &at, &content);
   if (!ok || at >= l->length) {
     tsr_text_free(&content);
-    return fail(l, begin, 1, ok ? "this string does not end" : "this string has a wrong escape");
+    return fail(
+        l, begin, 1, ok ? "this string has no closing quote" : "this string has an invalid escape");
   }
-  token *t = add(l, TOKEN_STRING, begin, at + 1);
-  t->text = jinja_take(l->arena, &content).string;
+  tsr_jinja_token *t = add(l, TSR_JINJA_TOKEN_STRING, begin, at + 1);
+  t->text = tsr_jinja_take(l->arena, &content).string;
   l->at = at + 1;
   return true;
 }
 
-/* Digits with single underscores between, in a base; -1: there are none. */
+/* Behind digits with single underscores between them. */
 static int64_t skip_digits(const lexer *l, int64_t at) {
   int64_t begin = at;
-  while (at < l->length &&
-         (isdigit((unsigned char)l->text[at]) ||
-          (l->text[at] == '_' && at > begin && at + 1 < l->length &&
-           isdigit((unsigned char)l->text[at + 1]))))
+  while (at < l->length && (isdigit((unsigned char)l->text[at]) ||
+                            (l->text[at] == '_' && at > begin && at + 1 < l->length &&
+                             isdigit((unsigned char)l->text[at + 1]))))
     at++;
   return at;
 }
@@ -129,11 +119,11 @@ static bool read_number(lexer *l) {
     if (l->text[i] != '_') plain[n++] = l->text[i];
   plain[n] = 0;
   errno = 0;
-  jinja_value value =
-      is_float ? jinja_float(strtod(plain, NULL)) : jinja_int(strtoll(plain, NULL, 10));
+  tsr_jinja_value value =
+      is_float ? tsr_jinja_float(strtod(plain, NULL)) : tsr_jinja_int(strtoll(plain, NULL, 10));
   if (n + 1 == sizeof plain || (!is_float && errno))
-    return fail(l, begin, at - begin, "this number is too large");
-  add(l, is_float ? TOKEN_FLOAT : TOKEN_INT, begin, at)->value = value;
+    return fail(l, begin, at - begin, "this number has more than 64 bits");
+  add(l, is_float ? TSR_JINJA_TOKEN_FLOAT : TSR_JINJA_TOKEN_INT, begin, at)->value = value;
   l->at = at;
   return true;
 }
@@ -145,11 +135,11 @@ static bool read_operator(lexer *l) {
   for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
     int64_t n = (int64_t)strlen(operators[i]);
     if (l->at + n > l->length || memcmp(l->text + l->at, operators[i], (size_t)n)) continue;
-    add(l, TOKEN_OPERATOR, l->at, l->at + n);
+    add(l, TSR_JINJA_TOKEN_OPERATOR, l->at, l->at + n);
     l->at += n;
     return true;
   }
-  return fail(l, l->at, 1, "this character has no meaning in an expression");
+  return fail(l, l->at, 1, "unexpected character in an expression");
 }
 
 static bool read_token(lexer *l) {
@@ -159,7 +149,7 @@ static bool read_token(lexer *l) {
   if (!is_name(c)) return read_operator(l);
   int64_t begin = l->at;
   while (l->at < l->length && is_name(l->text[l->at])) l->at++;
-  add(l, TOKEN_NAME, begin, l->at);
+  add(l, TSR_JINJA_TOKEN_NAME, begin, l->at);
   return true;
 }
 
@@ -170,7 +160,7 @@ static bool has(const lexer *l, int64_t at, const char *text) {
   return at >= 0 && at + (int64_t)n <= l->length && !memcmp(l->text + at, text, n);
 }
 
-/* Passes the end of a block, a comment or a print, `end`, with its sign and what that drops. */
+/* Passes `end` with its sign and the white space that this removes. */
 static bool pass_end(lexer *l, const char *end, bool drops_newline) {
   bool minus = has(l, l->at, "-") && has(l, l->at + 1, end),
        plus = drops_newline && has(l, l->at, "+") && has(l, l->at + 1, end);
@@ -183,20 +173,20 @@ static bool pass_end(lexer *l, const char *end, bool drops_newline) {
   return true;
 }
 
-/* Up to the end of a block or a print; brackets hide it. */
-static bool read_expression(lexer *l, const char *end, token_kind kind) {
+/* Tokens up to `end`, which does not count inside of brackets. */
+static bool read_expression(lexer *l, const char *end, tsr_jinja_token_kind kind) {
   int depth = 0;
   for (;;) {
     while (l->at < l->length && is_space(l->text[l->at])) l->at++;
     int64_t begin = l->at;
-    if (begin == l->length) return fail(l, begin, 1, "the template ends within an expression");
-    if (!depth && pass_end(l, end, kind == TOKEN_BLOCK_END)) {
+    if (begin == l->length) return fail(l, begin, 1, "the template ends inside of an expression");
+    if (!depth && pass_end(l, end, kind == TSR_JINJA_TOKEN_BLOCK_END)) {
       add(l, kind, begin, begin + (int64_t)strlen(end));
       return true;
     }
     if (!read_token(l)) return false;
-    jinja_string t = l->tokens[l->count - 1].text;
-    if (l->tokens[l->count - 1].kind != TOKEN_OPERATOR || t.length != 1) continue;
+    tsr_jinja_string t = l->tokens[l->count - 1].text;
+    if (l->tokens[l->count - 1].kind != TSR_JINJA_TOKEN_OPERATOR || t.length != 1) continue;
     depth += strchr("([{", *t.bytes) != NULL;
     depth -= strchr(")]}", *t.bytes) && depth > 0;
   }
@@ -204,7 +194,7 @@ static bool read_expression(lexer *l, const char *end, token_kind kind) {
 
 /* ---- data ---- */
 
-/* Adds [begin, end) in front of a delimiter with that sign. */
+/* Adds the data [begin, end) in front of a delimiter with that sign. */
 static void add_data(lexer *l, int64_t begin, int64_t end, char sign, bool is_print) {
   int64_t line = end;
   if (sign == '-')
@@ -216,10 +206,10 @@ static void add_data(lexer *l, int64_t begin, int64_t end, char sign, bool is_pr
     bool at_start = line > begin ? l->text[line - 1] == '\n' : l->starts_line;
     if (at_start) end = line;
   }
-  if (end > begin) add(l, TOKEN_DATA, begin, end);
+  if (end > begin) add(l, TSR_JINJA_TOKEN_DATA, begin, end);
 }
 
-/* `{% raw %}`, at the sign behind `{%`: passes it; false where it is another block. */
+/* Passes `raw %}` or `endraw %}`, from behind `{%` on. False: it is another block. */
 static bool pass_word(lexer *l, const char *word, bool drops_newline) {
   int64_t before = l->at;
   while (l->at < l->length && is_space(l->text[l->at])) l->at++;
@@ -245,16 +235,16 @@ static bool read_raw(lexer *l, int64_t opened) {
     l->starts_line = starts_line;
     return true;
   }
-  return fail(l, opened, 2, "this 'raw' does not end");
+  return fail(l, opened, 2, "this 'raw' has no 'endraw'");
 }
 
 static bool read_comment(lexer *l, int64_t opened) {
   for (; l->at < l->length; l->at++)
     if (pass_end(l, "#}", true)) return true;
-  return fail(l, opened, 2, "this comment does not end");
+  return fail(l, opened, 2, "this comment has no '#}'");
 }
 
-/* From a delimiter on, at l->at. */
+/* A comment, a block or a print, whose delimiter is at l->at. */
 static bool read_delimited(lexer *l) {
   int64_t opened = l->at;
   char what = l->text[opened + 1];
@@ -262,9 +252,10 @@ static bool read_delimited(lexer *l) {
   if (has(l, l->at, "-") || (what != '{' && has(l, l->at, "+"))) l->at++;
   if (what == '#') return read_comment(l, opened);
   if (what == '%' && pass_word(l, "raw", false)) return read_raw(l, opened);
-  add(l, what == '%' ? TOKEN_BLOCK_BEGIN : TOKEN_PRINT_BEGIN, opened, opened + 2);
-  return what == '%' ? read_expression(l, "%}", TOKEN_BLOCK_END)
-                     : read_expression(l, "}}", TOKEN_PRINT_END);
+  add(l, what == '%' ? TSR_JINJA_TOKEN_BLOCK_BEGIN : TSR_JINJA_TOKEN_PRINT_BEGIN, opened,
+      opened + 2);
+  return what == '%' ? read_expression(l, "%}", TSR_JINJA_TOKEN_BLOCK_END)
+                     : read_expression(l, "}}", TSR_JINJA_TOKEN_PRINT_END);
 }
 
 static bool read_all(lexer *l) {
@@ -272,19 +263,19 @@ static bool read_all(lexer *l) {
     int64_t begin = l->at, at = begin;
     while (at < l->length && !has(l, at, "{%") && !has(l, at, "{{") && !has(l, at, "{#")) at++;
     if (at == l->length) {
-      add(l, TOKEN_DATA, begin, at);
+      add(l, TSR_JINJA_TOKEN_DATA, begin, at);
       break;
     }
     add_data(l, begin, at, at + 2 < l->length ? l->text[at + 2] : 0, l->text[at + 1] == '{');
     l->at = at;
     if (!read_delimited(l)) return false;
   }
-  add(l, TOKEN_EOF, l->length, l->length);
+  add(l, TSR_JINJA_TOKEN_EOF, l->length, l->length);
   return true;
 }
 
-/* \r\n and \r become \n, and the last one goes. */
-static void take_text(lexer *l, const char *text, size_t length) {
+/* Copies the text with \n for \r\n and \r, without the last newline. */
+static void copy_text(lexer *l, const char *text, size_t length) {
   char *to = tsr_arena_alloc(l->arena, length + 1);
   for (size_t i = 0; i < length; i++) {
     bool pair = text[i] == '\r' && i + 1 < length && text[i + 1] == '\n';
@@ -294,11 +285,11 @@ static void take_text(lexer *l, const char *text, size_t length) {
   l->text = to;
 }
 
-bool jinja_tokens(
-    tsr_arena *arena, const char *file, const char *text, size_t length, token **ret_tokens,
-    int *ret_count, tsr_diags *diags) {
+bool tsr_jinja_tokenize(
+    tsr_arena *arena, const char *file, const char *text, size_t length,
+    tsr_jinja_token **ret_tokens, int *ret_count, tsr_diags *diags) {
   lexer l = {.arena = arena, .diags = diags, .file = file, .line = 1, .starts_line = true};
-  take_text(&l, text, length);
+  copy_text(&l, text, length);
   if (!read_all(&l)) return false;
   *ret_tokens = l.tokens;
   *ret_count = l.count;

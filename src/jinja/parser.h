@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Shared by the parser of expressions and that of statements. */
+/* What the parsers of expressions and of statements share. */
 #ifndef TSR_JINJA_PARSER_H
 #define TSR_JINJA_PARSER_H
 #include "jinja/lexer.h"
@@ -8,43 +8,50 @@
 typedef struct {
   tsr_arena *arena;
   tsr_diags *diags;
-  const token *tokens;
+  const tsr_jinja_token *tokens;
   int at;
   int depth; /* of nesting: expressions and statements */
-  bool failed;
-} parser;
+  bool failed, has_generation;
+} tsr_jinja_parser;
 
-enum { NESTING_MAX = 200 };
+enum { TSR_JINJA_NESTING_MAX = 200 };
 
-static inline const token *parser_token(const parser *p) { return &p->tokens[p->at]; }
-bool parser_is(const parser *p, token_kind kind, const char *text);
-bool parser_is_name(const parser *p, const char *name);
-bool parser_is_operator(const parser *p, const char *text);
-/* Passes the token if it is that. */
-bool parser_pass(parser *p, token_kind kind, const char *text);
-/* The same; an error if it is not. */
-bool parser_expect(parser *p, token_kind kind, const char *text);
-/* The first error alone; NULL, for callers to return. */
-void *parser_fail(parser *p, tsr_location location, const char *format, ...)
+static inline const tsr_jinja_token *tsr_jinja_parser_token(const tsr_jinja_parser *p) {
+  return &p->tokens[p->at];
+}
+bool tsr_jinja_parser_is(const tsr_jinja_parser *p, tsr_jinja_token_kind kind, const char *text);
+bool tsr_jinja_parser_is_name(const tsr_jinja_parser *p, const char *name);
+bool tsr_jinja_parser_is_operator(const tsr_jinja_parser *p, const char *text);
+/* Consumes the token if it is that one. */
+bool tsr_jinja_parser_pass(tsr_jinja_parser *p, tsr_jinja_token_kind kind, const char *text);
+/* The same; another token is an error. */
+bool tsr_jinja_parser_expect(tsr_jinja_parser *p, tsr_jinja_token_kind kind, const char *text);
+/* Adds the first error of a template; returns NULL. */
+void *tsr_jinja_parser_fail(tsr_jinja_parser *p, tsr_location location, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Whether one more level of nesting is allowed; parser_leave ends it. */
-bool parser_enter(parser *p);
-void parser_leave(parser *p);
+/* Enters a level of nesting, which tsr_jinja_parser_leave ends. False: an error, there are too many. */
+bool tsr_jinja_parser_enter(tsr_jinja_parser *p);
+void tsr_jinja_parser_leave(tsr_jinja_parser *p);
 
-expr *parser_new(parser *p, expr_kind kind, tsr_location location);
-void parser_add_item(parser *p, expr *e, expr *item);
+/* For messages: "a name", "an operator". */
+const char *tsr_jinja_token_name(tsr_jinja_token_kind kind);
+/* Room for one more item in an array that grows by doubling. */
+void *tsr_jinja_grown(tsr_jinja_parser *p, void *items, int count, size_t bytes);
+tsr_jinja_expr *
+tsr_jinja_parser_new(tsr_jinja_parser *p, tsr_jinja_expr_kind kind, tsr_location location);
+void tsr_jinja_parser_add_item(tsr_jinja_parser *p, tsr_jinja_expr *e, tsr_jinja_expr *item);
 
 /* NULL: an error. */
-expr *parse_expression(parser *p);
+tsr_jinja_expr *tsr_jinja_parse_expression(tsr_jinja_parser *p);
 /* Without `… if … else …`. */
-expr *parse_plain(parser *p);
-/* One, or a tuple of several with commas between; an empty one where `end` follows. */
-expr *parse_tuple(parser *p, bool plain);
-/* Names to assign to: a name, a tuple of names, or (where allowed) an attribute of a namespace. */
-expr *parse_target(parser *p, bool with_namespace);
-/* Filters behind `|`, of `of` (NULL: of a body's text). */
-expr *parse_filters(parser *p, expr *of);
+tsr_jinja_expr *tsr_jinja_parse_or(tsr_jinja_parser *p);
+/* One expression, or several with commas between as a tuple. `plain`: without `… if … else …`. */
+tsr_jinja_expr *tsr_jinja_parse_tuple(tsr_jinja_parser *p, bool plain);
+/* What a value is assigned to: a name, a tuple of names, or an attribute of a namespace. */
+tsr_jinja_expr *tsr_jinja_parse_target(tsr_jinja_parser *p, bool with_namespace);
+/* The filters behind `|`, applied to `of` (NULL: to a body's text). */
+tsr_jinja_expr *tsr_jinja_parse_filters(tsr_jinja_parser *p, tsr_jinja_expr *of);
 /* (a, b=1) of a call, a filter or a test. */
-bool parse_arguments(parser *p, expr *of);
+bool tsr_jinja_parse_arguments(tsr_jinja_parser *p, tsr_jinja_expr *of);
 
 #endif

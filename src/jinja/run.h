@@ -1,133 +1,190 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Shared by the parts of the interpreter. */
+/* What the files of the interpreter share. */
 #ifndef TSR_JINJA_RUN_H
 #define TSR_JINJA_RUN_H
 #include "jinja/render.h"
 #include "jinja/tree.h"
 
-/* Names of a template, a loop's body, a macro's; the outer ones are read, not written. */
-typedef struct jinja_scope {
-  struct jinja_scope *outer;
-  jinja_dict names;
-} jinja_scope;
+/* The names of a template, of a loop's body, of a macro; the outer ones are read, not written. */
+typedef struct tsr_jinja_scope {
+  struct tsr_jinja_scope *outer;
+  tsr_jinja_dict names;
+} tsr_jinja_scope;
 
-typedef enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } jinja_flow;
+typedef enum { TSR_JINJA_FLOW_ON, TSR_JINJA_FLOW_BREAK, TSR_JINJA_FLOW_CONTINUE } tsr_jinja_flow;
 
+/* One rendering. */
 typedef struct {
   tsr_arena *arena;
   tsr_diags *diags;
   tsr_jinja_limits limits;
   tsr_jinja_output *output;
-  tsr_text *out; /* what is being written: the output's text, or that of a macro, a set block … */
-  jinja_scope *scope;
-  jinja_flow flow;
-  int64_t steps, made; /* bytes of texts */
+  tsr_text *out; /* the text that is being written: the output's, a macro's, a set block's … */
+  tsr_jinja_scope *scope;
+  tsr_jinja_flow flow;
+  int64_t steps, bytes; /* of all texts so far */
   int depth;
   int spans_capacity;
   bool failed;
-} jinja_run;
+} tsr_jinja_run;
 
-/* The first error alone; false, for callers to return. */
-bool run_fail(jinja_run *r, tsr_location location, const char *format, ...)
+/* ---- run.c ---- */
+
+/* Adds the first error of a rendering; returns false. */
+bool tsr_jinja_fail(tsr_jinja_run *r, tsr_location location, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Counts work; false: an error, the limit is reached. */
-bool run_count(jinja_run *r, tsr_location location, int64_t steps);
-bool run_made(jinja_run *r, tsr_location location, int64_t bytes);
-bool run_enter(jinja_run *r, tsr_location location);
-void run_leave(jinja_run *r);
+#define TSR_JINJA_TOO_DEEP "this value has no text, or is nested too deeply"
+/* Count towards the limits. False: a limit is reached, or the rendering has failed. */
+bool tsr_jinja_count_steps(tsr_jinja_run *r, tsr_location location, int64_t steps);
+bool tsr_jinja_count_bytes(tsr_jinja_run *r, tsr_location location, int64_t bytes);
+/* Enters a level of nesting, which tsr_jinja_leave ends. False: an error, there are too many. */
+bool tsr_jinja_enter(tsr_jinja_run *r, tsr_location location);
+void tsr_jinja_leave(tsr_jinja_run *r);
+tsr_jinja_scope *tsr_jinja_new_scope(tsr_jinja_run *r, tsr_jinja_scope *outer);
+/* Items of a sequence, keys of a dict, code points of a string. Consumes an iterator. */
+bool tsr_jinja_iterate(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value of, tsr_jinja_list *ret_items);
 
-/* What a function, a method, a filter or a test is called with. */
+/* The arguments of a function, a method, a filter or a test. */
 typedef struct {
   tsr_location location;
-  jinja_string name;
-  jinja_value self; /* of a method its object, of a filter and a test what stands before it */
-  jinja_value *items;
+  tsr_jinja_string name;
+  tsr_jinja_value self; /* of a method its object; of a filter and a test its operand */
+  tsr_jinja_value *items;
   int count;
-  jinja_entry *named;
+  tsr_jinja_entry *named;
   int named_count;
-} jinja_arguments;
+} tsr_jinja_arguments;
 
-typedef bool jinja_native(jinja_run *r, const jinja_arguments *a, jinja_value *ret);
+/* Positional argument `index`, or the argument of that name. NULL: it was not given. */
+const tsr_jinja_value *
+tsr_jinja_argument(const tsr_jinja_arguments *a, int index, const char *name);
+/* Whether there are at most `most` positional arguments, and no other names than these (a list that
+ * ends with NULL). */
+bool tsr_jinja_check_arguments(
+    tsr_jinja_run *r, const tsr_jinja_arguments *a, int most, const char *const *names);
+/* An argument that must be a string. */
+bool tsr_jinja_argument_text(
+    tsr_jinja_run *r, const tsr_jinja_arguments *a, int index, const char *name,
+    tsr_jinja_string *ret);
 
-/* One of: native code, with its object; a macro or the body of a call. */
-struct jinja_function {
+/* ---- functions ---- */
+
+typedef bool tsr_jinja_native(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret);
+
+struct tsr_jinja_function {
   const char *name;
-  jinja_native *native;
-  jinja_value self;
-  const stmt *macro;
-  jinja_scope *closure;
+  tsr_jinja_native *native;
+  tsr_jinja_value self;        /* of a method its object; of a macro the macro */
+  const tsr_jinja_stmt *macro; /* of a macro */
+  tsr_jinja_scope *closure;
 };
 
-struct jinja_loop {
-  const jinja_list *items;
+struct tsr_jinja_loop {
+  const tsr_jinja_list *items;
   int64_t index; /* from 0 */
   int depth;     /* of recursion, from 0 */
-  const stmt *body;
-  jinja_scope *closure;
-  jinja_list *changed; /* what `loop.changed` was given last */
+  const tsr_jinja_stmt *body;
+  tsr_jinja_scope *closure;
+  tsr_jinja_native *again; /* loop(items) */
+  struct {
+    tsr_jinja_list values;
+    bool is_set;
+  } * changed; /* the arguments of the last loop.changed */
 };
 
-/* Argument `index`, or that of the name; NULL: not given. */
-const jinja_value *argument(const jinja_arguments *a, int index, const char *name);
-/* Whether there are no more than `most` without names, and no names but these (NULL at the end). */
-bool arguments_are(
-    jinja_run *r, const jinja_arguments *a, int most, const char *const *names);
-bool argument_text(
-    jinja_run *r, const jinja_arguments *a, int index, const char *name, jinja_string *ret);
-
-/* ---- evaluate.c ---- */
-bool run_evaluate(jinja_run *r, const expr *e, jinja_value *ret);
-/* A filter or its chain; the innermost one filters `body` where it has no operand. */
-bool run_filter(jinja_run *r, const expr *e, const jinja_value *body, jinja_value *ret);
-bool run_call(jinja_run *r, jinja_value callee, const jinja_arguments *a, jinja_value *ret);
-jinja_scope *run_new_scope(jinja_run *r, jinja_scope *outer);
-/* Names and values of a list, of a dict's keys, of a string's code points; false: an error. */
-bool run_iterate(
-    jinja_run *r, tsr_location location, jinja_value of, jinja_list *ret_items);
-
-/* ---- execute.c ---- */
-bool run_block(jinja_run *r, const block *b);
-/* A macro's text. */
-bool run_macro(
-    jinja_run *r, const jinja_function *f, const jinja_arguments *a, jinja_value *ret);
-/* `loop(items)` of a recursive loop. */
-bool run_loop_again(
-    jinja_run *r, const jinja_loop *loop, const jinja_arguments *a, jinja_value *ret);
-
-/* ---- operators.c ---- */
-bool run_binary(
-    jinja_run *r, tsr_location location, jinja_string op, jinja_value a, jinja_value b,
-    jinja_value *ret);
-bool run_compare(
-    jinja_run *r, tsr_location location, jinja_string op, jinja_value a, jinja_value b,
-    bool *ret);
-bool run_item(
-    jinja_run *r, tsr_location location, jinja_value of, jinja_value index, jinja_value *ret);
-/* Of parts each may be none. */
-bool run_slice(
-    jinja_run *r, tsr_location location, jinja_value of, const jinja_value parts[3],
-    jinja_value *ret);
-
-/* ---- tables by name; NULL: there is none ---- */
-jinja_native *jinja_find_filter(jinja_string name);
-jinja_native *jinja_find_test(jinja_string name);
-jinja_native *jinja_find_global(jinja_string name);
-/* A method of a kind's values; `ret_forbidden`: it is Python's, but would change its object. */
-jinja_native *jinja_find_method(jinja_kind kind, jinja_string name, bool *ret_forbidden);
+/* A table from names to native functions. */
 typedef struct {
   const char *name;
-  jinja_native *native;
-} jinja_named;
-jinja_native *jinja_find_in(const jinja_named *table, int count, jinja_string name);
+  tsr_jinja_native *native;
+} tsr_jinja_named;
+tsr_jinja_native *
+tsr_jinja_find_named(const tsr_jinja_named *table, int count, tsr_jinja_string name);
+
+/* NULL: there is none. */
+tsr_jinja_native *tsr_jinja_find_filter(tsr_jinja_string name);
+tsr_jinja_native *tsr_jinja_find_test(tsr_jinja_string name);
+tsr_jinja_native *tsr_jinja_find_global(tsr_jinja_string name);
+tsr_jinja_native *tsr_jinja_find_string_method(tsr_jinja_string name);
+/* A method of the kind's values; `ret_left_out`: Python has it, and this interpreter has not. */
+tsr_jinja_native *
+tsr_jinja_find_method(tsr_jinja_kind kind, tsr_jinja_string name, bool *ret_left_out);
+
+/* ---- evaluate.c, execute.c ---- */
+
+bool tsr_jinja_evaluate(tsr_jinja_run *r, const tsr_jinja_expr *e, tsr_jinja_value *ret);
+/* A chain of filters; the innermost one filters `body` if it has no operand. */
+bool tsr_jinja_apply_filters(
+    tsr_jinja_run *r, const tsr_jinja_expr *e, const tsr_jinja_value *body, tsr_jinja_value *ret);
+bool tsr_jinja_run_block(tsr_jinja_run *r, const tsr_jinja_block *b);
+
+/* ---- operators.c ---- */
+
+bool tsr_jinja_binary(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_string op, tsr_jinja_value a,
+    tsr_jinja_value b, tsr_jinja_value *ret);
+bool tsr_jinja_compare(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_string op, tsr_jinja_value a,
+    tsr_jinja_value b, bool *ret);
+/* Undefined where there is no such item. */
+bool tsr_jinja_item(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value of, tsr_jinja_value index,
+    tsr_jinja_value *ret);
+/* of[parts[0]:parts[1]:parts[2]]; none stands for a part that was not given. */
+bool tsr_jinja_slice(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value of, const tsr_jinja_value parts[3],
+    tsr_jinja_value *ret);
+
+/* ---- strings.c ---- */
+
+typedef enum { TSR_JINJA_LOWER, TSR_JINJA_UPPER, TSR_JINJA_TITLE } tsr_jinja_case;
+
+/* A string as it is, another value as its text. */
+bool tsr_jinja_text_of(
+    tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value v, tsr_jinja_value *ret);
+/* The code point at byte `at`, and the offset of the next one. */
+uint32_t tsr_jinja_code_point(tsr_jinja_string s, int64_t at, int64_t *ret_end);
+bool tsr_jinja_is_space(uint32_t code);
+/* Without the characters of a set (NULL: white space) at its ends. */
+tsr_jinja_string
+tsr_jinja_stripped(tsr_jinja_string s, const tsr_jinja_string *set, bool left, bool right);
+/* Appends a code point in that case. */
+bool tsr_jinja_add_case(
+    tsr_jinja_run *r, const tsr_jinja_arguments *a, uint32_t code, tsr_jinja_case to,
+    tsr_text *text);
+/* Appends a string as HTML text; one that is marked is that already. */
+void tsr_jinja_add_escaped(tsr_jinja_value v, tsr_text *text);
+bool tsr_jinja_join(
+    tsr_jinja_run *r, tsr_location location, const tsr_jinja_list *items, tsr_jinja_value by,
+    tsr_jinja_value *ret);
+/* Filters and methods of one meaning. */
+tsr_jinja_native tsr_jinja_strip, tsr_jinja_lstrip, tsr_jinja_rstrip, tsr_jinja_upper,
+    tsr_jinja_lower, tsr_jinja_capitalize, tsr_jinja_replace;
+
+/* ---- filters_list.c, methods.c ---- */
+
+tsr_jinja_native tsr_jinja_filter_dictsort, tsr_jinja_filter_first, tsr_jinja_filter_items,
+    tsr_jinja_filter_join, tsr_jinja_filter_last, tsr_jinja_filter_list, tsr_jinja_filter_max,
+    tsr_jinja_filter_min, tsr_jinja_filter_reject, tsr_jinja_filter_rejectattr,
+    tsr_jinja_filter_reverse, tsr_jinja_filter_select, tsr_jinja_filter_selectattr,
+    tsr_jinja_filter_sort, tsr_jinja_filter_sum, tsr_jinja_filter_unique;
+/* The item at a path "a.b.0" within `item`. */
+bool tsr_jinja_at_path(
+    tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value item, tsr_jinja_string path,
+    tsr_jinja_value *ret);
+/* Appends (key, value) of each entry. */
+bool tsr_jinja_dict_items(
+    tsr_jinja_run *r, tsr_location location, const tsr_jinja_dict *dict, tsr_jinja_list *to);
 
 /* ---- to_json.c ---- */
+
 typedef struct {
-  int indent; /* below 0: one line */
-  const char *item_separator, *key_separator;
+  int indent;                                 /* below 0: one line */
+  const char *item_separator, *key_separator; /* NULL: json.dumps's */
   bool sort_keys, ascii;
-} jinja_json_style;
-bool jinja_write_json(
-    jinja_run *r, tsr_location location, jinja_value v, const jinja_json_style *style,
+} tsr_jinja_json_style;
+bool tsr_jinja_write_json(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value v, const tsr_jinja_json_style *style,
     tsr_text *text);
 
 #endif

@@ -1,80 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tests: `x is name`. */
 #include "jinja/run.h"
-#include <ctype.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #define TEST(name, holds)                                                                          \
-  static bool test_##name(jinja_run *r, const jinja_arguments *a, jinja_value *ret) {              \
-    jinja_value v = a->self;                                                                       \
+  static bool test_##name(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {  \
+    tsr_jinja_value v = a->self;                                                                   \
     (void)v;                                                                                       \
-    if (!arguments_are(r, a, 0, NULL)) return false;                                               \
-    return *ret = jinja_bool(holds), true;                                                         \
+    if (!tsr_jinja_check_arguments(r, a, 0, NULL)) return false;                                   \
+    return *ret = tsr_jinja_bool(holds), true;                                                     \
   }
 
-static bool is_integer(jinja_value v) { return v.kind == JINJA_INT; }
-static int64_t whole(jinja_value v) { return v.kind == JINJA_BOOL ? v.truth : v.integer; }
+static int64_t whole(tsr_jinja_value v) { return v.kind == TSR_JINJA_BOOL ? v.truth : v.integer; }
 
-/* Every cased letter is of that case, and there is one; ASCII. */
-static bool has_case(jinja_value v, bool upper) {
-  bool any = false;
-  for (int64_t i = 0; v.kind == JINJA_STRING && i < v.string.length; i++) {
-    unsigned char c = (unsigned char)v.string.bytes[i];
-    if (upper ? islower(c) : isupper(c)) return false;
-    any |= isalpha(c) != 0;
+/* Whether every letter is of that case, and there is one. */
+static bool
+test_case(tsr_jinja_run *r, const tsr_jinja_arguments *a, bool upper, tsr_jinja_value *ret) {
+  tsr_jinja_value text;
+  bool any = false, other = false;
+  if (!tsr_jinja_check_arguments(r, a, 0, NULL) || !tsr_jinja_text_of(r, a, a->self, &text))
+    return false;
+  for (int64_t at = 0, end; at < text.string.length; at = end) {
+    int category = utf8proc_category((int32_t)tsr_jinja_code_point(text.string, at, &end));
+    bool is_upper = category == UTF8PROC_CATEGORY_LU, is_lower = category == UTF8PROC_CATEGORY_LL;
+    other |= (upper ? is_lower : is_upper) || category == UTF8PROC_CATEGORY_LT;
+    any |= is_upper || is_lower;
   }
-  return any;
+  return *ret = tsr_jinja_bool(any && !other), true;
+}
+static bool test_lower(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
+  return test_case(r, a, false, ret);
+}
+static bool test_upper(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
+  return test_case(r, a, true, ret);
 }
 
-TEST(defined, v.kind != JINJA_UNDEFINED)
-TEST(undefined, v.kind == JINJA_UNDEFINED)
-TEST(none, v.kind == JINJA_NONE)
-TEST(boolean, v.kind == JINJA_BOOL)
-TEST(true, v.kind == JINJA_BOOL &&v.truth)
-TEST(false, v.kind == JINJA_BOOL && !v.truth)
-TEST(integer, is_integer(v))
-TEST(float, v.kind == JINJA_FLOAT)
-TEST(number, jinja_is_number(v))
-TEST(string, v.kind == JINJA_STRING)
-TEST(mapping, v.kind == JINJA_DICT)
-TEST(sequence, v.kind == JINJA_STRING || v.kind == JINJA_LIST || v.kind == JINJA_TUPLE ||
-                   v.kind == JINJA_DICT || v.kind == JINJA_UNDEFINED)
-TEST(iterable, v.kind == JINJA_STRING || v.kind == JINJA_LIST || v.kind == JINJA_TUPLE ||
-                   v.kind == JINJA_DICT || v.kind == JINJA_UNDEFINED || v.kind == JINJA_LOOP)
-TEST(callable, v.kind == JINJA_FUNCTION || v.kind == JINJA_LOOP)
-TEST(lower, has_case(v, false))
-TEST(upper, has_case(v, true))
+TEST(defined, v.kind != TSR_JINJA_UNDEFINED)
+TEST(undefined, v.kind == TSR_JINJA_UNDEFINED)
+TEST(none, v.kind == TSR_JINJA_NONE)
+TEST(boolean, v.kind == TSR_JINJA_BOOL)
+TEST(true, v.kind == TSR_JINJA_BOOL && v.truth)
+TEST(false, v.kind == TSR_JINJA_BOOL && !v.truth)
+TEST(integer, v.kind == TSR_JINJA_INT)
+TEST(float, v.kind == TSR_JINJA_FLOAT)
+TEST(number, tsr_jinja_is_number(v))
+TEST(string, v.kind == TSR_JINJA_STRING)
+TEST(mapping, v.kind == TSR_JINJA_DICT)
+TEST(
+    sequence, v.kind == TSR_JINJA_STRING || v.kind == TSR_JINJA_LIST || v.kind == TSR_JINJA_TUPLE ||
+                  v.kind == TSR_JINJA_DICT || v.kind == TSR_JINJA_UNDEFINED ||
+                  (v.kind == TSR_JINJA_VIEW && v.list->is_range))
+TEST(
+    iterable, v.kind == TSR_JINJA_STRING || v.kind == TSR_JINJA_LIST || v.kind == TSR_JINJA_TUPLE ||
+                  v.kind == TSR_JINJA_VIEW || v.kind == TSR_JINJA_ITERATOR ||
+                  v.kind == TSR_JINJA_DICT || v.kind == TSR_JINJA_UNDEFINED ||
+                  v.kind == TSR_JINJA_LOOP)
+TEST(callable, v.kind == TSR_JINJA_FUNCTION || v.kind == TSR_JINJA_LOOP)
 
-static bool parity(jinja_run *r, const jinja_arguments *a, int64_t divisor, int64_t rest, jinja_value *ret) {
-  if (!is_integer(a->self) && a->self.kind != JINJA_BOOL)
-    return run_fail(
+static bool parity(
+    tsr_jinja_run *r, const tsr_jinja_arguments *a, int64_t divisor, int64_t rest,
+    tsr_jinja_value *ret) {
+  if (a->self.kind != TSR_JINJA_INT && a->self.kind != TSR_JINJA_BOOL)
+    return tsr_jinja_fail(
         r, a->location, "'%.*s' needs an integer, not %s", (int)a->name.length, a->name.bytes,
-        jinja_kind_name(a->self.kind));
-  return *ret = jinja_bool((whole(a->self) % divisor + divisor) % divisor == rest), true;
+        tsr_jinja_kind_name(a->self.kind));
+  return *ret = tsr_jinja_bool((whole(a->self) % divisor + divisor) % divisor == rest), true;
 }
-static bool test_odd(jinja_run *r, const jinja_arguments *a, jinja_value *ret) {
+static bool test_odd(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   return parity(r, a, 2, 1, ret);
 }
-static bool test_even(jinja_run *r, const jinja_arguments *a, jinja_value *ret) {
+static bool test_even(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   return parity(r, a, 2, 0, ret);
 }
-static bool test_divisibleby(jinja_run *r, const jinja_arguments *a, jinja_value *ret) {
-  const jinja_value *by = argument(a, 0, "num");
-  if (!by || !is_integer(*by) || by->integer <= 0)
-    return run_fail(r, a->location, "'divisibleby' needs a positive integer");
+static bool test_divisibleby(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
+  const tsr_jinja_value *by = tsr_jinja_argument(a, 0, "num");
+  if (!by || by->kind != TSR_JINJA_INT || by->integer <= 0)
+    return tsr_jinja_fail(r, a->location, "'divisibleby' needs a positive integer");
   return parity(r, a, by->integer, 0, ret);
 }
 
-static bool compare_with(jinja_run *r, const jinja_arguments *a, const char *op, jinja_value *ret) {
-  const jinja_value *other = argument(a, 0, "b");
+static bool
+compare_with(tsr_jinja_run *r, const tsr_jinja_arguments *a, const char *op, tsr_jinja_value *ret) {
+  const tsr_jinja_value *other = tsr_jinja_argument(a, 0, "b");
   bool holds;
-  if (!other) return run_fail(r, a->location, "this test needs a value to compare with");
-  if (!run_compare(r, a->location, (jinja_string){op, (int64_t)strlen(op)}, a->self, *other, &holds))
+  if (!other) return tsr_jinja_fail(r, a->location, "this test needs a value to compare with");
+  if (!tsr_jinja_compare(
+          r, a->location, (tsr_jinja_string){op, (int64_t)strlen(op)}, a->self, *other, &holds))
     return false;
-  return *ret = jinja_bool(holds), true;
+  return *ret = tsr_jinja_bool(holds), true;
 }
 #define COMPARISON(name, op)                                                                       \
-  static bool test_##name(jinja_run *r, const jinja_arguments *a, jinja_value *ret) {              \
+  static bool test_##name(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {  \
     return compare_with(r, a, op, ret);                                                            \
   }
 COMPARISON(eq, "==")
@@ -85,36 +102,54 @@ COMPARISON(gt, ">")
 COMPARISON(ge, ">=")
 COMPARISON(in, "in")
 
-/* Of values that have no identity of their own here: the same kind and equal. */
-static bool test_sameas(jinja_run *r, const jinja_arguments *a, jinja_value *ret) {
-  const jinja_value *other = argument(a, 0, "other");
-  if (!other) return run_fail(r, a->location, "'sameas' needs a value to compare with");
-  return *ret = jinja_bool(a->self.kind == other->kind && jinja_equal(a->self, *other)), true;
+/* Values have no identity here: the same kind and equal. */
+static bool test_sameas(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
+  const tsr_jinja_value *other = tsr_jinja_argument(a, 0, "other");
+  if (!other) return tsr_jinja_fail(r, a->location, "'sameas' needs a value to compare with");
+  return *ret = tsr_jinja_bool(a->self.kind == other->kind && tsr_jinja_equal(a->self, *other)),
+         true;
 }
 
-static const jinja_named tests[] = {
-    {"defined", test_defined},   {"undefined", test_undefined},
-    {"none", test_none},         {"boolean", test_boolean},
-    {"true", test_true},         {"false", test_false},
-    {"integer", test_integer},   {"float", test_float},
-    {"number", test_number},     {"string", test_string},
-    {"mapping", test_mapping},   {"sequence", test_sequence},
-    {"iterable", test_iterable}, {"callable", test_callable},
-    {"lower", test_lower},       {"upper", test_upper},
-    {"odd", test_odd},           {"even", test_even},
-    {"divisibleby", test_divisibleby}, {"sameas", test_sameas},
-    {"eq", test_eq},             {"equalto", test_eq},
-    {"ne", test_ne},             {"lt", test_lt},
-    {"lessthan", test_lt},       {"le", test_le},
-    {"gt", test_gt},             {"greaterthan", test_gt},
-    {"ge", test_ge},             {"in", test_in}};
+/* clang-format off */
+static const tsr_jinja_named tests[] = {
+    {"!=", test_ne},
+    {"<", test_lt},
+    {"<=", test_le},
+    {"==", test_eq},
+    {">", test_gt},
+    {">=", test_ge},
+    {"boolean", test_boolean},
+    {"callable", test_callable},
+    {"defined", test_defined},
+    {"divisibleby", test_divisibleby},
+    {"eq", test_eq},
+    {"equalto", test_eq},
+    {"even", test_even},
+    {"false", test_false},
+    {"float", test_float},
+    {"ge", test_ge},
+    {"greaterthan", test_gt},
+    {"gt", test_gt},
+    {"in", test_in},
+    {"integer", test_integer},
+    {"iterable", test_iterable},
+    {"le", test_le},
+    {"lessthan", test_lt},
+    {"lower", test_lower},
+    {"lt", test_lt},
+    {"mapping", test_mapping},
+    {"ne", test_ne},
+    {"none", test_none},
+    {"number", test_number},
+    {"odd", test_odd},
+    {"sameas", test_sameas},
+    {"sequence", test_sequence},
+    {"string", test_string},
+    {"true", test_true},
+    {"undefined", test_undefined},
+    {"upper", test_upper}};
+/* clang-format on */
 
-jinja_native *jinja_find_in(const jinja_named *table, int count, jinja_string name) {
-  for (int i = 0; i < count; i++)
-    if (jinja_is_text(jinja_bytes(name.bytes, name.length), table[i].name)) return table[i].native;
-  return NULL;
-}
-
-jinja_native *jinja_find_test(jinja_string name) {
-  return jinja_find_in(tests, sizeof tests / sizeof *tests, name);
+tsr_jinja_native *tsr_jinja_find_test(tsr_jinja_string name) {
+  return tsr_jinja_find_named(tests, sizeof tests / sizeof *tests, name);
 }

@@ -7,16 +7,16 @@
 #include <string.h>
 
 typedef struct {
-  jinja_run *r;
+  tsr_jinja_run *r;
   tsr_location location;
-  const jinja_json_style *style;
+  const tsr_jinja_json_style *style;
   tsr_text *text;
 } writer;
 
-static bool write_value(const writer *w, jinja_value v, int depth);
+static bool write_value(const writer *w, tsr_jinja_value v, int depth);
 
 /* The code point at *at, which is passed. Text is UTF-8 (checked where it was read). */
-static uint32_t next_code_point(jinja_string s, int64_t *at) {
+static uint32_t next_code_point(tsr_jinja_string s, int64_t *at) {
   unsigned char c = (unsigned char)s.bytes[(*at)++];
   int more = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : c >= 0xC0 ? 1 : 0;
   uint32_t x = more ? c & (0x3Fu >> more) : c;
@@ -33,7 +33,7 @@ static void write_escaped(tsr_text *text, uint32_t c) {
   tsr_text_add(text, "\\u%04x\\u%04x", 0xD800 + (c >> 10), 0xDC00 + (c & 0x3FF));
 }
 
-static void write_string(const writer *w, jinja_string s) {
+static void write_string(const writer *w, tsr_jinja_string s) {
   static const char special[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
   tsr_text_add(w->text, "\"");
   for (int64_t at = 0; at < s.length;) {
@@ -59,7 +59,7 @@ static void write_separator(const writer *w) {
   tsr_text_add(w->text, "%s", separator);
 }
 
-static bool write_list(const writer *w, const jinja_list *list, int depth) {
+static bool write_list(const writer *w, const tsr_jinja_list *list, int depth) {
   bool ok = true;
   tsr_text_add(w->text, "[");
   for (int i = 0; ok && i < list->count; i++) {
@@ -73,10 +73,10 @@ static bool write_list(const writer *w, const jinja_list *list, int depth) {
 }
 
 /* Keys that are no strings become such, as json.dumps has it. */
-static bool write_key(const writer *w, jinja_value key) {
-  if (key.kind == JINJA_STRING) return write_string(w, key.string), true;
-  if (key.kind > JINJA_STRING || key.kind == JINJA_UNDEFINED)
-    return run_fail(w->r, w->location, "%s is no key of JSON", jinja_kind_name(key.kind));
+static bool write_key(const writer *w, tsr_jinja_value key) {
+  if (key.kind == TSR_JINJA_STRING) return write_string(w, key.string), true;
+  if (key.kind > TSR_JINJA_STRING || key.kind == TSR_JINJA_UNDEFINED)
+    return tsr_jinja_fail(w->r, w->location, "%s is no key of JSON", tsr_jinja_kind_name(key.kind));
   tsr_text_add(w->text, "\"");
   bool ok = write_value(w, key, 0);
   tsr_text_add(w->text, "\"");
@@ -85,13 +85,13 @@ static bool write_key(const writer *w, jinja_value key) {
 
 static int compare_keys(const void *a, const void *b) {
   int order = 0;
-  jinja_compare(((const jinja_entry *)a)->key, ((const jinja_entry *)b)->key, &order);
+  tsr_jinja_order(((const tsr_jinja_entry *)a)->key, ((const tsr_jinja_entry *)b)->key, &order);
   return order;
 }
 
-static bool write_dict(const writer *w, const jinja_dict *dict, int depth) {
+static bool write_dict(const writer *w, const tsr_jinja_dict *dict, int depth) {
   bool ok = true;
-  jinja_entry *entries = tsr_arena_array(w->r->arena, jinja_entry, dict->count + 1);
+  tsr_jinja_entry *entries = tsr_arena_array(w->r->arena, tsr_jinja_entry, dict->count + 1);
   if (dict->count) memcpy(entries, dict->entries, sizeof *entries * (size_t)dict->count);
   if (w->style->sort_keys) qsort(entries, (size_t)dict->count, sizeof *entries, compare_keys);
   tsr_text_add(w->text, "{");
@@ -107,29 +107,42 @@ static bool write_dict(const writer *w, const jinja_dict *dict, int depth) {
   return ok;
 }
 
-static bool write_value(const writer *w, jinja_value v, int depth) {
-  if (depth > JINJA_DEPTH_MAX) return run_fail(w->r, w->location, "values are nested too deeply");
-  if (!run_count(w->r, w->location, 1)) return false;
+static bool write_value(const writer *w, tsr_jinja_value v, int depth) {
+  if (depth > TSR_JINJA_DEPTH_MAX)
+    return tsr_jinja_fail(w->r, w->location, "values are nested too deeply");
+  if (!tsr_jinja_count_steps(w->r, w->location, 1)) return false;
   switch (v.kind) {
-  case JINJA_NONE: tsr_text_add(w->text, "null"); return true;
-  case JINJA_BOOL: tsr_text_add(w->text, v.truth ? "true" : "false"); return true;
-  case JINJA_INT: tsr_text_add(w->text, "%" PRId64, v.integer); return true;
-  case JINJA_FLOAT:
+  case TSR_JINJA_NONE:
+    tsr_text_add(w->text, "null");
+    return true;
+  case TSR_JINJA_BOOL:
+    tsr_text_add(w->text, v.truth ? "true" : "false");
+    return true;
+  case TSR_JINJA_INT:
+    tsr_text_add(w->text, "%" PRId64, v.integer);
+    return true;
+  case TSR_JINJA_FLOAT:
     if (isnan(v.number)) tsr_text_add(w->text, "NaN");
     else if (isinf(v.number)) tsr_text_add(w->text, v.number > 0 ? "Infinity" : "-Infinity");
-    else jinja_print_float(v.number, w->text);
+    else tsr_jinja_print_float(v.number, w->text);
     return true;
-  case JINJA_STRING: write_string(w, v.string); return true;
-  case JINJA_LIST:
-  case JINJA_TUPLE: return write_list(w, v.list, depth);
-  case JINJA_DICT: return write_dict(w, v.dict, depth);
-  default: break;
+  case TSR_JINJA_STRING:
+    write_string(w, v.string);
+    return true;
+  case TSR_JINJA_LIST:
+  case TSR_JINJA_TUPLE:
+    return write_list(w, v.list, depth);
+  case TSR_JINJA_DICT:
+    return write_dict(w, v.dict, depth);
+  default:
+    break;
   }
-  return run_fail(w->r, w->location, "%s cannot be written as JSON", jinja_kind_name(v.kind));
+  return tsr_jinja_fail(
+      w->r, w->location, "%s cannot be written as JSON", tsr_jinja_kind_name(v.kind));
 }
 
-bool jinja_write_json(
-    jinja_run *r, tsr_location location, jinja_value v, const jinja_json_style *style,
+bool tsr_jinja_write_json(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value v, const tsr_jinja_json_style *style,
     tsr_text *text) {
   writer w = {r, location, style, text};
   return write_value(&w, v, 0);

@@ -6,88 +6,88 @@
 #include "jinja/value.h"
 
 typedef enum {
-  EXPR_CONSTANT,
-  EXPR_NAME,
-  EXPR_LIST,
-  EXPR_TUPLE,
-  EXPR_DICT,    /* items: keys and values in turn */
-  EXPR_UNARY,   /* name: "-", "+", "not" */
-  EXPR_BINARY,  /* name: an operator of arithmetic, "and", "or" */
-  EXPR_COMPARE, /* items[0] names[0] items[1] names[1] … */
-  EXPR_CONCAT,  /* items ~ items … */
-  EXPR_IF,      /* items: the test, the value, and the other one or NULL */
-  EXPR_ATTRIBUTE,
-  EXPR_ITEM,  /* items[0] [items[1]] */
-  EXPR_SLICE, /* items[0] [items[1] : items[2] : items[3]], each or NULL */
-  EXPR_CALL,  /* items[0] is called */
-  EXPR_FILTER,
-  EXPR_TEST /* items[0] is name(…) */
-} expr_kind;
+  TSR_JINJA_EXPR_CONSTANT,
+  TSR_JINJA_EXPR_NAME,
+  TSR_JINJA_EXPR_LIST,
+  TSR_JINJA_EXPR_TUPLE,
+  TSR_JINJA_EXPR_DICT,    /* items: key, value, key, value, … */
+  TSR_JINJA_EXPR_UNARY,   /* name: "-", "+", "not" */
+  TSR_JINJA_EXPR_BINARY,  /* name: an operator of arithmetic, "and", "or" */
+  TSR_JINJA_EXPR_COMPARE, /* items[0] names[0] items[1] names[1] … */
+  TSR_JINJA_EXPR_CONCAT,  /* items ~ items … */
+  TSR_JINJA_EXPR_IF,      /* items: test, value, and the other value or NULL */
+  TSR_JINJA_EXPR_ATTRIBUTE,
+  TSR_JINJA_EXPR_ITEM,  /* items[0] [items[1]] */
+  TSR_JINJA_EXPR_SLICE, /* items[0] [items[1] : items[2] : items[3]], each or NULL */
+  TSR_JINJA_EXPR_CALL,  /* items[0] is called */
+  TSR_JINJA_EXPR_FILTER,
+  TSR_JINJA_EXPR_TEST /* items[0] is name(…) */
+} tsr_jinja_expr_kind;
 
-typedef struct expr expr;
+typedef struct tsr_jinja_expr tsr_jinja_expr;
 
 /* name=value */
 typedef struct {
-  jinja_string name;
-  expr *value;
-} named_argument;
+  tsr_jinja_string name;
+  tsr_jinja_expr *value;
+} tsr_jinja_named_argument;
 
-struct expr {
-  expr_kind kind;
+struct tsr_jinja_expr {
+  tsr_jinja_expr_kind kind;
   tsr_location location;
-  jinja_value constant;
-  jinja_string name; /* of NAME, ATTRIBUTE, FILTER, TEST, and operators */
-  expr **items;
+  tsr_jinja_value constant;
+  tsr_jinja_string name; /* of NAME, ATTRIBUTE, FILTER, TEST, and operators */
+  tsr_jinja_expr **items;
   int items_count;
-  jinja_string *names; /* of COMPARE */
-  expr **arguments;    /* of CALL, FILTER and TEST */
+  tsr_jinja_string *names;    /* of COMPARE */
+  tsr_jinja_expr **arguments; /* of CALL, FILTER and TEST */
   int arguments_count;
-  named_argument *named;
+  tsr_jinja_named_argument *named;
   int named_count;
 };
 
 typedef enum {
-  STMT_TEXT,
-  STMT_PRINT,
-  STMT_IF,    /* value; body, otherwise */
-  STMT_FOR,   /* target in value [if test]: body, otherwise where nothing came */
-  STMT_SET,   /* target = value, or NULL: the body's text through `filter` */
-  STMT_MACRO, /* name, parameters, body */
-  STMT_CALL,  /* value is a call; the body is its caller */
-  STMT_FILTER,
-  STMT_WITH, /* parameters; body */
-  STMT_BREAK,
-  STMT_CONTINUE,
-  STMT_GENERATION /* {% generation %}: what the assistant has said */
-} stmt_kind;
+  TSR_JINJA_STMT_TEXT,
+  TSR_JINJA_STMT_PRINT,
+  TSR_JINJA_STMT_IF,    /* value; body, otherwise */
+  TSR_JINJA_STMT_FOR,   /* target in value [if test]: body, `otherwise` without items */
+  TSR_JINJA_STMT_SET,   /* target = value, or NULL: the body's text through `filter` */
+  TSR_JINJA_STMT_MACRO, /* name, parameters, body */
+  TSR_JINJA_STMT_CALL,  /* value is a call; the body is its caller */
+  TSR_JINJA_STMT_FILTER,
+  TSR_JINJA_STMT_WITH, /* parameters; body */
+  TSR_JINJA_STMT_BREAK,
+  TSR_JINJA_STMT_CONTINUE,
+  TSR_JINJA_STMT_GENERATION /* {% generation %}: text of the assistant */
+} tsr_jinja_stmt_kind;
 
-typedef struct stmt stmt;
+typedef struct tsr_jinja_stmt tsr_jinja_stmt;
 typedef struct {
-  stmt **items;
+  tsr_jinja_stmt **items;
   int count;
-} block;
+} tsr_jinja_block;
 
 /* A parameter of a macro with its default, or of `with` with its value; NULL: none. */
 typedef struct {
-  jinja_string name;
-  expr *value;
-} parameter;
+  tsr_jinja_string name;
+  tsr_jinja_expr *value;
+} tsr_jinja_parameter;
 
-struct stmt {
-  stmt_kind kind;
+struct tsr_jinja_stmt {
+  tsr_jinja_stmt_kind kind;
   tsr_location location;
-  jinja_string text, name;
-  expr *target, *value, *test;
-  expr *filter; /* whose items[0], at the end of the chain, is NULL: the body's text */
+  tsr_jinja_string text, name;
+  tsr_jinja_expr *target, *value, *test;
+  tsr_jinja_expr *filter; /* whose items[0], at the end of the chain, is NULL: the body's text */
   bool recursive;
-  block body, otherwise;
-  parameter *parameters;
+  tsr_jinja_block body, otherwise;
+  tsr_jinja_parameter *parameters;
   int parameters_count;
 };
 
-/* Parses a template. False: an error at its place; `limit` is the depth of nesting allowed. */
-bool jinja_parse(
-    tsr_arena *arena, const char *file, const char *text, size_t length, block *ret_block,
-    tsr_diags *diags);
+/* Parses a template. */
+bool tsr_jinja_parse_block(
+    tsr_arena *arena, const char *file, const char *text, size_t length, tsr_jinja_block *ret_block,
+    bool *ret_has_generation, tsr_diags *diags);
 
 #endif

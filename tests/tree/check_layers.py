@@ -14,6 +14,7 @@ from pathlib import Path
 FOUNDATION = "config mesh graph kernels"
 ALLOWED = {
     "base": "",
+    "jinja": "",
     "config": "",
     "mesh": "",
     "graph": "",
@@ -44,7 +45,7 @@ THIRD_PARTY = {
     "xxhash.h": "base data",
     "oniguruma.h": "data",
     "pcre2.h": "data",
-    "utf8proc.h": "data",
+    "utf8proc.h": "data jinja",
     "nettle/": "base",
     "mpi.h": "comm",
     "nccl.h": "comm device",
