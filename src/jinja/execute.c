@@ -255,7 +255,7 @@ static bool run_statement(tsr_jinja_run *r, const tsr_jinja_stmt *s) {
     tsr_text_add_bytes(r->out, s->text.bytes, (size_t)s->text.length);
     return tsr_jinja_count_bytes(r, s->location, s->text.length);
   case TSR_JINJA_STMT_PRINT:
-    return tsr_jinja_evaluate(r, s->value, &v) && print_value(r, s->location, v);
+    return tsr_jinja_evaluate(r, s->value, &v) && print_value(r, s->value->location, v);
   case TSR_JINJA_STMT_IF:
     return run_if(r, s);
   case TSR_JINJA_STMT_FOR:

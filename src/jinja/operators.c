@@ -158,7 +158,7 @@ static bool contains_item(
   int at = 0;
   *ret = false;
   while (!*ret && at < of.list->count) *ret = tsr_jinja_equal(of.list->items[at++], x);
-  if (of.kind == TSR_JINJA_ITERATOR)
+  if (at && of.kind == TSR_JINJA_ITERATOR)
     of.list->items += at, of.list->count -= at, of.list->capacity -= at;
   return tsr_jinja_count_steps(r, location, at);
 }

@@ -3,7 +3,8 @@
 #include "jinja/parser.h"
 #include <string.h>
 
-static bool parse_block(tsr_jinja_parser *p, const char *const *ends, tsr_jinja_block *ret);
+static bool
+parse_block(tsr_jinja_parser *p, tsr_location of, const char *const *ends, tsr_jinja_block *ret);
 
 static tsr_jinja_stmt *
 new_stmt(tsr_jinja_parser *p, tsr_jinja_stmt_kind kind, tsr_location location) {
@@ -18,8 +19,9 @@ static bool end_block(tsr_jinja_parser *p) {
 }
 
 /* `%}` and a body up to one of `ends`, which is consumed without its own `%}`. */
-static bool parse_body(tsr_jinja_parser *p, const char *const *ends, tsr_jinja_block *ret) {
-  return end_block(p) && parse_block(p, ends, ret);
+static bool parse_body(
+    tsr_jinja_parser *p, const tsr_jinja_stmt *of, const char *const *ends, tsr_jinja_block *ret) {
+  return end_block(p) && parse_block(p, of->location, ends, ret);
 }
 
 /* ---- if, for ---- */
@@ -28,11 +30,12 @@ static bool parse_body(tsr_jinja_parser *p, const char *const *ends, tsr_jinja_b
 static tsr_jinja_stmt *parse_if(tsr_jinja_parser *p, tsr_location location) {
   static const char *const ends[] = {"elif", "else", "endif", NULL};
   tsr_jinja_stmt *s = new_stmt(p, TSR_JINJA_STMT_IF, location);
-  if (!(s->value = tsr_jinja_parse_tuple(p, true)) || !parse_body(p, ends, &s->body)) return NULL;
+  if (!(s->value = tsr_jinja_parse_tuple(p, true)) || !parse_body(p, s, ends, &s->body))
+    return NULL;
   const tsr_jinja_token *t = &p->tokens[p->at - 1];
   if (t->text.length == 5) return end_block(p) ? s : NULL; /* endif */
   if (t->text.bytes[2] == 's')                             /* else */
-    return parse_body(p, ends + 2, &s->otherwise) && end_block(p) ? s : NULL;
+    return parse_body(p, s, ends + 2, &s->otherwise) && end_block(p) ? s : NULL;
   tsr_jinja_stmt *next = tsr_jinja_parser_enter(p) ? parse_if(p, t->location) : NULL;
   tsr_jinja_parser_leave(p);
   if (!next) return NULL;
@@ -52,9 +55,9 @@ static tsr_jinja_stmt *parse_for(tsr_jinja_parser *p, tsr_location location) {
       !(s->test = tsr_jinja_parse_expression(p)))
     return NULL;
   s->recursive = tsr_jinja_parser_pass(p, TSR_JINJA_TOKEN_NAME, "recursive");
-  if (!parse_body(p, ends, &s->body)) return NULL;
+  if (!parse_body(p, s, ends, &s->body)) return NULL;
   bool has_else = p->tokens[p->at - 1].text.length == 4;
-  if (has_else && !parse_body(p, ends + 1, &s->otherwise)) return NULL;
+  if (has_else && !parse_body(p, s, ends + 1, &s->otherwise)) return NULL;
   return end_block(p) ? s : NULL;
 }
 
@@ -68,7 +71,8 @@ static tsr_jinja_stmt *parse_set(tsr_jinja_parser *p, tsr_location location) {
   if (tsr_jinja_parser_pass(p, TSR_JINJA_TOKEN_OPERATOR, "|") &&
       !(s->filter = tsr_jinja_parse_filters(p, NULL)))
     return NULL;
-  return parse_body(p, (const char *const[]){"endset", NULL}, &s->body) && end_block(p) ? s : NULL;
+  return parse_body(p, s, (const char *const[]){"endset", NULL}, &s->body) && end_block(p) ? s
+                                                                                           : NULL;
 }
 
 static bool add_parameter(tsr_jinja_parser *p, tsr_jinja_stmt *s, bool needs_value) {
@@ -101,7 +105,7 @@ static tsr_jinja_stmt *parse_macro(tsr_jinja_parser *p, tsr_location location) {
   tsr_jinja_stmt *s = new_stmt(p, TSR_JINJA_STMT_MACRO, location);
   s->name = tsr_jinja_parser_token(p)->text;
   return tsr_jinja_parser_expect(p, TSR_JINJA_TOKEN_NAME, NULL) && parse_parameters(p, s) &&
-                 parse_body(p, (const char *const[]){"endmacro", NULL}, &s->body) && end_block(p)
+                 parse_body(p, s, (const char *const[]){"endmacro", NULL}, &s->body) && end_block(p)
              ? s
              : NULL;
 }
@@ -112,14 +116,16 @@ static tsr_jinja_stmt *parse_call_block(tsr_jinja_parser *p, tsr_location locati
   if (!(s->value = tsr_jinja_parse_expression(p))) return NULL;
   if (s->value->kind != TSR_JINJA_EXPR_CALL)
     return tsr_jinja_parser_fail(p, s->value->location, "expected a call");
-  return parse_body(p, (const char *const[]){"endcall", NULL}, &s->body) && end_block(p) ? s : NULL;
+  return parse_body(p, s, (const char *const[]){"endcall", NULL}, &s->body) && end_block(p) ? s
+                                                                                            : NULL;
 }
 
 static tsr_jinja_stmt *parse_filter_block(tsr_jinja_parser *p, tsr_location location) {
   tsr_jinja_stmt *s = new_stmt(p, TSR_JINJA_STMT_FILTER, location);
   if (!(s->filter = tsr_jinja_parse_filters(p, NULL))) return NULL;
-  return parse_body(p, (const char *const[]){"endfilter", NULL}, &s->body) && end_block(p) ? s
-                                                                                           : NULL;
+  return parse_body(p, s, (const char *const[]){"endfilter", NULL}, &s->body) && end_block(p)
+             ? s
+             : NULL;
 }
 
 static tsr_jinja_stmt *parse_with(tsr_jinja_parser *p, tsr_location location) {
@@ -128,13 +134,14 @@ static tsr_jinja_stmt *parse_with(tsr_jinja_parser *p, tsr_location location) {
     if (!add_parameter(p, s, true)) return NULL;
     if (!tsr_jinja_parser_pass(p, TSR_JINJA_TOKEN_OPERATOR, ",")) break;
   }
-  return parse_body(p, (const char *const[]){"endwith", NULL}, &s->body) && end_block(p) ? s : NULL;
+  return parse_body(p, s, (const char *const[]){"endwith", NULL}, &s->body) && end_block(p) ? s
+                                                                                            : NULL;
 }
 
 static tsr_jinja_stmt *parse_generation(tsr_jinja_parser *p, tsr_location location) {
   tsr_jinja_stmt *s = new_stmt(p, TSR_JINJA_STMT_GENERATION, location);
   p->has_generation = true;
-  return parse_body(p, (const char *const[]){"endgeneration", NULL}, &s->body) && end_block(p)
+  return parse_body(p, s, (const char *const[]){"endgeneration", NULL}, &s->body) && end_block(p)
              ? s
              : NULL;
 }
@@ -203,9 +210,9 @@ static bool pass_end_name(tsr_jinja_parser *p, const char *const *ends) {
   return false;
 }
 
-static bool parse_block(tsr_jinja_parser *p, const char *const *ends, tsr_jinja_block *ret) {
+static bool
+parse_block(tsr_jinja_parser *p, tsr_location of, const char *const *ends, tsr_jinja_block *ret) {
   int capacity = 0;
-  tsr_location begin = tsr_jinja_parser_token(p)->location;
   if (!tsr_jinja_parser_enter(p)) return false;
   *ret = (tsr_jinja_block){0};
   while (!pass_end_name(p, ends)) {
@@ -213,7 +220,7 @@ static bool parse_block(tsr_jinja_parser *p, const char *const *ends, tsr_jinja_
       if (!ends[0]) break;
       int last = 0;
       while (ends[last + 1]) last++;
-      tsr_jinja_parser_fail(p, begin, "the body that begins here has no '%s'", ends[last]);
+      tsr_jinja_parser_fail(p, of, "this block has no '%s'", ends[last]);
       return false;
     }
     tsr_jinja_stmt *s = parse_statement(p);
@@ -233,7 +240,7 @@ bool tsr_jinja_parse_block(
   int count;
   if (!tsr_jinja_tokenize(arena, file, text, length, &tokens, &count, diags)) return false;
   p.tokens = tokens;
-  bool ok = parse_block(&p, (const char *const[]){NULL}, ret_block) && !p.failed;
+  bool ok = parse_block(&p, TSR_NOWHERE, (const char *const[]){NULL}, ret_block) && !p.failed;
   *ret_has_generation = p.has_generation;
   return ok;
 }

@@ -27,7 +27,7 @@ split_at_space(tsr_jinja_run *r, tsr_jinja_value whole, int64_t most, tsr_jinja_
   for (int64_t at = skip(s, 0, true); at < s.length; at = skip(s, at, true)) {
     int64_t begin = at;
     bool rest = most >= 0 && to->count == most;
-    at = rest ? tsr_jinja_stripped(s, NULL, false, true).length : skip(s, at, false);
+    at = rest ? s.length : skip(s, at, false);
     add_part(r, to, whole, begin, at);
     if (rest) break;
   }

@@ -126,15 +126,23 @@ const char *tsr_jinja_kind_name(tsr_jinja_kind kind) {
   return names[kind];
 }
 
-/* Integers are compared exactly, not as doubles. */
+/* Exactly: a double has no value for every integer. */
+static int compare_to_double(int64_t x, double y) {
+  if (y >= 0x1p63) return -1;
+  if (y < -0x1p63) return 1;
+  int64_t whole = (int64_t)floor(y);
+  if (x != whole) return x < whole ? -1 : 1;
+  return -(y > floor(y));
+}
+
+/* Neither is NaN. */
 static int compare_numbers(tsr_jinja_value a, tsr_jinja_value b) {
-  if (a.kind != TSR_JINJA_FLOAT && b.kind != TSR_JINJA_FLOAT) {
-    int64_t x = a.kind == TSR_JINJA_BOOL ? a.truth : a.integer,
-            y = b.kind == TSR_JINJA_BOOL ? b.truth : b.integer;
-    return (x > y) - (x < y);
-  }
-  double x = tsr_jinja_as_double(a), y = tsr_jinja_as_double(b);
-  return (x > y) - (x < y);
+  int64_t x = a.kind == TSR_JINJA_BOOL ? a.truth : a.integer,
+          y = b.kind == TSR_JINJA_BOOL ? b.truth : b.integer;
+  bool a_is_float = a.kind == TSR_JINJA_FLOAT, b_is_float = b.kind == TSR_JINJA_FLOAT;
+  if (a_is_float && b_is_float) return (a.number > b.number) - (a.number < b.number);
+  if (a_is_float) return -compare_to_double(y, a.number);
+  return b_is_float ? compare_to_double(x, b.number) : (x > y) - (x < y);
 }
 
 static bool equal_lists(const tsr_jinja_list *a, const tsr_jinja_list *b) {
