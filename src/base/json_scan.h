@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The check that a text is JSON (RFC 8259), before anything reads it, for readers that report errors
- * or store values in their own way (base/json.h is the usual one). */
+/* The check that a text is JSON (RFC 8259), before anything reads it, for readers that report
+ * errors or store values in their own way (base/json.h is the usual one). */
 #ifndef TSR_BASE_JSON_SCAN_H
 #define TSR_BASE_JSON_SCAN_H
 #include "base/arena.h"
@@ -19,9 +19,9 @@ typedef struct {
 /* By the rules of tsr_json_parse. The message is made in the arena. */
 bool tsr_json_scan(tsr_arena *arena, const char *text, size_t length, tsr_json_fault *ret_fault);
 
-/* Of a text that tsr_json_scan accepts: resolves the escapes of the string whose opening quote is at
- * `quote`, and returns what follows its closing quote. `ret_text` has room for the string as it is
- * written. */
+/* Of a text that tsr_json_scan accepts: resolves the escapes of the string whose opening quote is
+ * at `quote`, and returns what follows its closing quote. `ret_text` has room for the string as it
+ * is written. */
 const char *tsr_json_unescape(const char *quote, char *ret_text, size_t *ret_length);
 
 /* The bytes of the UTF-8 character at `text` by RFC 3629 (1..4), or 0 when it is not valid. */

@@ -29,7 +29,8 @@ bool tsr_jinja_parser_expect(tsr_jinja_parser *p, tsr_jinja_token_kind kind, con
 /* Adds the first error of a template; returns NULL. */
 void *tsr_jinja_parser_fail(tsr_jinja_parser *p, tsr_location location, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Enters a level of nesting, which tsr_jinja_parser_leave ends. False: an error, there are too many. */
+/* Enters a level of nesting, which tsr_jinja_parser_leave ends. False: an error, there are too
+ * many. */
 bool tsr_jinja_parser_enter(tsr_jinja_parser *p);
 void tsr_jinja_parser_leave(tsr_jinja_parser *p);
 
