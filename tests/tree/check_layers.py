@@ -29,7 +29,7 @@ ALLOWED = {
     "comm": "schedule graph device kernels",
     "runtime": "comm device schedule graph kernels parallel",
     "job": "runtime comm device parallel config mesh",
-    "data": "config kernels",  # kernels: the generator of random numbers
+    "data": "config jinja kernels",  # kernels: the generator of random numbers
     "checkpoint": "runtime data model config graph kernels",
     "report": "runtime plan schedule comm parallel config",
     "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report",
