@@ -33,7 +33,7 @@ bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags) {
     if (added.is_normalized && normalizer) {
       size_t room = added.length * (size_t)tsr_normalizer_growth(normalizer);
       char *text = tsr_arena_alloc(arena, room);
-      added.length = tsr_normalize(normalizer, &scratch, added.text, added.length, text);
+      added.length = tsr_normalize(normalizer, &scratch, added.text, added.length, text, NULL);
       added.text = text;
     }
     set->items[set->count++] = added;

@@ -30,9 +30,6 @@ typedef struct {
 bool tsr_dataset_tokens(
     tsr_arena *arena, const tsr_data_options *options, tsr_dataset *ret_dataset, tsr_diags *diags);
 
-/* The special token <|endoftext|>, <|end_of_text|> or </s> of a tokenizer, or -1. */
-int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer);
-
 /* The file that a sample's window is in, and the window's first token there. */
 const tsr_token_file *tsr_dataset_find_window(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t *ret_begin);

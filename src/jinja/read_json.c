@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/json_scan.h"
 #include "jinja/render.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -91,24 +90,15 @@ static tsr_jinja_value read_value(reader *p) {
   }
 }
 
-static tsr_location behind(tsr_location first, const char *text, size_t offset) {
-  for (size_t i = 0; i < offset; i++) {
-    first.col++;
-    if (text[i] == '\n') first.line++, first.col = 1;
-  }
-  return first;
-}
-
 bool tsr_jinja_read_json(
-    tsr_arena *arena, tsr_location first, const char *text, size_t length,
-    tsr_jinja_value *ret_value, tsr_diags *diags) {
-  tsr_json_fault fault;
-  if (!tsr_json_scan(arena, text, length, &fault))
-    return tsr_diag_error(diags, behind(first, text, fault.offset), "%s", fault.message);
+    tsr_arena *arena, const char *text, size_t length, tsr_jinja_value *ret_value,
+    tsr_json_fault *ret_fault) {
+  if (!tsr_json_scan(arena, text, length, ret_fault)) return false;
   reader p = {.arena = arena, .at = tsr_arena_strndup(arena, text, length)};
   const char *begin = p.at;
   *ret_value = read_value(&p);
-  return !p.wrong || tsr_diag_error(
-                         diags, behind(first, text, (size_t)(p.wrong - begin)),
-                         "an integer should be in [-2^63, 2^63)");
+  if (!p.wrong) return true;
+  *ret_fault = (tsr_json_fault){
+      .offset = (size_t)(p.wrong - begin), .message = "an integer should be in [-2^63, 2^63)"};
+  return false;
 }

@@ -9,6 +9,7 @@
 #ifndef TSR_JINJA_RENDER_H
 #define TSR_JINJA_RENDER_H
 #include "base/diag.h"
+#include "base/json_scan.h"
 #include "jinja/value.h"
 
 typedef struct tsr_jinja_template tsr_jinja_template;
@@ -47,10 +48,9 @@ bool tsr_jinja_render(
     const tsr_jinja_limits *limits, tsr_jinja_output *ret_output, tsr_diags *diags);
 
 /* Reads JSON as tsr_json_parse does, but with Python's numbers: one without a point and an exponent
- * is an integer. `first` is the location of the text's first byte; `diags` needs to know the file's
- * text to quote it. */
+ * is an integer. False: the fault, whose message is in the arena. Several threads may call it. */
 bool tsr_jinja_read_json(
-    tsr_arena *arena, tsr_location first, const char *text, size_t length,
-    tsr_jinja_value *ret_value, tsr_diags *diags);
+    tsr_arena *arena, const char *text, size_t length, tsr_jinja_value *ret_value,
+    tsr_json_fault *ret_fault);
 
 #endif

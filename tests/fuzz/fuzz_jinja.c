@@ -36,18 +36,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_jinja_template *of;
   tsr_jinja_value v;
+  tsr_json_fault fault;
   tsr_jinja_output first, second;
   if (tsr_jinja_parse(arena, "fuzz.jinja", text, length, &of, diags) &&
-      tsr_jinja_read_json(
-          arena, (tsr_location){"fuzz.json", 1, 1, 1}, json, json_length, &v, diags) &&
-      v.kind == TSR_JINJA_DICT && render(arena, of, v, &first, diags)) {
+      tsr_jinja_read_json(arena, json, json_length, &v, &fault) && v.kind == TSR_JINJA_DICT &&
+      render(arena, of, v, &first, diags)) {
     bool ok = render(arena, of, v, &second, diags);
     assert(ok && first.text.length == second.text.length);
     assert(!first.text.length || !memcmp(first.text.data, second.text.data, first.text.length));
     tsr_text_free(&first.text);
     tsr_text_free(&second.text);
-  } else {
-    assert(tsr_diags_errors(diags) || v.kind != TSR_JINJA_DICT);
   }
   FILE *sink = fopen("/dev/null", "w");
   tsr_diags_print(diags, sink);

@@ -21,9 +21,10 @@ render(tsr_arena *arena, const char *path, const char *json, tsr_jinja_output *o
       !tsr_jinja_parse(arena, path, text, length, &of, d) ||
       !tsr_file_read(arena, json, BYTES_MAX, TSR_NOWHERE, &text, &length, d))
     return false;
-  tsr_diags_source(d, json, text, length);
-  if (!tsr_jinja_read_json(arena, (tsr_location){json, 1, 1, 1}, text, length, &variables, d))
-    return false;
+  tsr_json_fault fault;
+  if (!tsr_jinja_read_json(arena, text, length, &variables, &fault))
+    return tsr_diag_error(
+        d, (tsr_location){.file = json}, "byte %zu: %s", fault.offset, fault.message);
   if (variables.kind != TSR_JINJA_DICT)
     return tsr_diag_error(d, (tsr_location){json, 1, 1, 1}, "expected an object");
   return tsr_jinja_render(arena, of, variables.dict, &limits, out, d);
