@@ -146,51 +146,109 @@ static tsr_jinja_string part_of(tsr_jinja_string text, int64_t begin, int64_t en
   return (tsr_jinja_string){text.bytes + begin, end - begin};
 }
 
-/* Where the turn of Q begins whose anchor is at `anchor`: behind the prompt. A prompt that says more
- * than the turn does (an opened <think>) ends where the anchor begins, if the rest of it is what
- * stands in front of the anchor. */
-static int64_t own_begin(
-    finder *f, int i, tsr_jinja_string prompt, tsr_jinja_string turn, tsr_jinja_span in_turn) {
-  tsr_jinja_string before;
-  if (tsr_jinja_starts(turn, prompt)) return prompt.length <= in_turn.begin ? prompt.length : -1;
-  if (!try_render(f, f->chat, i, false, &before) || !tsr_jinja_starts(turn, before) ||
-      !tsr_jinja_starts(prompt, before) || before.length > in_turn.begin)
+/* The renderings that turn i is found with. */
+typedef struct {
+  int i;
+  tsr_jinja_string before;     /* messages[:i] without a generation prompt; no bytes: refused */
+  tsr_jinja_string prompts[2]; /* with one, and with one that asks for no reasoning */
+  int prompts_count;
+  tsr_jinja_string turn; /* messages[:i + 1] */
+} renderings;
+
+/* The conversation with the variables by which templates are told not to reason. */
+static tsr_chat without_reasoning(finder *f) {
+  static const char *const names[] = {"enable_thinking", "thinking"};
+  tsr_chat chat = *f->chat;
+  chat.extra = tsr_jinja_new_dict(f->arena, TSR_JINJA_DICT);
+  for (int k = 0; k < 2; k++)
+    tsr_jinja_set(f->arena, chat.extra.dict, tsr_jinja_text(names[k]), tsr_jinja_bool(false));
+  for (int k = 0; f->chat->extra.kind == TSR_JINJA_DICT && k < f->chat->extra.dict->count; k++)
+    tsr_jinja_set(
+        f->arena, chat.extra.dict, f->chat->extra.dict->entries[k].key,
+        f->chat->extra.dict->entries[k].value);
+  return chat;
+}
+
+static bool render_around(finder *f, int i, renderings *r) {
+  tsr_chat quiet = without_reasoning(f);
+  *r = (renderings){.i = i};
+  r->prompts_count += try_render(f, f->chat, i, true, &r->prompts[r->prompts_count]);
+  r->prompts_count += try_render(f, &quiet, i, true, &r->prompts[r->prompts_count]);
+  if (!try_render(f, f->chat, i, false, &r->before)) r->before = (tsr_jinja_string){"", 0};
+  if (i + 1 == f->chat->messages.list->count) r->turn = f->text;
+  else if (!try_render(f, f->chat, i + 1, false, &r->turn)) return false;
+  return r->prompts_count > 0;
+}
+
+/* A prompt that the text begins with and that ends before `most`, or -1. */
+static int64_t end_of_prompt(const renderings *r, tsr_jinja_string text, int64_t most) {
+  for (int k = 0; k < r->prompts_count; k++)
+    if (r->prompts[k].length <= most && tsr_jinja_starts(text, r->prompts[k]))
+      return r->prompts[k].length;
+  return -1;
+}
+
+/* The text's prompt where it has less than the prompts, such as no opened <think>: what stands
+ * between messages[:i] and the anchor is how a prompt begins. -1: it is not. */
+static int64_t
+end_of_header(const renderings *r, tsr_jinja_string text, tsr_jinja_span anchor_span) {
+  tsr_jinja_string before = r->before;
+  if (!before.length || !tsr_jinja_starts(text, before) || before.length > anchor_span.begin)
     return -1;
-  return has_at(prompt, before.length, part_of(turn, before.length, in_turn.begin)) ? in_turn.begin
-                                                                                    : -1;
+  tsr_jinja_string header = part_of(text, before.length, anchor_span.begin);
+  for (int k = 0; k < r->prompts_count; k++)
+    if (tsr_jinja_starts(r->prompts[k], before) && has_at(r->prompts[k], before.length, header))
+      return anchor_span.begin;
+  return -1;
 }
 
 /* The turn around its anchor in the whole text. */
-static bool
-align(finder *f, int i, tsr_jinja_string prompt, tsr_jinja_string turn, tsr_jinja_span *ret) {
-  anchor a = find_anchor(f->chat->messages.list->items[i]);
+static bool align(finder *f, const renderings *r, tsr_jinja_span *ret) {
+  anchor a = find_anchor(f->chat->messages.list->items[r->i]);
   tsr_jinja_span in_turn = {0}, in_text = {0};
-  int all = f->chat->messages.list->count;
-  if (!a.value || !locate_anchor(f, a, i + 1, turn, &in_turn) ||
-      !locate_anchor(f, a, all, f->text, &in_text))
+  if (!a.value || !locate_anchor(f, a, r->i + 1, r->turn, &in_turn) ||
+      !locate_anchor(f, a, f->chat->messages.list->count, f->text, &in_text))
     return false;
-  tsr_jinja_string end = part_of(turn, in_turn.end, turn.length);
+  tsr_jinja_string end = part_of(r->turn, in_turn.end, r->turn.length);
   if (!has_at(f->text, in_text.end, end)) return false;
   ret->end = in_text.end + end.length;
-  if (tsr_jinja_starts(f->text, prompt) && prompt.length <= in_text.begin)
-    return ret->begin = prompt.length, true;
-  int64_t begin = own_begin(f, i, prompt, turn, in_turn);
+  if ((ret->begin = end_of_prompt(r, f->text, in_text.begin)) >= 0 ||
+      (ret->begin = end_of_header(r, f->text, in_text)) >= 0)
+    return true;
+  /* Messages before the turn have changed, too: what leads from the prompt to the anchor. */
+  int64_t begin = end_of_prompt(r, r->turn, in_turn.begin);
+  if (begin < 0) begin = end_of_header(r, r->turn, in_turn);
   if (begin < 0) return false;
-  tsr_jinja_string lead = part_of(turn, begin, in_turn.begin);
+  tsr_jinja_string lead = part_of(r->turn, begin, in_turn.begin);
   ret->begin = in_text.begin - lead.length;
   return has_at(f->text, ret->begin, lead);
 }
 
+static bool locate_turn(finder *f, const renderings *r, tsr_jinja_span *ret) {
+  int64_t begin = end_of_prompt(r, r->turn, r->turn.length);
+  if (begin < 0 || !tsr_jinja_starts(f->text, r->turn)) return false;
+  *ret = (tsr_jinja_span){begin, r->turn.length};
+  return true;
+}
+
+/* Some templates end a text, and no turn, with the end-of-sequence token: without it. */
+static bool cut_eos(const finder *f, renderings *r) {
+  const char *eos = tsr_chat_template_eos(f->format->template);
+  int64_t length = eos ? (int64_t)strlen(eos) : 0;
+  const tsr_jinja_string end = {eos, length};
+  if (!length || !has_at(r->turn, r->turn.length - length, end) ||
+      !has_at(f->text, f->text.length - length, end))
+    return false;
+  r->turn.length -= length;
+  return true;
+}
+
 static bool find_turn(finder *f, int i) {
-  tsr_jinja_string prompt, turn;
+  renderings r;
   tsr_jinja_span span;
-  int all = f->chat->messages.list->count;
-  bool prompts = try_render(f, f->chat, i, true, &prompt);
-  bool ends = i + 1 == all || try_render(f, f->chat, i + 1, false, &turn);
-  if (i + 1 == all) turn = f->text;
-  if (prompts && ends && tsr_jinja_starts(turn, prompt) && tsr_jinja_starts(f->text, turn))
-    span = (tsr_jinja_span){prompt.length, turn.length};
-  else if (!prompts || !ends || !align(f, i, prompt, turn, &span))
+  bool ok = render_around(f, i, &r) && (locate_turn(f, &r, &span) || align(f, &r, &span) ||
+                                        (cut_eos(f, &r) && locate_turn(f, &r, &span)));
+  if (!ok)
     return tsr_conversation_fail(
         f->at,
         "message %d: the chat template changes the assistant's text in a longer conversation, "

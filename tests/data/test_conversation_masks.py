@@ -20,13 +20,15 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "jinja"))
-from chat_templates import PIECES, Generator, published_templates, skip
+from chat_templates import PIECES, Generator, published_templates, reference, skip
 
 try:
     import tokenizers
     import transformers
 except ImportError as error:
     skip(str(error))
+
+reference.datetime = __import__("datetime").datetime  # conversation_tokens uses the current time
 
 SPECIAL = ["<|endoftext|>", "<s>", "</s>", "<|im_start|>", "<|im_end|>", "[INST]", "[/INST]", "<|start_header_id|>", "<|end_header_id|>",
            "<|eot_id|>", "<think>", "</think>", "<|end|>", "<|assistant|>", "<|user|>"]
