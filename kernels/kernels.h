@@ -99,6 +99,11 @@ typedef struct {
   tsr_nf4 nf4; /* of that type, in place of data */
 } tsr_matrix;
 
+/* Where element (0, 0) is; not of NF4. */
+static inline const void *tsr_matrix_begin(const tsr_matrix *m) {
+  return tsr_element_at(m->data, m->type, m->first);
+}
+
 /* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. To each row of
  * the complete sum `bias` (N) is then added, with the bits of add_row behind the product; NULL:
  * none. One operand is packed before by gemm_pack, for all: B where `by_rows`, else A. The other is
