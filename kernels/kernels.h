@@ -204,6 +204,15 @@ typedef struct {
   void (*softmax_backward)(
       float *dx, const float *dy, const float *y, int64_t C, int64_t begin, int64_t end);
 
+  /* ---- adapters: items are rows ---- */
+  /* of rows [begin, end) of w + scale * b a the sums of squares over `columns` columns from `first`
+   * on; w (…, in), a (rank, in), b (…, rank) */
+  void (*adapted_squares)(
+      float *out, const float *w, const float *a, const float *b, int64_t in, int64_t rank,
+      float scale, int64_t first, int64_t columns, int64_t begin, int64_t end);
+  /* y = x / sqrt(squares), 0 where squares is */
+  void (*divide_root)(float *y, const float *x, const float *squares, int64_t begin, int64_t end);
+
   /* ---- sums over rows: items are columns; rows are added in their order, one running sum per
    * column. Row r of the sum is row row_first + r*row_step of the tensor, so that one head of
    * (R,H,D) can be summed: `rows` of them. ---- */
