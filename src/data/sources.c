@@ -112,15 +112,6 @@ static bool encode_texts(const loader *l, const opened *o, tsr_token_file *ret) 
   return true;
 }
 
-int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer) {
-  static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
-  for (int i = 0; i < 3 && tokenizer->kind == TSR_TOKENIZER_BPE; i++) {
-    int32_t token = tsr_bpe_find(tokenizer->bpe, names[i]);
-    if (token >= 0 && tsr_bpe_is_special(tokenizer->bpe, token)) return token;
-  }
-  return -1;
-}
-
 /* A char tokenizer without characters takes those of all the texts. */
 static bool make_tokenizer(const loader *l, const opened *inputs, int count) {
   const tsr_tokenizer *given = &l->options->tokenizer;

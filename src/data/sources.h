@@ -34,9 +34,6 @@ bool tsr_dataset_tokens(
 /* Makes the mixture of the sources by their weights. */
 void tsr_dataset_mix(tsr_arena *arena, tsr_dataset *dataset);
 
-/* The special token <|endoftext|>, <|end_of_text|> or </s> of a tokenizer, or -1. */
-int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer);
-
 /* What a part consists of: the tokens [begin, end) of a file, or packs of conversations. */
 typedef struct {
   const tsr_data_source *source;

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The trained spans of a rendered conversation.
+ *
+ * Without {% generation %} marks, turn i of the assistant is found with two further renderings: the
+ * prompt P of messages[:i] with a generation prompt, and the turn's own end Q of messages[:i + 1].
+ * If Q begins with P and the whole text begins with Q, the turn is what Q has more than P.
+ *
+ * Else later messages have changed the text before them. Then an anchor is used: a text of the turn
+ * that the template writes unchanged and once (its content, or the name of its last tool call). The
+ * anchor is found in Q and in the whole text by replacing it: both renderings may differ in the
+ * replaced bytes only. What Q has behind the anchor is the end of a turn, and what it has between P
+ * and the anchor is its beginning; the whole text must have the same around its anchor. */
+#include "data/conversation_internal.h"
+#include <string.h>
+
+typedef struct {
+  tsr_arena *arena;
+  const tsr_conversation_format *format;
+  const tsr_chat *chat;
+  tsr_conversation_place *at;
+  tsr_jinja_string text; /* of the whole conversation */
+  tsr_jinja_span *spans;
+  int count, capacity;
+} finder;
+
+/* ---- rendering ---- */
+
+static bool render(
+    finder *f, const tsr_chat *chat, int count, bool prompts, tsr_diags *diags,
+    tsr_jinja_output *out) {
+  return tsr_chat_template_render(f->arena, f->format->template, chat, count, prompts, out, diags);
+}
+
+/* A rendering that is compared with the whole text; a template may refuse it, as one that needs a
+ * user's message first. */
+static bool
+try_render(finder *f, const tsr_chat *chat, int count, bool prompts, tsr_jinja_string *ret) {
+  tsr_jinja_output out;
+  tsr_diags *unused = tsr_diags_new(f->arena);
+  if (!render(f, chat, count, prompts, unused, &out)) return false;
+  *ret = tsr_jinja_take(f->arena, &out.text).string;
+  return true;
+}
+
+static bool render_whole(finder *f, tsr_jinja_output *out) {
+  tsr_diags *diags = f->at->diags;
+  int count = f->chat->messages.list->count, line = 1;
+  if (render(f, f->chat, count, false, diags, out)) {
+    f->text = tsr_jinja_take(f->arena, &out->text).string;
+    return true;
+  }
+  for (size_t i = 0; i < f->at->offset; i++) line += f->at->file->text[i] == '\n';
+  tsr_diag_hint(diags, "the conversation is at %s:%d", f->at->file->path, line);
+  return false;
+}
+
+static void add_span(finder *f, int64_t begin, int64_t end) {
+  tsr_arena_grow(f->arena, (void **)&f->spans, sizeof *f->spans, f->count, &f->capacity);
+  f->spans[f->count++] = (tsr_jinja_span){begin, end};
+}
+
+/* ---- anchors ---- */
+
+/* The text of a message that marks its place. */
+typedef struct {
+  tsr_jinja_value *value; /* NULL: there is none */
+  int64_t kept;           /* bytes at its beginning that are not replaced */
+} anchor;
+
+static tsr_jinja_value *text_in(tsr_jinja_value dict, const char *key) {
+  const tsr_jinja_value *v =
+      dict.kind == TSR_JINJA_DICT ? tsr_jinja_get_text(dict.dict, key) : NULL;
+  return v && v->kind == TSR_JINJA_STRING && v->string.length ? (tsr_jinja_value *)v : NULL;
+}
+
+static tsr_jinja_value *content_of(tsr_jinja_value message) {
+  const tsr_jinja_value *content = tsr_jinja_get_text(message.dict, "content");
+  bool is_part = content && content->kind == TSR_JINJA_LIST && content->list->count == 1;
+  return is_part ? text_in(content->list->items[0], "text") : text_in(message, "content");
+}
+
+static tsr_jinja_value *name_of_last_call(tsr_jinja_value message) {
+  const tsr_jinja_value *calls = tsr_jinja_get_text(message.dict, "tool_calls"), *function;
+  if (!calls || calls->kind != TSR_JINJA_LIST || !calls->list->count) return NULL;
+  tsr_jinja_value last = calls->list->items[calls->list->count - 1];
+  if (last.kind != TSR_JINJA_DICT) return NULL;
+  function = tsr_jinja_get_text(last.dict, "function");
+  return text_in(function ? *function : last, "name");
+}
+
+/* Behind reasoning in the text itself, which templates may cut off. */
+static int64_t behind_reasoning(tsr_jinja_string s) {
+  static const tsr_jinja_string end = {"</think>", 8};
+  int64_t at = 0;
+  for (int64_t next = 0; (next = tsr_jinja_find_text(s, end, next)) >= 0;) at = next += end.length;
+  while (at && at < s.length && s.bytes[at] == '\n') at++;
+  return at;
+}
+
+static anchor find_anchor(tsr_jinja_value message) {
+  tsr_jinja_value *content = content_of(message);
+  if (!content) return (anchor){name_of_last_call(message), 0};
+  int64_t kept = behind_reasoning(content->string);
+  return (anchor){content, kept < content->string.length ? kept : 0};
+}
+
+/* The bytes of a rendering that the anchor makes: the only ones that change with it, and exactly
+ * the replacement when it is replaced. */
+static bool
+locate_anchor(finder *f, anchor a, int count, tsr_jinja_string text, tsr_jinja_span *ret) {
+  static const char *const replacements[] = {"\x01tsr\x02", "\x03TSR\x04"};
+  const tsr_jinja_value original = *a.value;
+  for (int i = 0; i < 2; i++) {
+    tsr_jinja_string other;
+    tsr_text replaced = {0};
+    int64_t begin = 0, behind = 0, length = (int64_t)strlen(replacements[i]);
+    tsr_text_add_bytes(&replaced, original.string.bytes, (size_t)a.kept);
+    tsr_text_add(&replaced, "%s", replacements[i]);
+    *a.value = tsr_jinja_take(f->arena, &replaced);
+    bool ok = try_render(f, f->chat, count, false, &other);
+    *a.value = original;
+    if (!ok) return false;
+    int64_t least = text.length < other.length ? text.length : other.length;
+    while (begin < least && text.bytes[begin] == other.bytes[begin]) begin++;
+    while (behind < least - begin &&
+           text.bytes[text.length - 1 - behind] == other.bytes[other.length - 1 - behind])
+      behind++;
+    tsr_jinja_span found = {begin, text.length - behind};
+    if (other.length - behind - begin != length ||
+        memcmp(other.bytes + begin, replacements[i], (size_t)length) != 0 ||
+        (i && (found.begin != ret->begin || found.end != ret->end)))
+      return false;
+    *ret = found;
+  }
+  return true;
+}
+
+/* ---- a turn ---- */
+
+static bool has_at(tsr_jinja_string text, int64_t at, tsr_jinja_string part) {
+  return at >= 0 && at + part.length <= text.length &&
+         (!part.length || !memcmp(text.bytes + at, part.bytes, (size_t)part.length));
+}
+
+static tsr_jinja_string part_of(tsr_jinja_string text, int64_t begin, int64_t end) {
+  return (tsr_jinja_string){text.bytes + begin, end - begin};
+}
+
+/* The renderings that turn i is found with. */
+typedef struct {
+  int i;
+  tsr_jinja_string before;     /* messages[:i] without a generation prompt; no bytes: refused */
+  tsr_jinja_string prompts[2]; /* with one, and with one that asks for no reasoning */
+  int prompts_count;
+  tsr_jinja_string turn; /* messages[:i + 1] */
+} renderings;
+
+/* The conversation with the variables by which templates are told not to reason. */
+static tsr_chat without_reasoning(finder *f) {
+  static const char *const names[] = {"enable_thinking", "thinking"};
+  tsr_chat chat = *f->chat;
+  chat.extra = tsr_jinja_new_dict(f->arena, TSR_JINJA_DICT);
+  for (int k = 0; k < 2; k++)
+    tsr_jinja_set(f->arena, chat.extra.dict, tsr_jinja_text(names[k]), tsr_jinja_bool(false));
+  for (int k = 0; f->chat->extra.kind == TSR_JINJA_DICT && k < f->chat->extra.dict->count; k++)
+    tsr_jinja_set(
+        f->arena, chat.extra.dict, f->chat->extra.dict->entries[k].key,
+        f->chat->extra.dict->entries[k].value);
+  return chat;
+}
+
+static bool render_around(finder *f, int i, renderings *r) {
+  tsr_chat quiet = without_reasoning(f);
+  *r = (renderings){.i = i};
+  r->prompts_count += try_render(f, f->chat, i, true, &r->prompts[r->prompts_count]);
+  r->prompts_count += try_render(f, &quiet, i, true, &r->prompts[r->prompts_count]);
+  if (!try_render(f, f->chat, i, false, &r->before)) r->before = (tsr_jinja_string){"", 0};
+  if (i + 1 == f->chat->messages.list->count) r->turn = f->text;
+  else if (!try_render(f, f->chat, i + 1, false, &r->turn)) return false;
+  return r->prompts_count > 0;
+}
+
+/* A prompt that the text begins with and that ends before `most`, or -1. */
+static int64_t end_of_prompt(const renderings *r, tsr_jinja_string text, int64_t most) {
+  for (int k = 0; k < r->prompts_count; k++)
+    if (r->prompts[k].length <= most && tsr_jinja_starts(text, r->prompts[k]))
+      return r->prompts[k].length;
+  return -1;
+}
+
+/* The text's prompt where it has less than the prompts, such as no opened <think>: what stands
+ * between messages[:i] and the anchor is how a prompt begins. -1: it is not. */
+static int64_t
+end_of_header(const renderings *r, tsr_jinja_string text, tsr_jinja_span anchor_span) {
+  tsr_jinja_string before = r->before;
+  if (!before.length || !tsr_jinja_starts(text, before) || before.length > anchor_span.begin)
+    return -1;
+  tsr_jinja_string header = part_of(text, before.length, anchor_span.begin);
+  for (int k = 0; k < r->prompts_count; k++)
+    if (tsr_jinja_starts(r->prompts[k], before) && has_at(r->prompts[k], before.length, header))
+      return anchor_span.begin;
+  return -1;
+}
+
+/* The turn around its anchor in the whole text. */
+static bool align(finder *f, const renderings *r, tsr_jinja_span *ret) {
+  anchor a = find_anchor(f->chat->messages.list->items[r->i]);
+  tsr_jinja_span in_turn = {0}, in_text = {0};
+  if (!a.value || !locate_anchor(f, a, r->i + 1, r->turn, &in_turn) ||
+      !locate_anchor(f, a, f->chat->messages.list->count, f->text, &in_text))
+    return false;
+  tsr_jinja_string end = part_of(r->turn, in_turn.end, r->turn.length);
+  if (!has_at(f->text, in_text.end, end)) return false;
+  ret->end = in_text.end + end.length;
+  if ((ret->begin = end_of_prompt(r, f->text, in_text.begin)) >= 0 ||
+      (ret->begin = end_of_header(r, f->text, in_text)) >= 0)
+    return true;
+  /* Messages before the turn have changed, too: what leads from the prompt to the anchor. */
+  int64_t begin = end_of_prompt(r, r->turn, in_turn.begin);
+  if (begin < 0) begin = end_of_header(r, r->turn, in_turn);
+  if (begin < 0) return false;
+  tsr_jinja_string lead = part_of(r->turn, begin, in_turn.begin);
+  ret->begin = in_text.begin - lead.length;
+  return has_at(f->text, ret->begin, lead);
+}
+
+static bool locate_turn(finder *f, const renderings *r, tsr_jinja_span *ret) {
+  int64_t begin = end_of_prompt(r, r->turn, r->turn.length);
+  if (begin < 0 || !tsr_jinja_starts(f->text, r->turn)) return false;
+  *ret = (tsr_jinja_span){begin, r->turn.length};
+  return true;
+}
+
+/* Some templates end a text, and no turn, with the end-of-sequence token: without it. */
+static bool cut_eos(const finder *f, renderings *r) {
+  const char *eos = tsr_chat_template_eos(f->format->template);
+  int64_t length = eos ? (int64_t)strlen(eos) : 0;
+  const tsr_jinja_string end = {eos, length};
+  if (!length || !has_at(r->turn, r->turn.length - length, end) ||
+      !has_at(f->text, f->text.length - length, end))
+    return false;
+  r->turn.length -= length;
+  return true;
+}
+
+static bool find_turn(finder *f, int i) {
+  renderings r;
+  tsr_jinja_span span;
+  bool ok = render_around(f, i, &r) && (locate_turn(f, &r, &span) || align(f, &r, &span) ||
+                                        (cut_eos(f, &r) && locate_turn(f, &r, &span)));
+  if (!ok)
+    return tsr_conversation_fail(
+        f->at,
+        "message %d: the chat template changes the assistant's text in a longer conversation, "
+        "and what is trained cannot be determined",
+        i + 1);
+  if (f->count && span.begin < f->spans[f->count - 1].end)
+    return tsr_conversation_fail(
+        f->at, "message %d: the chat template does not render the turns in their order", i + 1);
+  return add_span(f, span.begin, span.end), true;
+}
+
+/* ---- conversations ---- */
+
+static int last_assistant(const tsr_chat *chat) {
+  int i = chat->messages.list->count - 1;
+  while (i >= 0 && !tsr_conversation_has_role(chat->messages.list->items[i], "assistant")) i--;
+  return i;
+}
+
+/* Marked spans; of the last turn alone, those that the messages before it do not have. */
+static bool take_marked(finder *f, const tsr_jinja_output *out) {
+  int first = 0;
+  if (f->format->train_on == TSR_TRAIN_ON_LAST_ASSISTANT) {
+    tsr_jinja_output before;
+    tsr_diags *unused = tsr_diags_new(f->arena);
+    int last = last_assistant(f->chat);
+    bool ok = last >= 0 && (!last || render(f, f->chat, last, false, unused, &before));
+    if (ok && last) tsr_text_free(&before.text);
+    first = ok && last ? before.spans_count : 0;
+    if (!ok || first >= out->spans_count)
+      return tsr_conversation_fail(
+          f->at, "the chat template marks no text of the last message of the assistant");
+  }
+  for (int i = first; i < out->spans_count; i++)
+    add_span(f, out->spans[i].begin, out->spans[i].end);
+  return true;
+}
+
+/* All behind the prompt. */
+static bool take_completion(finder *f, int prompt_count) {
+  tsr_jinja_string prompt;
+  bool answers =
+      !tsr_conversation_has_role(f->chat->messages.list->items[prompt_count - 1], "assistant");
+  if (!try_render(f, f->chat, prompt_count, answers, &prompt) || !tsr_jinja_starts(f->text, prompt))
+    return tsr_conversation_fail(
+        f->at, "the rendered prompt is not a prefix of the rendered prompt and completion");
+  return add_span(f, prompt.length, f->text.length), true;
+}
+
+bool tsr_conversation_spans(
+    tsr_arena *arena, const tsr_conversation_format *format, const tsr_conversation_line *line,
+    tsr_conversation_place *at, tsr_jinja_string *ret_text, tsr_jinja_span **ret_spans,
+    int *ret_count) {
+  finder f = {.arena = arena, .format = format, .chat = &line->chat, .at = at};
+  tsr_jinja_output out;
+  bool last_alone = format->train_on == TSR_TRAIN_ON_LAST_ASSISTANT, ok = true;
+  if (!render_whole(&f, &out)) return false;
+  int last = last_assistant(f.chat);
+  if (format->train_on == TSR_TRAIN_ON_ALL) ok = true;
+  else if (last < line->prompt_count)
+    ok = tsr_conversation_fail(at, "there is no message of the assistant to train on");
+  else if (tsr_chat_template_has_generation(format->template, f.chat)) ok = take_marked(&f, &out);
+  else if (line->prompt_count && !last_alone) ok = take_completion(&f, line->prompt_count);
+  else
+    for (int i = last_alone ? last : 0; ok && i <= last; i++)
+      if (tsr_conversation_has_role(f.chat->messages.list->items[i], "assistant"))
+        ok = find_turn(&f, i);
+  *ret_text = f.text;
+  *ret_spans = f.spans;
+  *ret_count = f.count;
+  return ok;
+}
