@@ -14,6 +14,7 @@
 #define TSR_KERNELS_H
 #include "base/reduction_tree.h"
 #include "base/tensor_slice.h"
+#include "kernels/nf4.h"
 #include "kernels/attention.h"
 #include "kernels/experts.h"
 #include <stdbool.h>
@@ -69,10 +70,11 @@ typedef struct {
   bool nesterov, first; /* first: the momentum buffer takes the gradient as it is */
 } tsr_sgd;
 
-/* The type of an operand's elements. Those of 16 bits are widened, which is exact, as they are
- * packed or read. */
-typedef enum { TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16 } tsr_element;
+/* The type of an operand's elements. Those of 16 and 4 bits are widened as they are packed or read;
+ * the former is exact. */
+typedef enum { TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16, TSR_ELEMENT_NF4 } tsr_element;
 
+/* Of whole bytes: not of NF4. */
 static inline int64_t tsr_element_bytes(tsr_element type) {
   return type == TSR_ELEMENT_F32 ? 4 : 2;
 }
@@ -80,11 +82,21 @@ static inline const void *tsr_element_at(const void *data, tsr_element type, int
   return (const char *)data + i * tsr_element_bytes(type);
 }
 
-/* A matrix seen by strides: element (i,j) is data[i*rs + j*cs], and one of the strides is 1. */
+/* A quantised matrix, whose elements are rounded to the type `rounds` as they are read. */
+typedef struct {
+  const void *data;
+  tsr_nf4_layout layout;
+  tsr_element rounds;
+} tsr_nf4;
+
+/* A matrix seen by strides: element (i,j) is the one at first + i*rs + j*cs of the data, and one of
+ * the strides is 1. The elements of NF4 count row-major. */
 typedef struct {
   const void *data;
   int64_t rs, cs;
   tsr_element type;
+  int64_t first;
+  tsr_nf4 nf4; /* of that type, in place of data */
 } tsr_matrix;
 
 /* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. To each row of
@@ -434,6 +446,8 @@ typedef struct {
       int64_t end);
   void (*fp16_to_f32)(float *out, const uint16_t *x, int64_t begin, int64_t end);
   void (*f32_to_fp16)(uint16_t *out, const float *x, int64_t begin, int64_t end);
+  /* out[i] is element first + i of a matrix, row-major; the bits are the same on every level. */
+  void (*nf4_to_f32)(float *out, const tsr_nf4 *x, int64_t first, int64_t count);
   /* FP8 E4M3 (OCP's: no infinities). Saturating: above 448, infinity too, becomes 448; a NaN of
    * either sign becomes 0x7F. */
   void (*e4m3_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end);

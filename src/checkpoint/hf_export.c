@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_export.h"
-#include "base/file_ops.h"
 #include "base/file_read.h"
-#include "base/folder_lock.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/folder_output.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/hf_merge.h"
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/reader.h"
 #include "model/model.h"
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { PORTION = 1 << 18, SIDE_BYTES_MAX = 1 << 28 }; /* elements; bytes of a side file */
 
@@ -24,6 +22,7 @@ typedef struct {
   int64_t expert;
   tsr_hf_place *parts;
   const tsr_stored **stored; /* per part */
+  tsr_hf_merge **merges;     /* per part; NULL: it stays as it is */
   int parts_count, shard;
   tsr_dtype dtype;
   int64_t bytes;
@@ -31,7 +30,6 @@ typedef struct {
 
 typedef struct {
   tsr_arena *arena;
-  const char *out, *partial;
   const tsr_hf_export_options *options;
   tsr_manifest manifest;
   tsr_checkpoint_reader *input;
@@ -43,17 +41,9 @@ typedef struct {
   void *portion, *converted;
   float *wide;
   int64_t overflows; /* finite values of a tensor that have become infinite */
-  int fd;
-  const char *file; /* that is written */
+  tsr_folder_output *out;
   tsr_diags *diags;
 } exporter;
-
-static bool cannot(exporter *x, const char *file, int error) {
-  if (x->fd >= 0) tsr_disk_close(x->fd);
-  x->fd = -1;
-  const char *path = file ? tsr_path_join(x->arena, x->out, file) : x->out;
-  return tsr_file_cannot("write", path, error, TSR_NOWHERE, x->diags);
-}
 
 /* ---- which tensor is what ---- */
 
@@ -114,16 +104,18 @@ static target *target_of(exporter *x, const tsr_hf_place *location, int64_t expe
   *t = (target){.name = name, .expert = expert, .parts_count = location->parts};
   t->parts = tsr_arena_array(x->arena, tsr_hf_place, location->parts);
   t->stored = tsr_arena_array(x->arena, const tsr_stored *, location->parts);
+  t->merges = tsr_arena_array(x->arena, tsr_hf_merge *, location->parts);
   return t;
 }
 
 static void add_part(
     exporter *x, const tsr_hf_place *location, int64_t expert, const tsr_stored *stored,
-    tsr_dtype dtype) {
+    tsr_dtype dtype, tsr_hf_merge *merge) {
   target *t = target_of(x, location, expert);
   if (!t->bytes) t->dtype = dtype;
   t->parts[location->part] = *location;
   t->stored[location->part] = stored;
+  t->merges[location->part] = merge;
   t->bytes += tsr_stored_elements(location->ndim, location->shape) * tsr_dtype_bytes(t->dtype);
 }
 
@@ -133,8 +125,12 @@ add_param(exporter *x, const tsr_graph *g, const tsr_param *param, const tsr_hf_
   tsr_dtype dtype;
   if (!find_stored(x, param, &stored) || !read_dtype(x, stored->dtype, &dtype)) return false;
   if (is_choice_bias(g, param)) dtype = stored->dtype;
+  tsr_hf_merge *merge = NULL;
+  for (int i = 0; i < x->options->changes_count && !merge; i++)
+    if (!strcmp(x->options->changes[i].param, param->name))
+      merge = tsr_hf_merge_new(x->arena, &x->options->changes[i]);
   for (int64_t e = 0; e < tsr_hf_place_tensors(location); e++)
-    add_part(x, location, e, stored, dtype);
+    add_part(x, location, e, stored, dtype, merge);
   return true;
 }
 
@@ -200,29 +196,6 @@ static bool read_model(exporter *x) {
   return true;
 }
 
-/* ---- files ---- */
-
-static bool open_file(exporter *x, const char *name) {
-  x->file = name;
-  x->fd = tsr_disk_create(tsr_arena_printf(x->arena, "%s/%s", x->partial, name));
-  return x->fd >= 0 || cannot(x, name, errno);
-}
-
-static bool put(exporter *x, const void *bytes, int64_t length) {
-  return tsr_disk_write(x->fd, bytes, (size_t)length) || cannot(x, x->file, errno);
-}
-
-static bool close_file(exporter *x) {
-  int fd = x->fd;
-  if (!tsr_disk_sync(fd)) return cannot(x, x->file, errno);
-  x->fd = -1;
-  return tsr_disk_close(fd) || cannot(x, x->file, errno);
-}
-
-static bool write_file(exporter *x, const char *name, const void *bytes, size_t length) {
-  return open_file(x, name) && put(x, bytes, (int64_t)length) && close_file(x);
-}
-
 /* ---- tensors ---- */
 
 static int64_t
@@ -250,14 +223,22 @@ static int64_t part_elements(const target *t, int part) {
   return tsr_stored_elements(t->parts[part].ndim, t->parts[part].shape);
 }
 
-/* Elements [first, first + n) of a part, as they are stored. */
-static bool
-read_part(exporter *x, const target *t, int part, int64_t first, int64_t n, void *ret_elements) {
+static bool read_stored(void *context, const tsr_stored *s, int64_t first, int64_t n, void *ret) {
   static const int64_t begin[TSR_DIMS_MAX];
+  exporter *x = context;
+  return tsr_checkpoint_reader_read_slice(x->input, s, begin, s->shape, first, n, ret, x->diags);
+}
+
+/* Elements [first, first + n) of a part, as they are stored, or f32 where something is merged. */
+static bool read_part(
+    exporter *x, const target *t, int part, int64_t first, int64_t n, void *ret_elements,
+    tsr_dtype *ret_dtype) {
   const tsr_stored *s = t->stored[part];
+  tsr_hf_merge *merge = t->merges[part];
   first += t->expert * part_elements(t, part);
-  return tsr_checkpoint_reader_read_slice(
-      x->input, s, begin, s->shape, first, n, ret_elements, x->diags);
+  *ret_dtype = merge ? TSR_F32 : s->dtype;
+  if (merge) return tsr_hf_merge_read(merge, s, first, n, read_stored, x, ret_elements);
+  return read_stored(x, s, first, n, ret_elements);
 }
 
 static bool write_runs(exporter *x, const target *t) {
@@ -265,9 +246,10 @@ static bool write_runs(exporter *x, const target *t) {
     int64_t all = part_elements(t, p);
     for (int64_t at = 0; at < all; at += PORTION) {
       int64_t n = all - at < PORTION ? all - at : PORTION;
-      if (!read_part(x, t, p, at, n, x->portion)) return false;
-      const void *out = convert(x, t->stored[p]->dtype, x->portion, t->dtype, n);
-      if (!put(x, out, n * tsr_dtype_bytes(t->dtype))) return false;
+      tsr_dtype dtype;
+      if (!read_part(x, t, p, at, n, x->portion, &dtype)) return false;
+      const void *out = convert(x, dtype, x->portion, t->dtype, n);
+      if (!tsr_folder_output_put(x->out, out, n * tsr_dtype_bytes(t->dtype))) return false;
     }
   }
   return true;
@@ -288,8 +270,9 @@ static bool read_expert(exporter *x, const target *t, int part, int64_t expert, 
   int64_t all = p->out * p->in, each = tsr_dtype_bytes(t->dtype);
   for (int64_t at = 0; at < all; at += PORTION) {
     int64_t n = all - at < PORTION ? all - at : PORTION;
-    if (!read_part(x, t, part, expert * all + at, n, x->portion)) return false;
-    const void *out = convert(x, t->stored[part]->dtype, x->portion, t->dtype, n);
+    tsr_dtype dtype;
+    if (!read_part(x, t, part, expert * all + at, n, x->portion, &dtype)) return false;
+    const void *out = convert(x, dtype, x->portion, t->dtype, n);
     memcpy(ret_ours + at * each, out, (size_t)(n * each));
   }
   return true;
@@ -307,7 +290,7 @@ static bool write_strided(exporter *x, const target *t) {
       if (ok) scatter(ours, &t->parts[p], each, theirs);
     }
     for (int64_t at = 0; at < bytes && ok; at += PORTION)
-      ok = put(x, theirs + at, bytes - at < PORTION ? bytes - at : PORTION);
+      ok = tsr_folder_output_put(x->out, theirs + at, bytes - at < PORTION ? bytes - at : PORTION);
   }
   tsr_arena_free(scratch);
   return ok;
@@ -332,7 +315,7 @@ static bool write_header(exporter *x, int shard) {
   }
   tsr_text text = {0};
   tsr_safetensors_header(list, count, metadata, 1, &text);
-  bool ok = put(x, text.data, (int64_t)text.length);
+  bool ok = tsr_folder_output_put(x->out, text.data, (int64_t)text.length);
   tsr_text_free(&text);
   return ok;
 }
@@ -353,13 +336,14 @@ static bool write_target(exporter *x, const target *t) {
 }
 
 static bool write_shard(exporter *x, int shard) {
-  if (!open_file(x, shard_name(x, shard)) || !write_header(x, shard)) return false;
+  if (!tsr_folder_output_begin(x->out, shard_name(x, shard)) || !write_header(x, shard))
+    return false;
   for (int i = 0; i < x->targets_count; i++) {
     const target *t = &x->targets[i];
     if (t->shard != shard) continue;
     if (!write_target(x, t)) return false;
   }
-  return close_file(x);
+  return tsr_folder_output_end(x->out);
 }
 
 static bool write_index(exporter *x) {
@@ -373,7 +357,7 @@ static bool write_index(exporter *x) {
     tsr_text_add(&text, ": \"%s\"", shard_name(x, t->shard));
   }
   tsr_text_add(&text, "\n  }\n}\n");
-  bool ok = write_file(x, "model.safetensors.index.json", text.data, text.length);
+  bool ok = tsr_folder_output_file(x->out, "model.safetensors.index.json", text.data, text.length);
   tsr_text_free(&text);
   return ok;
 }
@@ -401,7 +385,7 @@ static bool write_config(exporter *x) {
     return false;
   tsr_text text = {0};
   tsr_hf_config_json(&x->config, names[x->targets[0].dtype], ids, &text);
-  bool ok = write_file(x, "config.json", text.data, text.length);
+  bool ok = tsr_folder_output_file(x->out, "config.json", text.data, text.length);
   tsr_text_free(&text);
   return ok;
 }
@@ -414,54 +398,28 @@ static bool write_side_files(exporter *x) {
     char *text;
     size_t length;
     if (!read_side(x, tsr_hf_side_files[i], &text, &length)) return false;
-    if (text && !write_file(x, tsr_hf_side_files[i], text, length)) return false;
+    if (text && !tsr_folder_output_file(x->out, tsr_hf_side_files[i], text, length)) return false;
     if (i == 0) has_tokenizer = text != NULL;
     else if (
         !text && has_tokenizer && !strcmp(tsr_hf_side_files[i], "tokenizer_config.json") &&
-        !write_file(x, tsr_hf_side_files[i], class, sizeof class - 1))
+        !tsr_folder_output_file(x->out, tsr_hf_side_files[i], class, sizeof class - 1))
       return false;
   }
   return true;
 }
 
-static bool write_all(exporter *x) {
+static bool write_all(void *context, tsr_folder_output *output) {
+  exporter *x = context;
+  x->out = output;
   for (int i = 0; i < x->shards; i++)
     if (!write_shard(x, i)) return false;
   return (x->shards == 1 || write_index(x)) && write_config(x) && write_side_files(x);
 }
 
-/* ---- the folder ---- */
-
-static bool commit(exporter *x) {
-  return (tsr_disk_sync_folder(x->partial) && tsr_disk_rename(x->partial, x->out) &&
-          tsr_disk_sync_folder(tsr_path_folder(x->arena, x->out))) ||
-         cannot(x, NULL, errno);
-}
-
-static bool write_folder(exporter *x, bool was_left) {
-  x->partial = tsr_arena_printf(x->arena, "%s.partial", x->out);
-  if (!tsr_checkpoint_writer_prepare(x->arena, x->out, was_left, x->diags)) return false;
-  if (write_all(x) && commit(x)) return true;
-  if (x->fd >= 0) tsr_disk_close(x->fd);
-  const char *left;
-  tsr_own_files_remove(x->arena, x->partial, true, &left);
-  return false;
-}
-
-/* One command at a time. */
-static bool write_locked(exporter *x) {
-  tsr_folder_lock lock;
-  if (!tsr_output_lock_take(x->arena, x->out, x->out, &lock, x->diags)) return false;
-  bool ok = write_folder(x, lock.was_left);
-  tsr_folder_lock_release(&lock);
-  return ok;
-}
-
 bool tsr_hf_export(
     tsr_arena *arena, const char *checkpoint, const char *out, const tsr_hf_export_options *options,
     tsr_diags *diags) {
-  exporter x = {
-      .arena = arena, .out = tsr_hf_out(arena, out), .options = options, .fd = -1, .diags = diags};
+  exporter x = {.arena = arena, .options = options, .diags = diags};
   x.kernels = tsr_kernels_get(NULL);
   tsr_checkpoint_hold hold; /* until the process ends */
   if (!tsr_checkpoint_find_held(arena, checkpoint, TSR_NOWHERE, &x.manifest, &hold, diags) ||
@@ -471,7 +429,8 @@ bool tsr_hf_export(
   x.portion = tsr_arena_alloc(arena, PORTION * 4);
   x.converted = tsr_arena_alloc(arena, PORTION * 4);
   x.wide = tsr_arena_array(arena, float, PORTION);
-  bool ok = tsr_checkpoint_reader_verify(x.input, diags) && write_locked(&x);
+  bool ok = tsr_checkpoint_reader_verify(x.input, diags) &&
+            tsr_folder_output_write(arena, tsr_hf_out(arena, out), write_all, &x, diags);
   tsr_checkpoint_reader_close(x.input);
   return ok;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/load.h"
+#include "base/memory.h"
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -66,18 +68,25 @@ static bool balances_experts(const tsr_graph *g, int value) {
   return false;
 }
 
+/* Whether a checkpoint of that kind has a value. */
+static bool is_stored(const tsr_graph *g, const tsr_value *v, tsr_load_kind kind) {
+  if (v->kind == TSR_VALUE_STATE) return v->param >= 0 && kind == TSR_LOAD_RUN;
+  if (v->kind != TSR_VALUE_PARAM) return false;
+  const tsr_param *p = &g->params[v->param];
+  return kind == TSR_LOAD_MODEL ? !p->is_adapter : !p->is_frozen;
+}
+
 /* Every value of the kinds that are asked for has its tensor; NULL entries for the others. */
 static bool match(
-    tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, bool state,
+    tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, tsr_load_kind kind,
     const tsr_stored **ret_stored, tsr_diags *diags) {
   tsr_location location = place_of(arena, m);
   bool ok = true;
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *value = &g->values[v];
-    bool is_state = value->kind == TSR_VALUE_STATE && value->param >= 0;
-    if (value->kind != TSR_VALUE_PARAM && !(is_state && state)) continue;
+    if (!is_stored(g, value, kind)) continue;
     const tsr_stored *t = ret_stored[v] = tsr_manifest_find(m, value->name);
-    if (!t && !state && balances_experts(g, v))
+    if (!t && kind != TSR_LOAD_RUN && balances_experts(g, v))
       tsr_diag_note(
           diags, location, "the checkpoint has no tensor '%s': it begins at its initial value",
           value->name);
@@ -113,15 +122,42 @@ static bool check_all_used(
   return ok;
 }
 
+/* The parts of a value in NF4 have memory of their own while they are read; a part that is another
+ * one's replica has none. */
+static void open_quantized(loading *l, tsr_part_of_value *parts) {
+  int kept = 0;
+  for (int i = 0; i < l->parts_count; i++) {
+    bool replica = false;
+    for (int k = 0; k < kept; k++)
+      replica |=
+          !memcmp(parts[k].slice.offset, parts[i].slice.offset, sizeof parts[i].slice.offset);
+    if (replica) continue;
+    tsr_part_of_value *p = &parts[kept++];
+    *p = parts[i];
+    p->run = p->stride = p->slice.shape[0] * p->slice.shape[1];
+    p->address = tsr_memory_new(sizeof(float) * (size_t)p->run);
+  }
+  l->parts_count = kept;
+  l->dtype = TSR_F32;
+}
+
+static void close_quantized(const loading *l, tsr_executable *executable, int value) {
+  for (int i = 0; i < l->parts_count; i++) {
+    tsr_executable_quantize(executable, value, l->parts[i].rank, l->parts[i].address, true);
+    free(l->parts[i].address);
+  }
+}
+
 bool tsr_checkpoint_load(
-    tsr_arena *arena, const tsr_manifest *m, tsr_executable *executable, bool state, bool verify,
-    tsr_diags *diags) {
+    tsr_arena *arena, const tsr_manifest *m, tsr_executable *executable, tsr_load_kind kind,
+    bool verify, tsr_diags *diags) {
   const tsr_graph *g = tsr_executable_graph(executable);
   const tsr_stored **stored = tsr_arena_array(arena, const tsr_stored *, g->values_count + 1);
   tsr_part_of_value *parts =
       tsr_arena_array(arena, tsr_part_of_value, tsr_executable_parts_most(executable));
   tsr_checkpoint_reader *in;
-  if (!match(arena, m, g, state, stored, diags)) return false;
+  bool state = kind == TSR_LOAD_RUN;
+  if (!match(arena, m, g, kind, stored, diags)) return false;
   if (!check_all_used(arena, m, g, state, stored, diags)) return false;
   if (!tsr_checkpoint_reader_open(arena, m, verify, &in, diags)) return false;
   bool ok = true;
@@ -129,7 +165,9 @@ bool tsr_checkpoint_load(
     if (!stored[v]) continue;
     loading l = {tsr_executable_kernels(executable), stored[v], g->values[v].dtype, parts, 0};
     l.parts_count = tsr_executable_parts(executable, v, false, parts);
+    if (g->values[v].dtype == TSR_NF4) open_quantized(&l, parts);
     ok = tsr_checkpoint_reader_read(in, stored[v], wanted, take, &l, diags);
+    if (g->values[v].dtype == TSR_NF4) close_quantized(&l, executable, v);
   }
   tsr_checkpoint_reader_close(in);
   return ok;

@@ -6,13 +6,17 @@
 #include "checkpoint/reader.h"
 #include "runtime/process.h"
 
-/* Parameters, and with `state` the optimizer's state: all that the run's graph has must be stored,
- * with the same shapes, and nothing else may be but, without `state`, an optimizer's. Without
- * `state` what balances experts may be missing, which a note says. Elements are converted where
- * dtypes differ, but not state's. Errors name the tensor and both shapes; what was read of it then
- * stands in the run's memory. */
+/* What a checkpoint is of: a model, without the adapters that the run adds to it; or a run, which
+ * keeps no frozen parameters, with or without the optimizer's state. */
+typedef enum { TSR_LOAD_MODEL, TSR_LOAD_TRAINED, TSR_LOAD_RUN } tsr_load_kind;
+
+/* Parameters, and of a run the optimizer's state: all of them that the run's graph has must be
+ * stored, with the same shapes, and nothing else may be but, unless it is asked for, an optimizer's
+ * state. Without that state what balances experts may be missing, which a note says. Elements are
+ * converted where dtypes differ, but not state's. Errors name the tensor and both shapes; what was
+ * read of it then stands in the run's memory. */
 bool tsr_checkpoint_load(
-    tsr_arena *arena, const tsr_manifest *manifest, tsr_executable *executable, bool state,
+    tsr_arena *arena, const tsr_manifest *manifest, tsr_executable *executable, tsr_load_kind kind,
     bool verify, tsr_diags *diags);
 
 /* history.loss and history.grad_norm, of state.step elements each. */

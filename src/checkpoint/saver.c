@@ -56,7 +56,7 @@ static void plan(tsr_saver *s, const tsr_executable *executable) {
     const tsr_value *value = &g->values[v];
     bool is_state = value->kind == TSR_VALUE_STATE;
     if (value->kind != TSR_VALUE_PARAM && !(is_state && s->options.optimizer)) continue;
-    if (value->param < 0) continue;
+    if (value->param < 0 || g->params[value->param].is_frozen) continue;
     int count = tsr_executable_parts(executable, v, true, parts);
     for (int i = 0; i < count; i++) plan_part(s, value, &parts[i]);
   }

@@ -45,9 +45,9 @@ typedef struct {
   const float *loss, *norm;
 } tsr_saver_history;
 
-/* For a folder that this run holds. Allocates the copy (with a warning it does without where
- * there is not enough), and plans the files: each distinct part of a parameter or of state goes to
- * the file of the first rank that holds it. */
+/* For a folder that this run holds. Allocates the copy (with a warning it does without where there
+ * is not enough), and plans the files: each distinct part of a parameter that is not frozen, or of
+ * state, goes to the file of the first rank that holds it. */
 bool tsr_saver_open(
     tsr_arena *arena, tsr_executable *executable, const tsr_saver_options *options,
     tsr_saver **ret_saver, tsr_diags *diags);

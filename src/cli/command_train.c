@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands that train: train and profile. */
 #include "cli/job_consistency.h"
-#include "cli/console.h"
+#include "cli/trained_model.h"
 #include "base/file_read.h"
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/peft.h"
 #include "train/determinism.h"
 #include "train/epochs.h"
 #include "train/profile_run.h"
@@ -217,13 +218,30 @@ static tsr_out_purpose purpose_of(const app *a, const tsr_checkpoint_manager_opt
   return keep->resumes && !elsewhere ? TSR_OUT_RESUMES : new_results(a);
 }
 
+/* Adapters to start from; of a run that resumes they are in its checkpoints. */
+static bool find_adapter(app *a, tsr_config *config, tsr_checkpoint_manager_options *keep) {
+  const char *path = config->lora.path;
+  if (!config->lora.enabled || !*path) return true;
+  tsr_location location = tsr_config_location(config, "lora_config.path");
+  if (!keep->resume) keep->adapter = path;
+  return tsr_peft_config_take(a->arena, config, a->diags) &&
+         (keep->resume || tsr_peft_hash(a->arena, path, location, &keep->adapter_hash, a->diags));
+}
+
+/* A run with adapters reads its frozen parameters at every start. */
 static bool find_weights(app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
+  static const char key[] = "training_config.model_path";
   const char *path = config->training.model_path;
-  if (!*path || keep->resume) return true;
   tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
+  if (config->lora.enabled && !*path)
+    tsr_diag_warning(
+        a->diags, tsr_config_location(config, "lora_config"),
+        "the adapters are trained on random weights: %s names no model", key);
+  if (!*path || (keep->resume && !config->lora.enabled)) return true;
   keep->weights = m;
-  return tsr_checkpoint_find(
-      a->arena, path, tsr_config_location(config, "training_config.model_path"), m, a->diags);
+  tsr_location location = tsr_config_location(config, key);
+  return tsr_checkpoint_find(a->arena, path, location, m, a->diags) &&
+         trained_model_check_whole(a, m, location);
 }
 
 /* Keys about checkpoints, other than their defaults, of a run that keeps none. */
@@ -279,7 +297,7 @@ static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_option
   keep->limit_s =
       a->options.time_limit_s ? a->options.time_limit_s : config->checkpoint.time_limit_s;
   if (!check_idle_keys(a, config, keep) || !find_resume(a, config, keep) ||
-      !find_weights(a, config, keep))
+      !find_weights(a, config, keep) || !find_adapter(a, config, keep))
     return false;
   keep->purpose = purpose_of(a, keep);
   return !keep->resume || take_recipe(a, config, keep->resume);
@@ -351,6 +369,8 @@ int app_run_train(app *a) {
   tsr_routing_replay *replay = NULL;
   ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p) && open_replay(a, &s, &p, &replay);
   consistency_inputs inputs = {keep.resume ? keep.resume : keep.weights};
+  if (keep.resume) inputs.base = keep.weights;
+  inputs.adapter_hash = keep.adapter_hash;
   if (replay) inputs.routing_hash = tsr_routing_replay_hash(replay);
   if (p.has_data) inputs.data = &p.data;
   ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, &s, &p.training, &inputs);

@@ -132,6 +132,14 @@ int console_finish_stoppable(app *a, bool ok) {
   return ok || !*a->stop ? code : 128 + (int)*a->stop;
 }
 
+void console_note_tokenizer(app *a) {
+  static const char name[] = "tokenizer.json";
+  if (!tsr_file_exists(tsr_path_join(a->arena, a->options.out, name)))
+    tsr_diag_note(
+        a->diags, TSR_NOWHERE, "'%s' has no %s: it is a model of token numbers, not of texts",
+        a->options.out, name);
+}
+
 bool console_require_out(app *a) {
   return a->options.out ||
          tsr_diag_error(a->diags, TSR_NOWHERE, "no folder to write: --out is needed");

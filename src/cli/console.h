@@ -21,6 +21,9 @@ int console_finish_in(app *a, bool ok, const char *function);
 #define console_finish(a, ok) console_finish_in((a), (ok), __func__)
 /* The same for a command that a signal stops: 128 and the signal's number. */
 int console_finish_stoppable(app *a, bool ok);
+/* A note where the folder of --out has no tokenizer: characters and bytes are none that goes with a
+ * model. */
+void console_note_tokenizer(app *a);
 /* That --out is given; else an error. */
 bool console_require_out(app *a);
 

@@ -18,15 +18,17 @@ static const entry usages[] = {
                  "[--gantt] [--svg FILE]\n"},
     {ONLY(TRACE), "tessera-train trace --config FILE [--rank R] [--emit WHAT] [options]\n"},
     {ONLY(PROFILE), "tessera-train profile --config FILE [--steps N] [--out DIR] [options]\n"},
-    {ONLY(EVALUATE), "tessera-train evaluate --checkpoint DIR [--data FILE] [options]\n"},
-    {ONLY(GENERATE),
-     "tessera-train generate --checkpoint DIR (--prompt TEXT | --prompt-file FILE | "
-     "--chat FILE) [options]\n"},
+    {ONLY(EVALUATE),
+     "tessera-train evaluate --checkpoint DIR [--adapter DIR] [--data FILE] [options]\n"},
+    {ONLY(GENERATE), "tessera-train generate --checkpoint DIR [--adapter DIR] (--prompt TEXT | "
+                     "--prompt-file FILE | "
+                     "--chat FILE) [options]\n"},
     {ONLY(CHECKPOINT), "tessera-train checkpoint (ls | show | verify) DIR\n"},
     {ONLY(CHECKPOINT), "tessera-train checkpoint diff DIR DIR\n"},
     {ONLY(CHECKPOINT), "tessera-train checkpoint (merge | reshard) DIR --out DIR [--shards N]\n"},
     {ONLY(IMPORT), "tessera-train import FOLDER --out DIR\n"},
-    {ONLY(EXPORT), "tessera-train export DIR --out FOLDER [--dtype f32|bf16|f16]\n"},
+    {ONLY(EXPORT),
+     "tessera-train export DIR --out FOLDER [--adapter DIR | --merge] [--dtype f32|bf16|f16]\n"},
     {ONLY(TOKENIZE),
      "tessera-train tokenize INPUT… --out FILE [--overwrite] [--tokenizer FILE|byte|char] "
      "[--format WHAT]\n"},
@@ -139,6 +141,10 @@ static const entry options[] = {
      "  --checkpoint DIR evaluate, generate: a checkpoint, a run's folder (its newest), "
      "or an imported model;\n"
      "                   on one rank, unless --config or --set sets another mesh\n"},
+    {ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(EXPORT),
+     "  --adapter DIR    evaluate, generate, export: adapters in PEFT's format for the model, "
+     "which export merges\n"
+     "                   into it\n"},
     {ONLY(EVALUATE),
      "  --data FILE      evaluate: text or tokens; the configuration's validation data "
      "unless given\n"},
@@ -157,6 +163,9 @@ static const entry options[] = {
     {ONLY(DATA), "  --split WHAT     data show: train (the default) or validation\n"},
     {ONLY(CHECKPOINT), "  --shards N       checkpoint reshard: files of tensors\n"},
     {ONLY(EXPORT), "  --dtype WHAT     export: f32, bf16 or f16; as stored unless given\n"},
+    {ONLY(EXPORT),
+     "  --merge          export: a run's adapters merged into their model; else they become a "
+     "folder in PEFT's format\n"},
     {ONLY(TOKENIZE),
      "  --tokenizer WHAT tokenize: a tokenizer.json, a file of characters, byte (the "
      "default) or char\n"},

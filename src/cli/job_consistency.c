@@ -69,9 +69,11 @@ static void add_plan(const setup *s, const tsr_compiled *compiled, tsr_text *tex
 
 /* Of a job without a shared file system each process has a copy, and they would compute with a
  * mixture. */
-static void add_checkpoint(const tsr_manifest *checkpoint, tsr_text *text) {
-  if (checkpoint) tsr_manifest_print_content(checkpoint, text);
+static void add_checkpoint(const consistency_inputs *in, tsr_text *text) {
+  if (in->checkpoint) tsr_manifest_print_content(in->checkpoint, text);
   else tsr_text_add(text, "no checkpoint\n");
+  if (in->base) tsr_manifest_print_content(in->base, text);
+  if (in->adapter_hash) tsr_text_add(text, "adapters %s\n", in->adapter_hash);
 }
 
 /* The tokenizer's file encodes the prompts of samples, where no text has its tokens. */
@@ -113,7 +115,7 @@ bool consistency_check(
   tsr_text texts[PARTS] = {{0}};
   add_program(&texts[PROGRAM]);
   tsr_options_print_shared(&a->options, &texts[OPTIONS]);
-  add_checkpoint(inputs->checkpoint, &texts[CHECKPOINT]);
+  add_checkpoint(inputs, &texts[CHECKPOINT]);
   add_config(s->config, &texts[CONFIGURATION]);
   add_graph(s->config, compiled, &texts[GRAPH]);
   tsr_mesh_print(s->mesh, &texts[MESH]);

@@ -11,6 +11,8 @@
 /* The files that every process reads by itself. */
 typedef struct {
   const tsr_manifest *checkpoint; /* whose weights are loaded; NULL: none */
+  const tsr_manifest *base;       /* whose weights the checkpoint's adapters go with; NULL: none */
+  const char *adapter_hash;       /* of PEFT's file of weights; NULL: none is read */
   const tsr_run_data *data;       /* or its tokenizer alone; NULL: none */
   const char *prompts_hash;       /* of the prompts' tokens and what ends a text; NULL: none */
   const char *routing_hash;       /* of the choices of experts that are replayed; NULL: none */

@@ -54,6 +54,7 @@ static const option options[] = {
     {"--replay-routing", PATH, AT(replay_routing), ONLY(TRAIN)},
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
     {"--checkpoint", PATH, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
+    {"--adapter", PATH, AT(adapter), ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(EXPORT)},
     {"--data", VALUE, AT(data), ONLY(EVALUATE)},
     {"--prompt", VALUES, AT(prompts), ONLY(GENERATE)},
     {"--prompt-file", PATH, AT(prompt_file), ONLY(GENERATE)},
@@ -68,6 +69,7 @@ static const option options[] = {
     {"--split", VALUE, AT(split), ONLY(DATA)},
     {"--shards", VALUE, AT(shards_text), ONLY(CHECKPOINT)},
     {"--dtype", VALUE, AT(dtype), ONLY(EXPORT)},
+    {"--merge", FLAG, AT(merge), ONLY(EXPORT)},
     {"--tokenizer", PATH, AT(tokenizer), ONLY(TOKENIZE)},
     {"--format", VALUE, AT(format), ONLY(TOKENIZE)},
     {"--skip-bad-lines", FLAG, AT(skip_bad_lines), ONLY(TOKENIZE)},
@@ -388,6 +390,10 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   check_prove(c, diags);
   check_tensor(c, diags);
   if (!c->help && !c->version) check_arguments(c, diags);
+  if (c->adapter && c->merge)
+    tsr_diag_error(
+        diags, TSR_NOWHERE,
+        "--adapter merges the adapters of a folder, --merge those of a run: use one of the two");
   if (c->machine && c->calibration)
     tsr_diag_error(
         diags, TSR_NOWHERE,
@@ -402,9 +408,9 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
 
 /* What it names is compared by its content, or it changes what is shown alone. */
 static bool may_differ(const option *o) {
-  static const char *const words[] = {"--config",      "--mesh",  "--data",
-                                      "--checkpoint",  "--chat",  "--dump",
-                                      "--prompt-file", "--quiet", "--replay-routing"};
+  static const char *const words[] = {"--config", "--mesh",          "--data",    "--checkpoint",
+                                      "--chat",   "--dump",          "--adapter", "--prompt-file",
+                                      "--quiet",  "--replay-routing"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(o->word, words[i])) return true;
   return o->kind == KEY || o->kind == VALUES;

@@ -65,7 +65,9 @@ typedef struct {
   const char *checkpoint, *data;
   tsr_words prompts;
   const char *prompt_file, *chat;
+  const char *adapter; /* and export */
   /* checkpoint reshard, export */
+  bool merge;
   const char *shards_text, *dtype;
   int64_t shards;
   /* kernels */

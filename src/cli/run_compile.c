@@ -188,7 +188,7 @@ void prepare_explain_model(app *a, const setup *s, const prepared *p) {
   o.units = (tsr_units){1, 1, 1};
   o.graphs_folder = app_graphs_folder(a);
   tsr_model *model = NULL;
-  tsr_model_read(a->arena, s->config, &o, &model, a->diags);
+  tsr_compile_read_model(a->arena, s->config, &o, &model, a->diags);
 }
 
 /* A plan for other devices does not depend on this machine's kernels. */

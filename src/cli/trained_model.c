@@ -3,6 +3,7 @@
 #include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
+#include "checkpoint/peft.h"
 #include "cli/job_consistency.h"
 #include "cli/console.h"
 #include "train/resume_recipe.h"
@@ -95,6 +96,11 @@ static bool load_config(trained_model *m) {
   use_data_option(a);
   if (!setup_load_config(a, &m->setup)) return false;
   tsr_config *config = m->setup.config;
+  if (a->options.adapter &&
+      (!trained_model_check_whole(a, weights, TSR_NOWHERE) ||
+       !tsr_peft_config_read(a->arena, a->options.adapter, TSR_NOWHERE, &config->lora, a->diags) ||
+       !tsr_peft_hash(a->arena, a->options.adapter, TSR_NOWHERE, &m->adapter_hash, a->diags)))
+    return false;
   const char *layout = tsr_recipe_value(weights, "device_config.cp_layout");
   bool zigzag = layout && !strcmp(layout, "zigzag") && !own && !has_set(a, "device_config");
   m->keeps_units = own || has_set(a, "numerics");
@@ -134,7 +140,8 @@ static bool find_weights(trained_model *m) {
   if (!path) {
     if (!setup_load_config(a, &m->setup)) return false;
     const tsr_config_training *t = &m->setup.config->training;
-    path = *t->model_path ? t->model_path : t->checkpoint_dir;
+    bool adapts = m->setup.config->lora.enabled;
+    path = *t->model_path && !adapts ? t->model_path : t->checkpoint_dir;
   }
   return tsr_checkpoint_find_held(a->arena, path, TSR_NOWHERE, &m->weights, &m->hold, a->diags) &&
          tsr_checkpoint_reader_check_sides(a->arena, &m->weights, a->diags);
@@ -158,13 +165,50 @@ static bool check_text(trained_model *m) {
       a->options.command == TSR_COMMAND_EVALUATE ? "evaluate" : "generate");
 }
 
+bool trained_model_check_whole(app *a, const tsr_manifest *m, tsr_location location) {
+  if (!tsr_manifest_has_adapters(m)) return true;
+  tsr_diag_error(
+      a->diags, location, "'%s' has what a run with adapters has trained, not a model", m->folder);
+  tsr_diag_hint(a->diags, "`export --merge` makes a model of it, which `import` reads");
+  return false;
+}
+
+/* The frozen parameters of a run with adapters; those of the seed need no file. */
+static bool find_base(trained_model *m) {
+  app *a = m->a;
+  const tsr_config *c = m->setup.config;
+  const char *path = c->training.model_path;
+  tsr_location location = tsr_config_location(c, "training_config.model_path");
+  if (!tsr_manifest_has_adapters(&m->weights)) return true;
+  if (!c->lora.enabled)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "'%s' has adapters, and '%s' has no lora_config", m->weights.folder,
+        c->file);
+  m->has_base = *path;
+  return !*path || (tsr_checkpoint_find(a->arena, path, location, &m->base, a->diags) &&
+                    trained_model_check_whole(a, &m->base, location));
+}
+
+/* Adapters say nothing beside other weights. */
+static bool check_base(const trained_model *m, const tsr_graph *g) {
+  app *a = m->a;
+  const char *there = tsr_recipe_value(&m->weights, TSR_RECIPE_WEIGHTS), *here = NULL;
+  if (!tsr_manifest_has_adapters(&m->weights)) return true;
+  if (m->has_base) here = tsr_resume_recipe_hash(a->arena, &m->base, g);
+  if (there && here ? !strcmp(there, here) : there == here) return true;
+  return tsr_diag_error(
+      a->diags, tsr_config_location(m->setup.config, "training_config.model_path"),
+      "the adapters of '%s' were trained with other weights than those of '%s'", m->weights.folder,
+      here ? m->base.folder : "the seed's random weights");
+}
+
 bool trained_model_open(trained_model *m) {
   app *a = m->a;
   setup *s = &m->setup;
   m->hold = TSR_CHECKPOINT_HOLD_NONE;
   app_catch_signals();
   bool ok = app_join(a, true) && setup_traces_communication(a->diags, &m->traces) &&
-            find_weights(m) && load_config(m);
+            find_weights(m) && load_config(m) && find_base(m);
   ok = tsr_job_all_succeeded(&a->job, ok);
   ok = ok && setup_choose_cpu(a, s) && setup_open_mesh(a, s) && setup_build_context(a, s);
   if (ok) fit_units(m);
@@ -218,13 +262,36 @@ static bool check_graph(trained_model *m, const tsr_compiled *compiled) {
   return false;
 }
 
+/* --adapter */
+static bool load_adapter(trained_model *m, const tsr_graph *g) {
+  app *a = m->a;
+  if (!a->options.adapter) return true;
+  tsr_trained_values values = tsr_trained_values_new(a->arena, g);
+  if (!tsr_peft_read(a->arena, a->options.adapter, TSR_NOWHERE, &values, a->diags)) return false;
+  tsr_trained_values_load(a->arena, &values, m->executable[0]);
+  return true;
+}
+
+static bool load_weights(trained_model *m) {
+  bool verify = m->setup.config->checkpoint.verify;
+  tsr_load_kind kind = tsr_manifest_has_adapters(&m->weights) ? TSR_LOAD_TRAINED : TSR_LOAD_MODEL;
+  tsr_executable *executable = m->executable[0];
+  return (!m->has_base ||
+          tsr_checkpoint_load(
+              m->a->arena, &m->base, executable, TSR_LOAD_MODEL, verify, m->a->diags)) &&
+         tsr_checkpoint_load(m->a->arena, &m->weights, executable, kind, verify, m->a->diags);
+}
+
 bool trained_model_load(
     trained_model *m, const tsr_compiled *compiled, const tsr_programs *programs, int count) {
   app *a = m->a;
   setup *s = &m->setup;
-  consistency_inputs inputs = {&m->weights, &m->data, *m->prompts_hash ? m->prompts_hash : NULL};
-  if (!tsr_job_all_succeeded(&a->job, check_graph(m, compiled)) ||
-      !consistency_check(a, s, compiled, &inputs))
+  consistency_inputs inputs = {.checkpoint = &m->weights, .data = &m->data};
+  if (*m->prompts_hash) inputs.prompts_hash = m->prompts_hash;
+  if (m->has_base) inputs.base = &m->base;
+  inputs.adapter_hash = m->adapter_hash;
+  bool right = check_graph(m, compiled) && check_base(m, compiled->graph);
+  if (!tsr_job_all_succeeded(&a->job, right) || !consistency_check(a, s, compiled, &inputs))
     return false;
   tsr_process_options o = {
       s->parallel, s->compute.kernels, s->compute.cpu.threads, s->config->training.seed,
@@ -236,10 +303,8 @@ bool trained_model_load(
   o.timeout_s = s->config->collectives.timeout_s;
   o.lost = tsr_job_abort;
   o.lost_context = &a->job;
-  bool ok =
-      tsr_process_open(a->arena, &o, programs, count, &m->process, m->executable, a->diags) &&
-      tsr_checkpoint_load(
-          a->arena, &m->weights, m->executable[0], false, s->config->checkpoint.verify, a->diags);
+  bool ok = tsr_process_open(a->arena, &o, programs, count, &m->process, m->executable, a->diags) &&
+            load_weights(m) && load_adapter(m, compiled->graph);
   tsr_checkpoint_release(&m->hold);
   if (ok && m->traces) trace_communication(m, programs, count);
   return tsr_job_all_succeeded(&a->job, ok);

@@ -12,6 +12,9 @@ typedef struct {
   app *a;
   setup setup;
   tsr_manifest weights;
+  tsr_manifest base; /* of a run with adapters: where its frozen parameters are */
+  bool has_base;
+  const char *adapter_hash;         /* of --adapter; NULL: none */
   tsr_checkpoint_hold hold;         /* until the weights are loaded */
   tsr_run_data data;                /* data, or the tokenizer alone */
   char prompts_hash[TSR_HASH_TEXT]; /* of prompts and of what ends a text; "": there are none */
@@ -24,6 +27,8 @@ typedef struct {
   int64_t passes; /* that were traced */
 } trained_model;
 
+/* Whether a checkpoint has all parameters of its model. Error: it has those of adapters alone. */
+bool trained_model_check_whole(app *a, const tsr_manifest *weights, tsr_location location);
 /* Finds the checkpoint, loads its configuration (or --config), and decides all that setup has. The
  * mesh is one rank unless a --set lays out ranks. Collective. */
 bool trained_model_open(trained_model *m);

@@ -285,6 +285,31 @@ typedef struct {
   int64_t min_workers, max_workers; /* 0 at most: as many as there are ranks */
 } tsr_config_elastic;
 
+/* Names of modules: a list of them, or one regular expression (or `all-linear`). */
+typedef struct {
+  const char *text;
+  tsr_location location;
+} tsr_config_name;
+typedef struct {
+  const tsr_config_name *items;
+  int count; /* 0: not given */
+  bool is_one;
+} tsr_config_names;
+
+typedef enum { TSR_LORA_BASE_PLAIN, TSR_LORA_BASE_NF4 } tsr_lora_base;
+typedef enum { TSR_LORA_BIAS_NONE, TSR_LORA_BIAS_ALL, TSR_LORA_BIAS_LORA_ONLY } tsr_lora_bias;
+
+typedef struct {
+  bool enabled;     /* whether the section is given */
+  const char *path; /* adapters to start from; "": none */
+  int64_t r;
+  double alpha, dropout;
+  bool use_rslora, use_dora;
+  tsr_config_names target_modules, exclude_modules, modules_to_save;
+  tsr_lora_bias bias;
+  tsr_lora_base base;
+} tsr_config_lora;
+
 typedef struct tsr_config {
   const char *file;
   tsr_yaml *root; /* with the --set values in it */
@@ -302,6 +327,7 @@ typedef struct tsr_config {
   tsr_config_checkpoint checkpoint;
   tsr_config_collectives collectives;
   tsr_config_elastic elastic;
+  tsr_config_lora lora;
   /* A hand-written graph's sections, as they stand in the file; NULL where there is none. */
   const tsr_yaml *graph, *tensors, *inputs, *parameters, *outputs;
   const struct tsr_config_origins *origins; /* of every value: private to src/config */

@@ -88,6 +88,12 @@ bool tsr_sources_read(
 /* The rules over the keys of data. */
 void tsr_data_resolve(tsr_loader *loader);
 
+/* --- lora_section.c --- */
+/* As tsr_value_read, of the type NAMES. */
+bool tsr_names_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+void tsr_lora_resolve(tsr_loader *loader);
+
 /* --- include.c --- */
 /* Whether the row's section may stand in a file of its own, named by a path. */
 bool tsr_section_has_file(const tsr_field *field);

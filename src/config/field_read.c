@@ -27,6 +27,8 @@ bool tsr_value_read(tsr_loader *l, const tsr_field *f, const char *key, const ts
     return tsr_blocks_read(l, f, key, node);
   case TSR_FIELD_SOURCES:
     return tsr_sources_read(l, f, key, node);
+  case TSR_FIELD_NAMES:
+    return tsr_names_read(l, f, key, node);
   case TSR_FIELD_SECTION:
   case TSR_FIELD_FREE:
     return true; /* read by others */

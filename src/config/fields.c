@@ -136,6 +136,13 @@ static const tsr_field_choice partitions[] = {
     {"owner_hash", TSR_PARTITION_OWNER_HASH},
     {"dimension", TSR_PARTITION_FLAT},
     {0}};
+static const tsr_field_choice lora_bases[] = {
+    {"none", TSR_LORA_BASE_PLAIN}, {"nf4", TSR_LORA_BASE_NF4}, {0}};
+static const tsr_field_choice lora_biases[] = {
+    {"none", TSR_LORA_BIAS_NONE},
+    {"all", TSR_LORA_BIAS_ALL},
+    {"lora_only", TSR_LORA_BIAS_LORA_ONLY},
+    {0}};
 static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 
 #define T "training_config"
@@ -157,6 +164,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define WT "collectives.transport"
 #define WR "collectives.all_reduce"
 #define X "elastic"
+#define A "lora_config"
 #define DATA "data"
 #define SCALE "training_config.loss_scale"
 #define HOSTS "multihost_config"
@@ -176,6 +184,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define STAGES TSR_FIELD_STAGES
 #define BLOCKS TSR_FIELD_BLOCKS
 #define SOURCES TSR_FIELD_SOURCES
+#define NAMES TSR_FIELD_NAMES
 #define SECTION TSR_FIELD_SECTION
 #define FREE TSR_FIELD_FREE
 
@@ -275,6 +284,7 @@ void tsr_field_describe(const tsr_field *field, tsr_text *text) {
       [STAGES] = "a list of nodes or of maps {name, begin}",
       [BLOCKS] = "a list of integers or a map {rank: integer}",
       [SOURCES] = "a list of paths or of maps {path, weight, format}",
+      [NAMES] = "a text or a list of texts",
       [SECTION] = "a map",
       [FREE] = "a value",
   };

@@ -184,6 +184,19 @@ static void print_sources(const tsr_config_training *t, tsr_text *text) {
   tsr_text_add(text, "]");
 }
 
+static void print_names(const tsr_config_names *names, tsr_text *text) {
+  if (names->is_one) {
+    print_string(names->items[0].text, false, text);
+    return;
+  }
+  tsr_text_add(text, "[");
+  for (int i = 0; i < names->count; i++) {
+    tsr_text_add(text, "%s", i ? ", " : "");
+    print_string(names->items[i].text, true, text);
+  }
+  tsr_text_add(text, "]");
+}
+
 void tsr_field_print(const tsr_config *config, const tsr_field *f, tsr_text *text) {
   const void *at = (const char *)config + f->at;
   const tsr_config_device *d = &config->device;
@@ -229,6 +242,9 @@ void tsr_field_print(const tsr_config *config, const tsr_field *f, tsr_text *tex
   case TSR_FIELD_SOURCES:
     print_sources(&config->training, text);
     break;
+  case TSR_FIELD_NAMES:
+    print_names(at, text);
+    break;
   case TSR_FIELD_SECTION:
   case TSR_FIELD_FREE:
     break;
@@ -241,6 +257,7 @@ bool tsr_field_is_printed(const tsr_config *config, const tsr_field *f) {
     return tsr_optimizer_uses(config->optimizer.type, f->key);
   if (!strcmp(f->section, "scheduler_config"))
     return tsr_scheduler_uses(config->scheduler.type, f->key);
+  if (!strcmp(f->section, "lora_config")) return config->lora.enabled;
   if (!strcmp(f->section, "data") && f->at != offsetof(tsr_config, data.format))
     return config->data.format == TSR_FILES_CHAT;
   bool batch = f->at == offsetof(tsr_config, training.batch_size);

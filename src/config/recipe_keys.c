@@ -53,7 +53,7 @@ static bool is_outside(const tsr_field *f) {
     if (!strcmp(f->section, sections[i])) return true;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (!strcmp(f->key, keys[i])) return true;
-  return false;
+  return !strcmp(f->section, "lora_config") && !strcmp(f->key, "path"); /* its hash is in it */
 }
 
 bool tsr_recipe_has_key(const tsr_field *f) {
@@ -134,6 +134,7 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
   add(r, TSR_RECIPE_ISA, f->isa);
   if (f->isa_before) add(r, TSR_RECIPE_ISA_BEFORE, f->isa_before);
   if (f->initial_weights) add(r, TSR_RECIPE_WEIGHTS, f->initial_weights);
+  if (f->initial_adapter) add(r, TSR_RECIPE_ADAPTER, f->initial_adapter);
   if (f->routing) add(r, TSR_RECIPE_ROUTING, f->routing);
   add(r, TSR_RECIPE_GRAPH, f->graph);
   add(r, "data", f->data);

@@ -13,6 +13,7 @@ typedef struct {
 /* Recipes of older checkpoints do not have these. */
 #define TSR_RECIPE_GRAPH "graph_source"
 #define TSR_RECIPE_WEIGHTS "initial_weights"
+#define TSR_RECIPE_ADAPTER "initial_adapter"
 #define TSR_RECIPE_ROUTING "replayed_routing"
 #define TSR_RECIPE_ISA "numerics.isa"
 /* Of a run that was resumed at another level: "x86-64-v4 to step 6", the levels before the last. */
@@ -26,6 +27,7 @@ typedef struct {
   const char *units_order;      /* of the batch units where it is the mesh's own, else "" */
   const char *isa, *isa_before; /* isa_before: NULL: there was no other */
   const char *initial_weights;  /* hash of those of a checkpoint; NULL: they are the seed's */
+  const char *initial_adapter;  /* hash of the adapters of a folder; NULL: they are the seed's */
   const char *routing; /* hash of what is replayed; NULL: each step chooses experts itself */
   const char *graph;   /* hash of the file or sections that the model's graph was read from */
   const char *data;    /* fingerprint of what samples are drawn from */

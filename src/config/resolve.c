@@ -442,6 +442,7 @@ void tsr_config_resolve(tsr_loader *l) {
   resolve_training(l);
   tsr_step_resolve(l);
   tsr_checkpoint_resolve(l);
+  tsr_lora_resolve(l);
   resolve_optimizer(l);
   resolve_scheduler(l);
   resolve_mesh(l);

@@ -94,6 +94,7 @@ void tsr_checkpoint_resolve(tsr_loader *l) {
   require_variables(l, "training_config.checkpoint_dir");
   require_variables(l, "training_config.model_path");
   require_variables(l, "zero.offload_path");
+  require_variables(l, "lora_config.path");
   if (!c->optimizer && c->resume == TSR_RESUME_AUTO)
     tsr_loader_contradict(
         l, "checkpoint.optimizer",

@@ -103,6 +103,10 @@ static void add_type(const tsr_field *f, tsr_text *text) {
   case TSR_FIELD_SOURCES:
     add_sources(f, text);
     break;
+  case TSR_FIELD_NAMES:
+    tsr_text_add(
+        text, "\"type\": [\"array\", \"string\", \"null\"], \"items\": {\"type\": \"string\"}");
+    break;
   case TSR_FIELD_SECTION:
     tsr_text_add(text, "\"type\": \"object\"");
     break;

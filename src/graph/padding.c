@@ -36,3 +36,16 @@ void tsr_padding_remove(const tsr_padding *p, int ndim, const int64_t *stored, f
           x + (o * p->real + run.begin) * inner, x + (o * length + run.at) * inner,
           sizeof *x * (size_t)(run.size * inner));
 }
+
+void tsr_padding_add(
+    const tsr_padding *p, int ndim, const int64_t *stored, const float *real, float *ret) {
+  int64_t outer = 1, inner = 1, length = stored[p->dim];
+  for (int d = 0; d < p->dim; d++) outer *= stored[d];
+  for (int d = p->dim + 1; d < ndim; d++) inner *= stored[d];
+  memset(ret, 0, sizeof *ret * (size_t)(outer * length * inner));
+  for (int64_t o = 0; o < outer; o++)
+    for (tsr_real_run run = {0}; tsr_padding_next(p, length, 0, length, &run);)
+      memcpy(
+          ret + (o * length + run.at) * inner, real + (o * p->real + run.begin) * inner,
+          sizeof *ret * (size_t)(run.size * inner));
+}

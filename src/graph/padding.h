@@ -36,5 +36,9 @@ bool tsr_padding_next(
 static inline int64_t tsr_padding_runs(const tsr_padding *p) { return p->blocks; }
 /* Moves the real ones of a whole tensor to where they are without padding. */
 void tsr_padding_remove(const tsr_padding *padding, int ndim, const int64_t *stored, float *x);
+/* The other way: from a tensor without padding to one that is stored, whose padding is zero. */
+void tsr_padding_add(
+    const tsr_padding *padding, int ndim, const int64_t *stored, const float *real,
+    float *ret_stored);
 
 #endif

@@ -88,12 +88,16 @@ static void accumulate_parts(tsr_gradients *grads, int of) {
   stamp(grads->g, -1);
 }
 
-/* A value is wanted when a parameter flows into it, fixed when nothing does that changes with the
- * microbatch; then it is made once a step. */
+static bool is_trained(const tsr_graph *g, const tsr_value *v) {
+  return v->kind == TSR_VALUE_PARAM && !g->params[v->param].is_frozen;
+}
+
+/* A value is wanted when a trained parameter flows into it, fixed when nothing does that changes
+ * with the microbatch; then it is made once a step. */
 static void mark_values(tsr_gradients *grads) {
   tsr_graph *g = grads->g;
   for (int i = 0; i < grads->values; i++) {
-    grads->wanted[i] = g->values[i].kind == TSR_VALUE_PARAM;
+    grads->wanted[i] = is_trained(g, &g->values[i]);
     grads->fixed[i] = g->values[i].kind != TSR_VALUE_INPUT;
   }
   for (int i = 0; i < g->nodes_count; i++) {

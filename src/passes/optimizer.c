@@ -113,7 +113,8 @@ static void update_experts(const updates *u, int node, int counts) {
   tsr_graph *g = u->g;
   const tsr_node of = g->nodes[node];
   const tsr_choose_experts_attrs *a = &of.attr.choose_experts;
-  if (tsr_choice_has_bias(&of) && a->bias_rate > 0)
+  bool has_bias = tsr_choice_has_bias(&of) && a->bias_rate > 0;
+  if (has_bias && !g->params[g->values[of.inputs[1]].param].is_frozen)
     add_update_of(
         u, TSR_OP_EXPERT_BIAS, of.inputs[1], counts,
         &(tsr_attrs){.expert_bias = {a->bias_rate, a->bias_centre}});

@@ -5,6 +5,36 @@
 #define TSR_PASSES_PASSES_H
 #include "graph/graph.h"
 
+/* How a parameter is trained. */
+typedef struct {
+  bool is_frozen;
+  bool is_nf4;   /* stored in NF4: a frozen weight of linear layers (QLoRA) */
+  bool is_saved; /* it is trained whole because modules_to_save names its module */
+  int64_t rank;  /* > 0: linear layers that read it have adapters of this rank */
+  double scale;  /* what an adapter adds is multiplied by */
+} tsr_param_training;
+
+typedef struct {
+  const tsr_param_training *params; /* per parameter of the graph */
+  double dropout;                   /* of the input of adapters; 0 outside training */
+} tsr_adapters;
+
+/* Adds adapters to linear layers (LoRA), and freezes parameters. */
+tsr_graph *tsr_pass_adapters(const tsr_graph *graph, const tsr_adapters *adapters);
+/* An error where a weight in NF4 has blocks that its rows, or the units of tp, cut. */
+bool tsr_pass_check_nf4(const tsr_graph *graph, tsr_diags *diags);
+/* The parameters of a weight's adapter, in a graph that has them; false: it has none. */
+typedef struct {
+  int a, b; /* (r, in), (out, r) */
+  double scale;
+} tsr_adapter;
+bool tsr_adapter_find(const tsr_graph *graph, int weight, tsr_adapter *ret_adapter);
+/* Whether a node can have one: a linear layer whose weight is a parameter. */
+bool tsr_adapter_can(const tsr_graph *graph, const tsr_node *node);
+/* The name of the module that a parameter is (a part of) the weight of, in Hugging Face's models;
+ * the parameter's own where it has no name there. */
+const char *tsr_adapter_module(tsr_arena *arena, const tsr_param *param);
+
 /* Adds the backward nodes of g->loss (one that tsr_graph_find_loss knows), and accumulation over
  * g->microbatches of the loss and of all that is owed to a parameter; what several uses of one
  * parameter owe to it is added once, after that, as is gone through once what parameters alone are
@@ -76,14 +106,15 @@ void tsr_pass_weights(tsr_graph *g);
 /* What is computed between the parameters and the loss is stored in `dtype` (TSR_BF16, TSR_F16). */
 typedef struct {
   tsr_dtype dtype;
-  tsr_param_store store; /* the optimizer's; other than f32: parameters have no working copies */
+  tsr_param_store store;   /* the optimizer's; other than f32: parameters have no working copies */
+  const tsr_graph *stored; /* placed; whose parameters' memory this graph shares; NULL: none */
 } tsr_precision_types;
 
 /* After stages (and weights), before placement. Kernels compute in f32 and a result is rounded
  * once, when it is written. In f32 stay: losses, the logits or predictions they are made of and the
  * gradients of those, rows' statistics, what is a parameter's gradient or a sum on the way to it,
  * updates, and what the graph gives out. A parameter is rounded once a step to a working copy,
- * which is what forward and backward pass read.
+ * which is what forward and backward pass read. A frozen parameter is stored in `dtype` alone.
  *
  * With fp16 the loss's gradient is multiplied by TSR_SCALAR_LOSS_SCALE, and clip divides by it: its
  * norm and factor are those of gradients without the scale. When that norm is not finite, clip's
@@ -105,6 +136,15 @@ tsr_graph *tsr_pass_precision(const tsr_graph *graph, tsr_precision_types how);
 bool tsr_pass_cache(
     const tsr_graph *graph, int64_t new_tokens, bool last_only, tsr_graph **ret_graph,
     const char **ret_why);
+
+/* A graph of text whose samples are runs of whole or partial documents, for which the input
+ * TSR_DOCUMENT_POSITIONS (batch, positions) has the position of each token in its document, 0 at
+ * the first. Attention becomes document_attention, and rotary positions and rows of tables by
+ * position are those of the document. As it was read, before all other passes. Error: something
+ * else mixes positions. */
+#define TSR_DOCUMENT_POSITIONS "documents.positions"
+bool tsr_pass_separate_documents(
+    const tsr_graph *graph, tsr_location location, tsr_graph **ret_graph, tsr_diags *diags);
 
 /* The loss of a forward graph (one that tsr_graph_find_loss knows) becomes a number for each of the
  * batch's `samples`, of which the first `real` are the step's; their sum is the loss. What is made

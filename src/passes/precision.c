@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* requires: a whole graph with stages, before placement; all its numbers are f32
  * produces: a graph in which what lies between parameters and losses is stored in half precision,
- * on working copies of the parameters; with fp16 a loss scale
+ * on working copies of the parameters, or, of frozen ones, on the only copy; with fp16 a loss scale
  * invalidates: indices; the new graph has its own
  *
  * (Micikevicius et al., "Mixed precision training", 2018) What is a sum over ranks is the placement
@@ -17,6 +17,7 @@ typedef struct {
   int *map;         /* per old value: the new one */
   int *copies;      /* per old value: of a parameter its working copy */
   bool *wide;       /* per old value: stays f32 */
+  bool *half;       /* per old value: a parameter that is stored in half precision */
   int step_scalars; /* of the new graph, where the loss is scaled */
 } narrowing;
 
@@ -91,20 +92,55 @@ static void mark_wide(narrowing *w) {
 
 static void copy_source(narrowing *w, int old) {
   int value = tsr_graph_copy_value(w->g, &w->old->values[old]);
-  bool param = w->old->values[old].kind == TSR_VALUE_PARAM;
-  if (param && w->how.store != TSR_STORE_F32 && !w->wide[old])
-    w->g->values[value].dtype = w->how.dtype;
+  if (w->half[old]) w->g->values[value].dtype = w->how.dtype;
   w->map[old] = value;
+}
+
+/* Whether a node reads parameters in half precision. */
+static bool reads_half(const narrowing *w, const tsr_node *n) {
+  unsigned facts = tsr_op_facts(n->op);
+  bool wide = facts & (TSR_FACT_WIDE | TSR_FACT_F32_RESULT | TSR_FACT_F32_INPUTS) ||
+              (facts & TSR_FACT_KEEPS_DTYPE && w->wide[n->outputs[0]]);
+  return !is_update(n) && !wide;
 }
 
 /* Whether a node reads input i by a parameter's working copy. */
 static bool reads_copy(const narrowing *w, const tsr_node *n, int i) {
   bool param = w->old->values[n->inputs[i]].kind == TSR_VALUE_PARAM;
-  unsigned facts = tsr_op_facts(n->op);
-  bool wide = facts & (TSR_FACT_WIDE | TSR_FACT_F32_RESULT | TSR_FACT_F32_INPUTS) ||
-              (facts & TSR_FACT_KEEPS_DTYPE && w->wide[n->outputs[0]]);
   bool shape_only = i == tsr_op_shape_input(n->op, n->inputs_count);
-  return param && w->how.store == TSR_STORE_F32 && !is_update(n) && !shape_only && !wide;
+  if (w->old->values[n->inputs[i]].dtype == TSR_NF4) return false;
+  return param && !w->half[n->inputs[i]] && w->how.store == TSR_STORE_F32 && !shape_only &&
+         reads_half(w, n);
+}
+
+/* What a graph that shares the memory of `stored` has of a parameter there. */
+static bool is_half_in(const tsr_graph *stored, int param) {
+  for (int v = 0; v < stored->values_count; v++)
+    if (stored->values[v].kind == TSR_VALUE_PARAM && stored->values[v].param == param)
+      return tsr_dtype_is_half(stored->values[v].dtype);
+  return false;
+}
+
+/* A frozen parameter is as its working copy would be, unless an op reads it in f32. */
+static void choose_half(narrowing *w) {
+  const tsr_graph *g = w->old;
+  for (int v = 0; v < g->values_count; v++) {
+    if (g->values[v].kind != TSR_VALUE_PARAM) continue;
+    bool frozen = g->params[g->values[v].param].is_frozen;
+    if (g->values[v].dtype == TSR_NF4) continue;
+    w->half[v] = !w->wide[v] && (frozen || w->how.store != TSR_STORE_F32);
+    if (frozen && w->how.stored) w->half[v] = is_half_in(w->how.stored, g->values[v].param);
+  }
+  for (int i = 0; i < g->nodes_count && !w->how.stored; i++) {
+    const tsr_node *n = &g->nodes[i];
+    for (int k = 0; k < n->inputs_count; k++) {
+      int param =
+          g->values[n->inputs[k]].kind == TSR_VALUE_PARAM ? g->values[n->inputs[k]].param : -1;
+      bool shape_only = k == tsr_op_shape_input(n->op, n->inputs_count);
+      if (param >= 0 && g->params[param].is_frozen && !shape_only && !reads_half(w, n))
+        w->half[n->inputs[k]] = false;
+    }
+  }
 }
 
 /* Made once a step where the parameter is; other stages receive the copy. */
@@ -166,7 +202,9 @@ tsr_graph *tsr_pass_precision(const tsr_graph *old, tsr_precision_types how) {
   w.map = tsr_arena_array(old->arena, int, old->values_count);
   w.copies = tsr_arena_array(old->arena, int, old->values_count);
   w.wide = tsr_arena_array(old->arena, bool, old->values_count);
+  w.half = tsr_arena_array(old->arena, bool, old->values_count);
   mark_wide(&w);
+  choose_half(&w);
   for (int v = 0; v < old->values_count; v++)
     if (old->values[v].kind != TSR_VALUE_NODE) copy_source(&w, v);
   add_copies(&w);

@@ -193,6 +193,23 @@ static int find_costliest(const tsr_programs *programs, tsr_plan *ret_plan, doub
   return costliest;
 }
 
+void tsr_plan_print_trained(const tsr_graph *g, tsr_text *text) {
+  int64_t count[2] = {0}, bytes[2] = {0};
+  for (int v = 0; v < g->values_count; v++) {
+    const tsr_value *value = &g->values[v];
+    if (value->kind != TSR_VALUE_PARAM) continue;
+    const tsr_param *p = &g->params[value->param];
+    int64_t n = tsr_param_real_elements(p);
+    count[p->is_frozen] += n;
+    bytes[p->is_frozen] += tsr_dtype_size(value->dtype, n);
+  }
+  if (!count[1]) return;
+  tsr_text_add(
+      text, "trained: %s parameters, %.4g%% of all, %s; frozen: %s, %s\n",
+      tsr_text_count(count[0]).text, 100 * (double)count[0] / (double)(count[0] + count[1]),
+      tsr_text_bytes(bytes[0]).text, tsr_text_count(count[1]).text, tsr_text_bytes(bytes[1]).text);
+}
+
 void tsr_plan_print(
     const tsr_programs *programs, int count, const tsr_parallel *parallel, tsr_text *text) {
   tsr_plan plan;
@@ -202,6 +219,7 @@ void tsr_plan_print(
   tsr_text_add(
       text, "model: %s, %s parameters\n", programs->graph->name,
       tsr_text_count(plan.parameters).text);
+  tsr_plan_print_trained(programs->graph, text);
   if (parallel->ranks == 1) tsr_text_add(text, "memory of the one rank, bytes:\n");
   else
     tsr_text_add(

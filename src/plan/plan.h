@@ -66,6 +66,9 @@ void tsr_memory_of(const tsr_programs *programs, int count, int stage, tsr_memor
  * work and collectives of the stage that has the most to do. */
 void tsr_plan_print(
     const tsr_programs *programs, int count, const tsr_parallel *parallel, tsr_text *text);
+/* How many parameters are trained and frozen, and their bytes, of all ranks without replicas;
+ * nothing where all are trained. */
+void tsr_plan_print_trained(const tsr_graph *graph, tsr_text *text);
 /* That table: a row for each stage; neighbours that are alike share one. */
 void tsr_memory_print(const tsr_programs *programs, int count, tsr_text *text);
 

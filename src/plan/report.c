@@ -293,7 +293,7 @@ static void add_tensors(const tsr_report *r, tsr_text *text) {
     tsr_text_add(
         text, "  %s %s %s %s bytes, ", value->name, tsr_dtype_name(value->dtype),
         tsr_shape_text(value->ndim, whole.shape).text,
-        tsr_text_count(tsr_value_elements(&whole) * tsr_dtype_bytes(value->dtype)).text);
+        tsr_text_count(tsr_dtype_size(value->dtype, tsr_value_elements(&whole))).text);
     tsr_text_add(
         text, "%s %s bytes\n", tsr_shape_text(t->ndim, t->shape).text,
         tsr_text_count(tsr_tensor_bytes(t)).text);
@@ -309,6 +309,7 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
   tsr_text_add(
       text, "model: %s, %s parameters, products in %s\n", r->graph->name,
       tsr_text_count(plan.parameters).text, tsr_machine_dtype_name(r->estimate->dtype));
+  tsr_plan_print_trained(r->programs->graph, text);
   tsr_numerics_describe(r->config, text);
   add_tensors(r, text);
   tsr_stage_layers_print(r->config, r->graph, text);

@@ -124,7 +124,7 @@ static wanted compute(tsr_arena *arena, reference *r, const tsr_state *state) {
     int64_t n = param_elements(&r->graph->params[p]);
     w.gradient[p] = tsr_arena_array(arena, double, n);
     memcpy(w.gradient[p], tsr_interpreter_gradient(r->t, p), sizeof(double) * (size_t)n);
-    w.largest = fmax(w.largest, largest(w.gradient[p], n));
+    if (!r->graph->params[p].is_frozen) w.largest = fmax(w.largest, largest(w.gradient[p], n));
     w.largest_param = fmax(w.largest_param, largest(tsr_interpreter_param(r->t, p), n));
   }
   return w;
@@ -170,7 +170,8 @@ compare(const reference *r, const tsr_state *state, const wanted *w, tsr_referen
   ret->loss_error = fabs(state->loss[0] - w->loss) / scale;
   if (isnan(ret->loss_error)) ret->loss_error = INFINITY;
   ret->gradient_error = 0;
-  for (int p = 0; p < r->graph->params_count; p++) compare_gradient(r, state, p, w, ret);
+  for (int p = 0; p < r->graph->params_count; p++)
+    if (!r->graph->params[p].is_frozen) compare_gradient(r, state, p, w, ret);
 }
 
 /* Whether f32 cannot hold a number of the step, or its square. */
@@ -190,7 +191,7 @@ bool tsr_reference_compare(
   tsr_model_options options =
       tsr_compile_model(&run->options, TSR_COMPILE_TRAIN, run->compiled.batch);
   tsr_model *model;
-  if (!tsr_model_read(arena, run->config, &options, &model, diags)) return false;
+  if (!tsr_compile_read_model(arena, run->config, &options, &model, diags)) return false;
   tsr_synthetic first = *data;
   first.graph = model->graph;
   first.step = 0;

@@ -5,6 +5,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/load.h"
+#include "checkpoint/peft.h"
 #include "config/print.h"
 #include "train/resume_recipe.h"
 #include <limits.h>
@@ -47,7 +48,7 @@ check_position(const tsr_checkpoint_manager_run *r, const tsr_manifest *m, tsr_d
 static bool
 load(tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_manifest *m, tsr_diags *diags) {
   bool verify = k->run.config->checkpoint.verify;
-  bool ok = tsr_checkpoint_load(arena, m, k->run.executable, true, verify, diags) &&
+  bool ok = tsr_checkpoint_load(arena, m, k->run.executable, TSR_LOAD_RUN, verify, diags) &&
             tsr_checkpoint_history(arena, m, k->loss, k->norm, diags);
   if (!tsr_executable_agree(k->run.executable, !ok)) return true;
   if (ok) tsr_diag_failure(diags, TSR_NOWHERE, "another process cannot read '%s'", m->folder);
@@ -126,17 +127,27 @@ static bool go_on(
   return true;
 }
 
+static bool load_adapter(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags *diags) {
+  const char *folder = k->options.adapter;
+  tsr_location location = tsr_config_location(k->run.config, "lora_config.path");
+  tsr_trained_values values = tsr_trained_values_new(arena, k->run.training->graph);
+  if (!tsr_peft_read(arena, folder, location, &values, diags)) return false;
+  tsr_trained_values_load(arena, &values, k->run.executable);
+  if (!k->run.quiet) printf("adapters: '%s'\n", folder);
+  return true;
+}
+
 static bool begin(
     tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
     tsr_run_state *state, tsr_diags *diags) {
   const tsr_manifest *weights = k->options.weights;
-  if (k->options.resume) return go_on(arena, k, recipe, count, state, diags);
-  if (!weights) return true;
-  if (!tsr_checkpoint_load(
-          arena, weights, k->run.executable, false, k->run.config->checkpoint.verify, diags))
+  bool verify = k->run.config->checkpoint.verify;
+  if (weights &&
+      !tsr_checkpoint_load(arena, weights, k->run.executable, TSR_LOAD_MODEL, verify, diags))
     return false;
-  if (!k->run.quiet) printf("weights: '%s'\n", weights->folder);
-  return true;
+  if (weights && !k->run.quiet) printf("weights: '%s'\n", weights->folder);
+  if (k->options.adapter && !load_adapter(arena, k, diags)) return false;
+  return !k->options.resume || go_on(arena, k, recipe, count, state, diags);
 }
 
 /* ---- the folder ---- */

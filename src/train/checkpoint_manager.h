@@ -10,16 +10,19 @@
 #include <signal.h>
 
 typedef struct {
-  const char *folder;          /* of the checkpoints; NULL: none are written */
-  const char *out;             /* the folder of --out; NULL: none */
-  const char *gradients;       /* that of --dump-grads; NULL: none */
-  const char *routing;         /* that of --record-routing; NULL: none */
-  bool resumes;                /* a resume was requested, with or without a checkpoint */
-  tsr_out_purpose purpose;     /* of the folder: to resume from what is in it, for one */
-  const tsr_manifest *resume;  /* to resume from; NULL: the run begins anew */
-  bool named;                  /* it was named, so no other one will do */
-  const tsr_manifest *weights; /* whose parameters a new run begins with; NULL: random ones */
-  double limit_s;              /* the run ends before it has lasted so long; 0: never */
+  const char *folder;         /* of the checkpoints; NULL: none are written */
+  const char *out;            /* the folder of --out; NULL: none */
+  const char *gradients;      /* that of --dump-grads; NULL: none */
+  const char *routing;        /* that of --record-routing; NULL: none */
+  bool resumes;               /* a resume was requested, with or without a checkpoint */
+  tsr_out_purpose purpose;    /* of the folder: to resume from what is in it, for one */
+  const tsr_manifest *resume; /* to resume from; NULL: the run begins anew */
+  bool named;                 /* it was named, so no other one will do */
+  /* Whose parameters a new run begins with, and one that resumes has as its frozen ones; NULL:
+   * random ones. */
+  const tsr_manifest *weights;
+  const char *adapter, *adapter_hash; /* PEFT's folder that a new run begins with; NULL: none */
+  double limit_s;                     /* the run ends before it has lasted so long; 0: never */
   const char *mesh_text, *version;
   const char *owner; /* of the folder, process 0 (tsr_folder_lock_owner); NULL: alone */
 } tsr_checkpoint_manager_options;
@@ -34,6 +37,7 @@ typedef struct {
   const char *units_order;     /* tsr_parallel_own_order */
   const char *routing;         /* hash of what is replayed; NULL: nothing is */
   const char *initial_weights; /* tsr_resume_recipe_weights */
+  const char *initial_adapter; /* hash of the adapters that it began with; NULL: none */
   int64_t samples_per_step, total_steps;
   bool quiet;
   int process, processes;

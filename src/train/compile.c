@@ -48,12 +48,13 @@ static tsr_param_store store_of(const tsr_config *c) {
                                           : TSR_STORE_F32;
 }
 
-static tsr_graph *narrow(const tsr_config *c, tsr_graph *g) {
+static tsr_graph *narrow(const tsr_compile_options *o, tsr_graph *g) {
+  const tsr_config *c = o->config;
   static const tsr_dtype dtypes[] = {
       [TSR_PRECISION_F32] = TSR_F32,
       [TSR_PRECISION_BF16] = TSR_BF16,
       [TSR_PRECISION_FP16] = TSR_F16};
-  tsr_precision_types how = {dtypes[c->training.precision], store_of(c)};
+  tsr_precision_types how = {dtypes[c->training.precision], store_of(c), o->placed_of};
   return how.dtype == TSR_F32 ? g : tsr_pass_precision(g, how);
 }
 
@@ -152,7 +153,7 @@ static bool read_model(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, bool caches,
     tsr_compiled *ret, tsr_diags *diags) {
   tsr_model_options model = tsr_compile_model(o, purpose, ret->batch);
-  if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
+  if (!tsr_compile_read_model(arena, o->config, &model, &ret->model, diags)) return false;
   if (ret->model->reads_batch && !tsr_parallel_check_batch(o->parallel, o->config, diags))
     return false;
   if (!check_rows(o, purpose, ret->batch, ret->model->sequence, diags)) return false;
@@ -305,7 +306,7 @@ static bool compile_program(
   if (new_tokens && !cache(ret, new_tokens)) return true;
   bool by_sample = want.batch == TSR_BATCH_BY_SAMPLE;
   if (by_sample && !split_loss(o, ret)) return true;
-  ret->graph = narrow(o->config, ret->graph);
+  ret->graph = narrow(o, ret->graph);
   tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone, want.batch);
   tsr_placing placing = placing_of(o, &lowering, ret->graph, alone, want.batch);
   if (ret->new_tokens) keep_whole_over_cp(ret->graph, &lowering, &placing);
@@ -327,7 +328,7 @@ static bool depends_on_batch(
   tsr_diags *diags = tsr_diags_new(arena);
   for (int i = 0; i < 2; i++) {
     tsr_model_options options = tsr_compile_model(o, purpose, samples[i]);
-    if (!tsr_model_read(arena, o->config, &options, &models[i], diags)) return i > 0;
+    if (!tsr_compile_read_model(arena, o->config, &options, &models[i], diags)) return i > 0;
   }
   return !tsr_pass_check_numbers(models[0]->graph, models[1]->graph, diags);
 }
@@ -343,7 +344,8 @@ inspect_generation(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mix
   tsr_graph *cached;
   const char *why = NULL;
   *ret_mixes = false;
-  if (!tsr_model_read(arena, o->config, &options, &model, tsr_diags_new(arena))) return NULL;
+  if (!tsr_compile_read_model(arena, o->config, &options, &model, tsr_diags_new(arena)))
+    return NULL;
   if (tsr_graph_find_output(model->graph, "logits") < 0) return NULL;
   *ret_mixes = !tsr_pass_check_mixed(model->graph, ROWS, tsr_diags_new(arena)) ||
                depends_on_batch(arena, o, TSR_COMPILE_GENERATE, 1, ROWS);

@@ -63,6 +63,11 @@ typedef struct tsr_compiled {
 tsr_model_options
 tsr_compile_model(const tsr_compile_options *options, tsr_compile_purpose purpose, int64_t batch);
 
+/* The model of a configuration, with its adapters. */
+bool tsr_compile_read_model(
+    tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
+    tsr_model **ret_model, tsr_diags *diags);
+
 /* Without a loss (a hand-written graph) there is nothing to train: the program is the graph once
  * forward, whatever the purpose. Generation is two programs where the graph allows a cache. */
 bool tsr_compile(

@@ -36,7 +36,7 @@ bool tsr_compile_check_samples(
   tsr_model_options step = tsr_compile_model(o, TSR_COMPILE_TRAIN, c->batch * several);
   step.drop_units = o->batch_units;
   tsr_model *model;
-  bool is_read = tsr_model_read(arena, o->config, &step, &model, tsr_diags_new(arena));
+  bool is_read = tsr_compile_read_model(arena, o->config, &step, &model, tsr_diags_new(arena));
   if (is_read && !tsr_pass_check_numbers(c->graph, model->graph, diags)) return false;
   if (o->batch_units == 1) return true;
   return is_read ? tsr_pass_check_mixed(model->graph, o->batch_units, diags)
@@ -53,7 +53,7 @@ bool tsr_compile_check_routing(
   tsr_model *model;
   int count = tsr_graph_routing(c->graph, &layers);
   if (!count) return tsr_diag_error(diags, TSR_NOWHERE, "%s: the model chooses no experts", option);
-  if (!tsr_model_read(arena, o->config, &two, &model, tsr_diags_new(arena))) return true;
+  if (!tsr_compile_read_model(arena, o->config, &two, &model, tsr_diags_new(arena))) return true;
   if (tsr_graph_routing(model->graph, &of_two) != count) return true;
   for (int i = 0; i < count; i++) {
     const tsr_node *n = &c->graph->nodes[layers[i].node], *t = &model->graph->nodes[of_two[i].node];

@@ -33,7 +33,11 @@ static bool run(comparison *c, int index, int *ret_signal) {
   o.routing = NULL;
   o.routing_folder = NULL;
   o.keep = (tsr_checkpoint_manager_options){
-      .resume = c->o->keep.resume, .named = true, .weights = c->o->keep.weights};
+      .resume = c->o->keep.resume,
+      .named = true,
+      .weights = c->o->keep.weights,
+      .adapter = c->o->keep.adapter,
+      .adapter_hash = c->o->keep.adapter_hash};
   o.determinism = r;
   if (!tsr_metrics_open(o.arena, NULL, NULL, &o.metrics, c->diags)) return false;
   bool ok = tsr_train(&o, c->training, NULL, NULL, ret_signal, c->diags);

@@ -33,26 +33,35 @@ void tsr_resume_recipe(
       .isa = r->isa,
       .isa_before = isa_before(arena, r, resume),
       .initial_weights = r->initial_weights,
+      .initial_adapter = resume ? tsr_recipe_value(resume, TSR_RECIPE_ADAPTER) : r->initial_adapter,
       .routing = r->routing,
       .graph = r->training->model->source,
       .data = data};
   tsr_config_recipe(arena, r->config, &facts, ret, ret_count);
 }
 
-const char *tsr_resume_recipe_weights(
-    tsr_arena *arena, const tsr_checkpoint_manager_options *o, const tsr_graph *g) {
+static bool has_param(const tsr_graph *g, const char *name) {
+  for (int p = 0; p < g->params_count; p++)
+    if (!strcmp(g->params[p].name, name)) return true;
+  return false;
+}
+
+const char *tsr_resume_recipe_hash(tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g) {
   char text[TSR_HASH_TEXT];
-  if (o->resume) return tsr_recipe_value(o->resume, TSR_RECIPE_WEIGHTS);
-  if (!o->weights) return NULL;
   tsr_hasher *h = tsr_hasher_new(arena);
   tsr_hasher_begin(h);
-  for (int p = 0; p < g->params_count; p++) {
-    const tsr_stored *t = tsr_manifest_find(o->weights, g->params[p].name);
-    for (int i = 0; t && i < t->pieces_count; i++)
-      tsr_hasher_add(h, t->pieces[i].hash, sizeof t->pieces[i].hash);
-  }
+  for (int t = 0; t < m->tensors_count; t++)
+    for (int i = 0; has_param(g, m->tensors[t].name) && i < m->tensors[t].pieces_count; i++)
+      tsr_hasher_add(h, m->tensors[t].pieces[i].hash, sizeof m->tensors[t].pieces[i].hash);
   tsr_hasher_end(h, text);
   return tsr_arena_strdup(arena, text);
+}
+
+const char *tsr_resume_recipe_weights(
+    tsr_arena *arena, const tsr_checkpoint_manager_options *o, const tsr_graph *g) {
+  bool adapts = o->resume && tsr_manifest_has_adapters(o->resume); /* reads them at every start */
+  if (o->weights) return tsr_resume_recipe_hash(arena, o->weights, g);
+  return o->resume && !adapts ? tsr_recipe_value(o->resume, TSR_RECIPE_WEIGHTS) : NULL;
 }
 
 static const char *find(const tsr_recipe_entry *recipe, int count, const char *key) {
@@ -120,6 +129,16 @@ static bool warn_of_level(
   return severity < TSR_ERROR;
 }
 
+/* Adapters go with the frozen parameters that they were trained beside. */
+static bool
+other_model(const tsr_config *c, const tsr_manifest *m, tsr_location location, tsr_diags *diags) {
+  const char *path = c->training.model_path;
+  if (!*path) path = "the seed's random weights";
+  return tsr_diag_error(
+      diags, location, "the adapters of '%s' were trained with other weights than those of '%s'",
+      m->folder, path);
+}
+
 /* Nothing else may. */
 static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
@@ -130,6 +149,8 @@ static bool differs(
   if (!there && !strcmp(key, TSR_RECIPE_GRAPH)) return true;
   if ((!there || !here) && is_default(r, key, there ? there : here)) return true;
   tsr_location location = place_of(r->config, key);
+  if (!strcmp(key, TSR_RECIPE_WEIGHTS) && r->config->lora.enabled)
+    return other_model(r->config, m, location, diags);
   const char *absent = strcmp(key, "numerics.reduce_tree") ? "not there" : "binary";
   return tsr_diag_error(
       diags, location, "'%s' is %s in this run, and %s in '%s'", key, here ? here : absent,

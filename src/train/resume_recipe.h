@@ -10,9 +10,11 @@ void tsr_resume_recipe(
     tsr_arena *arena, const tsr_checkpoint_manager_run *run, const tsr_manifest *resume,
     tsr_recipe_entry **ret_recipe, int *ret_count);
 
-/* What a run began with, and the one that goes on where it ended with it: a hash of the parameters
- * in options->weights, as they are stored, or what options->resume's recipe has; NULL: the seed's
- * random ones. */
+/* A hash of the parameters of a checkpoint that a graph has, as they are stored. */
+const char *
+tsr_resume_recipe_hash(tsr_arena *arena, const tsr_manifest *weights, const tsr_graph *graph);
+/* What a run began with, and the one that goes on where it ended with it: the hash of
+ * options->weights, or what options->resume's recipe has; NULL: the seed's random ones. */
 const char *tsr_resume_recipe_weights(
     tsr_arena *arena, const tsr_checkpoint_manager_options *options, const tsr_graph *graph);
 

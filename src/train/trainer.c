@@ -124,6 +124,7 @@ static tsr_checkpoint_manager_run run_of(const tsr_trainer *t) {
       .units_order = fast ? "" : own_order,
       .routing = t->o->replay ? tsr_routing_replay_hash(t->o->replay) : NULL,
       .initial_weights = tsr_resume_recipe_weights(t->o->arena, &t->o->keep, t->training->graph),
+      .initial_adapter = t->o->keep.adapter_hash,
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,
@@ -144,7 +145,8 @@ static bool start_checkpoint_manager(tsr_trainer *t) {
   const tsr_checkpoint_manager_options *keep = &t->o->keep;
   tsr_checkpoint_manager_run run = run_of(t);
   tsr_run_state state = state_of(t);
-  if (!keep->folder && !keep->resume && !keep->weights && !keep->limit_s) return true;
+  bool begins = !keep->resume && !keep->weights && !t->o->config->lora.enabled; /* anew */
+  if (!keep->folder && begins && !keep->limit_s) return true;
   if (!tsr_checkpoint_manager_open(t->o->arena, keep, &run, &state, &t->manager, t->diags))
     return false;
   t->step = state.step;

@@ -70,7 +70,7 @@ float *hf_session_logits(
   if (!tsr_process_open(arena, &w, &s.compiled.programs, 1, &process, &executable, diags))
     return NULL;
   float *logits = NULL;
-  if (tsr_checkpoint_load(arena, &s.manifest, executable, false, true, diags)) {
+  if (tsr_checkpoint_load(arena, &s.manifest, executable, TSR_LOAD_MODEL, true, diags)) {
     tsr_executable_run(executable, 0, fill_row, &s);
     logits = read_logits(&s, executable, ret_vocab);
   }

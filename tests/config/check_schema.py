@@ -25,7 +25,7 @@ REFUSED = [
     "training_config: {bach_size: 8}", "training_config: {batch_size: 0}", "trainig_config: {}",
     "training_config: {optimizer: {type: Muon}}", "training_config: {optimizer: {beta1: 1.0}}",
     "device_config: {mesh_shape: [0, 2]}", "device_config: {enable_ddp: 1}", "mesh: automatic",
-    "mesh: {axes: [dp, xp]}", "lora_config: {r: 8}", "training_config: {tokenizer_type: words}",
+    "mesh: {axes: [dp, xp]}", "lora_config: {r: 0}", "lora_config: {target_modules: {}}", "training_config: {tokenizer_type: words}",
     "training_config: {model_path: x}", "[]", "multihost_config: {enabled: 1}", "zero: {stage: 4}",
     "multihost_config: {socket_type: tcp}", "zero: {partition: flat}", "schedule: [1f1b]",
     "pipeline: {stages: [{begin: x}]}", "pipeline: {blocks_per_rank: [0]}", "pipeline: {axis: dp}",
@@ -33,7 +33,7 @@ REFUSED = [
 ]
 ACCEPTED = ["{}", "training_config:", "mesh: auto", "multihost_config: {enabled: false}",
             "training_config: {model_config: x.yaml, learning_rate: 3e-4}",
-            "transformer_config: {own_size: 3}", "device_config: other.yaml", "schedule: file:own.sched",
+            "transformer_config: {own_size: 3}", "lora_config: lora.yaml", "lora_config: {target_modules: [wq]}", "device_config: other.yaml", "schedule: file:own.sched",
             "schedule: {recompute: full}", "pipeline: {stages: [a, b], schedule: 1F1B}",
             "pipeline: {stages: [{name: a}, {name: b, begin: c}]}", "pipeline: {blocks_per_rank: {0: 6, 1: 7}}",
             "training_config: {multihost_config: hosts.yaml, loss_scale: {mode: interval}}",

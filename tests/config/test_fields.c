@@ -222,9 +222,9 @@ static void test_keys(void) {
 
 static void test_verdicts(void) {
   CHECK_SAID(
-      "lora_config: {r: 8}\n", false,
-      "run.yaml:1:1: error: unsupported feature: LoRA (lora_config)\n    1 | lora_config: {r: 8}\n"
-      "      | ^~~~~~~~~~~\n");
+      "diffusion_config: {steps: 8}\n", false,
+      "run.yaml:1:1: error: unsupported feature: diffusion training (diffusion_config)\n"
+      "    1 | diffusion_config: {steps: 8}\n      | ^~~~~~~~~~~~~~~~\n");
   CHECK_SAID(
       T "optimizer: {type: Muon}}", false,
       "run.yaml:1:37: error: unsupported feature: the Muon optimizer\n"

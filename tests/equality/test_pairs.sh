@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # One recipe a model, many meshes, ZeRO stages, pipeline orders, and so on: after 100 steps the weights have one
 # hash. pairs.txt has a run for every pair of them. Runs in the source root.
-# usage: test_pairs.sh PROGRAM MODEL [EVERY [STEPS]]    every EVERYth run of the model, so many steps
+# usage: test_pairs.sh PROGRAM MODEL [EVERY [STEPS [SETTING...]]]    every EVERYth run of the model, so many
+# steps, and settings that change the recipe of all
 set -euo pipefail
 
 program=$1 model=$2 every=${3:-1} steps=${4:-100}
+recipe=("training_config.max_steps=$steps" "${@:5}")
 config=tests/equality/pairs_$model.yaml
 . tests/equality/runs.sh
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-want=$(run_hash "$program" "$config" "$scratch" "training_config.max_steps=$steps" numerics.threads=1) || want=
+want=$(run_hash "$program" "$config" "$scratch" "${recipe[@]}" numerics.threads=1) || want=
 if [ -z "$want" ]; then
   cat "$scratch/said"
   echo "$config: no hash at the end of the metrics"
@@ -29,13 +31,13 @@ while read -r name mesh zero order recompute overlap threads partition; do
   line=$((line + 1))
   [ $(((line - 1) % every)) = 0 ] || continue
   mapfile -t settings < <(run_settings "$mesh" "$zero" "$order" "$recompute" "$overlap" "$threads" "$partition")
-  hash=$(run_hash "$program" "$config" "$scratch" "training_config.max_steps=$steps" "${settings[@]}") || hash=
+  hash=$(run_hash "$program" "$config" "$scratch" "${recipe[@]}" "${settings[@]}") || hash=
   runs=$((runs + 1))
   [ "$hash" = "$want" ] && continue
   failed=$((failed + 1))
   cat "$scratch/said"
   echo "$config: weights ${hash:-missing}, but of the recipe alone $want:"
-  printf '  --set %q' "${settings[@]}"
+  printf '  --set %q' "${recipe[@]}" "${settings[@]}"
   echo
 done <tests/equality/pairs.txt
 

@@ -5,7 +5,8 @@
 
 /* Collectives are the executor's. */
 const cuda_op cuda_collective = NULL;
-const cuda_op cuda_sum_heads = NULL, cuda_attention_sinks_dx = NULL, cuda_clamped_swiglu = NULL,
+const cuda_op cuda_sum_heads = NULL, cuda_attention_sinks_dx = NULL, cuda_document_attention = NULL,
+              cuda_document_attention_dx = NULL, cuda_clamped_swiglu = NULL,
               cuda_clamped_swiglu_dx = NULL; /* the host's (target.c) */
 
 /* The host runs these (target.c). */

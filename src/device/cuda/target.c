@@ -45,11 +45,13 @@ static bool has_head(const tsr_program *p, const tsr_task *t) {
   return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim && !has_sinks(n);
 }
 
-/* Rotary positions have a kernel for the halves of whole heads. */
+/* Rotary positions have a kernel for the halves of whole heads, of tokens that follow each other.
+ */
 static bool has_turn(const tsr_program *p, const tsr_task *t) {
   if (t->op != TSR_OP_ROPE && t->op != TSR_OP_ROPE_AT) return true;
   const tsr_rope_attrs *rope = &p->graph->nodes[t->node].attr.rope;
-  return !rope->interleaved && tsr_rope_rotary(rope) == rope->head_dim;
+  bool documents = t->op == TSR_OP_ROPE_AT && t->inputs[2].ndim == 2;
+  return !documents && !rope->interleaved && tsr_rope_rotary(rope) == rope->head_dim;
 }
 
 /* A mixture of experts has none yet. */
@@ -65,8 +67,11 @@ static bool is_of_experts(const tsr_task *t) {
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
+  for (int i = 0; i < t->inputs_count; i++)
+    if (t->inputs[i].dtype == TSR_NF4) return false;
   bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
-              t->op != TSR_OP_CLAMPED_SWIGLU_DX;
+              t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_DOCUMENT_ATTENTION &&
+              t->op != TSR_OP_DOCUMENT_ATTENTION_DX;
   return runs && has_function(p, t) && has_head(p, t) && has_turn(p, t) && !is_of_experts(t);
 }
 

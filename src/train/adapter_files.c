@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/adapter_files.h"
+#include "base/file_read.h"
+#include "model/model.h"
+#include <string.h>
+
+bool tsr_adapted_model_read(
+    tsr_arena *arena, const tsr_config *config, int64_t vocab, const char *graphs_folder,
+    tsr_adapted_model *ret, tsr_diags *diags) {
+  tsr_model_options options = {
+      .batch = 1, .sequence = 1, .vocab_detected = vocab, .units = {1, 1, 1}};
+  options.graphs_folder = graphs_folder;
+  tsr_model *model;
+  *ret = (tsr_adapted_model){.config = config};
+  if (!tsr_config_require_model(config, diags) ||
+      !tsr_model_read(arena, config, &options, &model, diags))
+    return false;
+  ret->base = model->graph;
+  if (!tsr_adapter_targets(arena, config, ret->base, &ret->adapters, diags)) return false;
+  ret->graph = tsr_pass_adapters(ret->base, &ret->adapters);
+  return true;
+}
+
+/* ---- merging ---- */
+
+tsr_hf_change *tsr_adapted_changes(tsr_arena *arena, const tsr_trained_values *v, int *ret_count) {
+  const tsr_graph *g = v->graph;
+  tsr_hf_change *all = tsr_arena_array(arena, tsr_hf_change, g->params_count + 1);
+  int count = 0;
+  for (int p = 0; p < g->params_count; p++) {
+    const tsr_param *param = &g->params[p];
+    tsr_adapter adapter;
+    if (param->is_adapter) continue;
+    if (v->values[p]) {
+      all[count++] = (tsr_hf_change){.param = param->name, .values = v->values[p]};
+    } else if (tsr_adapter_find(g, p, &adapter)) {
+      int64_t shape[TSR_DIMS_MAX];
+      tsr_param_real_shape(param, shape);
+      all[count++] = (tsr_hf_change){
+          .param = param->name,
+          .a = v->values[adapter.a],
+          .b = v->values[adapter.b],
+          .rank = g->params[adapter.a].shape[0],
+          .out = shape[0],
+          .in = shape[1],
+          .scale = (float)adapter.scale};
+    }
+  }
+  *ret_count = count;
+  return all;
+}
+
+/* ---- PEFT's folder ---- */
+
+static const char *module_of(tsr_arena *arena, const tsr_param *p) {
+  static const char bias[] = ".bias";
+  char *module = tsr_arena_strdup(arena, tsr_adapter_module(arena, p));
+  if (tsr_path_ends(module, bias)) module[strlen(module) - strlen(bias)] = 0;
+  return module;
+}
+
+static const char *last_part(const char *module) {
+  const char *dot = strrchr(module, '.');
+  return dot ? dot + 1 : module;
+}
+
+typedef bool chosen(const tsr_param_training *training);
+static bool has_adapter(const tsr_param_training *t) { return t->rank > 0; }
+static bool is_saved(const tsr_param_training *t) { return t->is_saved; }
+
+/* Whether all modules that PEFT finds by that name are chosen; modules_to_save match any end. */
+static bool
+are_all_chosen(tsr_arena *arena, const tsr_adapted_model *m, const char *name, chosen *is) {
+  for (int p = 0; p < m->base->params_count; p++) {
+    const tsr_param *param = &m->base->params[p];
+    const char *module = module_of(arena, param);
+    bool bias = is == has_adapter && param->ndim == 1;
+    bool found = is == is_saved ? tsr_path_ends(module, name) : !strcmp(last_part(module), name);
+    if (!bias && found && !is(&m->adapters.params[p])) return false;
+  }
+  return true;
+}
+
+/* The chosen modules, by the last part of their names where that is of no others. */
+static const char **
+list_modules(tsr_arena *arena, const tsr_adapted_model *m, chosen *is, int *ret_count) {
+  const char **names = tsr_arena_array(arena, const char *, m->base->params_count + 1);
+  int count = 0;
+  for (int p = 0; p < m->base->params_count; p++) {
+    if (!is(&m->adapters.params[p])) continue;
+    const char *module = module_of(arena, &m->base->params[p]), *name = last_part(module);
+    if (!are_all_chosen(arena, m, name, is)) name = module;
+    bool known = false;
+    for (int i = 0; i < count; i++) known |= !strcmp(names[i], name);
+    if (!known) names[count++] = name;
+  }
+  *ret_count = count;
+  return names;
+}
+
+bool tsr_adapted_write(
+    tsr_arena *arena, const tsr_adapted_model *m, const tsr_trained_values *values, const char *out,
+    tsr_diags *diags) {
+  const char *base = m->config->training.model_path;
+  tsr_peft_config c = {.lora = &m->config->lora, .base = *base ? base : NULL};
+  c.targets = list_modules(arena, m, has_adapter, &c.targets_count);
+  c.saved = list_modules(arena, m, is_saved, &c.saved_count);
+  for (int p = 0; p < m->base->params_count; p++)
+    c.fan_in_fan_out |= m->adapters.params[p].rank && m->base->params[p].hf_transposed;
+  return tsr_peft_write(arena, out, values, &c, diags);
+}

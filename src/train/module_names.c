@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/module_names.h"
+#include "base/text.h"
+#include "data/bpe_pattern.h"
+#include <ctype.h>
+#include <string.h>
+
+typedef struct {
+  const tsr_config_name *name; /* of the configuration's list */
+  tsr_bpe_pattern *pattern;    /* NULL: a plain name */
+  bool used;
+} item;
+
+struct tsr_module_names {
+  tsr_arena *arena;
+  const char *key;
+  bool any_end;
+  item *items;
+  int count;
+};
+
+static bool is_plain(const char *text) {
+  for (; *text; text++)
+    if (!isalnum((unsigned char)*text) && !strchr("_-./", *text)) return false;
+  return true;
+}
+
+static bool compile(tsr_module_names *names, item *i, tsr_diags *diags) {
+  const char *whole = tsr_arena_printf(names->arena, "\\A(?:%s)\\z", i->name->text);
+  tsr_diags *unsaid = tsr_diags_new(names->arena);
+  if (tsr_bpe_pattern_compile(names->arena, whole, false, names->key, &i->pattern, unsaid))
+    return true;
+  const char *why = strstr(tsr_diags_first_error(unsaid), "is not right: ");
+  return tsr_diag_error(
+      diags, i->name->location, "'%s' is no regular expression: %s", i->name->text,
+      why ? why + strlen("is not right: ") : "");
+}
+
+bool tsr_module_names_compile(
+    tsr_arena *arena, const tsr_config_names *from, const char *key, bool any_end,
+    tsr_module_names **ret, tsr_diags *diags) {
+  tsr_module_names *names = *ret = tsr_arena_alloc(arena, sizeof *names);
+  *names = (tsr_module_names){.arena = arena, .key = key, .any_end = any_end, .count = from->count};
+  names->items = tsr_arena_array(arena, item, from->count + 1);
+  bool ok = true;
+  for (int i = 0; i < from->count; i++) {
+    names->items[i] = (item){.name = &from->items[i]};
+    if (from->is_one || !is_plain(from->items[i].text))
+      ok &= compile(names, &names->items[i], diags);
+  }
+  return ok;
+}
+
+static bool matches_name(const char *name, const char *module, bool any_end) {
+  size_t length = strlen(name), all = strlen(module);
+  if (length > all || strcmp(module + all - length, name)) return false;
+  return any_end || length == all || module[all - length - 1] == '.';
+}
+
+static bool matches_pattern(tsr_arena *arena, const tsr_bpe_pattern *pattern, const char *module) {
+  size_t begin, end;
+  tsr_bpe_match *match = tsr_bpe_match_new(arena);
+  int found = tsr_bpe_pattern_find(pattern, match, module, strlen(module), 0, &begin, &end);
+  tsr_bpe_match_free(match);
+  return found == 1;
+}
+
+const tsr_config_name *tsr_module_names_match(tsr_module_names *names, const char *module) {
+  const tsr_config_name *first = NULL;
+  for (int i = 0; i < names->count; i++) {
+    item *one = &names->items[i];
+    bool found = one->pattern ? matches_pattern(names->arena, one->pattern, module)
+                              : matches_name(one->name->text, module, names->any_end);
+    one->used |= found;
+    if (found && !first) first = one->name;
+  }
+  return first;
+}
+
+bool tsr_module_names_check_used(
+    const tsr_module_names *names, const char *const *candidates, int count, const char *tied,
+    tsr_diags *diags) {
+  const char *key = strchr(names->key, '.') + 1;
+  bool ok = true;
+  for (int i = 0; i < names->count; i++) {
+    const item *one = &names->items[i];
+    if (one->used) continue;
+    ok = tsr_diag_error(
+        diags, one->name->location, "%s: no module is called '%s'", key, one->name->text);
+    tsr_diag_nearest(diags, one->name->text, candidates, count);
+    if (tied && !strcmp(one->name->text, "lm_head"))
+      tsr_diag_hint(
+          diags,
+          "the output layer's weight is that of the embedding '%s', which cannot have adapters",
+          tied);
+    if (strchr(one->name->text, '/'))
+      tsr_diag_hint(
+          diags,
+          "names are those of Hugging Face's modules, such as model.layers.0.self_attn.q_proj, "
+          "or of the graph's parameters");
+  }
+  return ok;
+}

@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs that train adapters: their checkpoints have no frozen parameters, which come from training_config.model_path at
+# every start; a resume on another mesh gives the bits of the run that was not stopped, and other weights are refused.
+# usage: test_adapters.sh PROGRAM
+set -uo pipefail
+. tests/commands.sh "$1"
+
+write_text text.txt
+cat > model.yaml <<'RUN'
+training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 16, max_steps: 4,
+  eval_every: 0, sample_tokens: 0, optimizer: {lr: 0.01}}
+transformer_config: {model_type: llama, vocab_size: 256, embedding_dim: 32, intermediate_dim: 64, num_blocks: 2,
+  num_heads: 4, num_groups: 2, max_sequence_length: 16}
+numerics: {threads: 1, units: {batch: 4, tp: 2}}
+RUN
+cp model.yaml adapters.yaml
+sed -i 's/max_steps: 4/max_steps: 8, model_save_interval: 4, model_path: base/' adapters.yaml
+echo 'lora_config: {r: 4, lora_dropout: 0.1, target_modules: [q_proj, v_proj, down_proj], modules_to_save: [model.norm]}' >> adapters.yaml
+weights() { sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$1/metrics.jsonl"; }
+same_weights() {
+  checks=$((checks + 1))
+  [ -n "$(weights "$1")" ] && [ "$(weights "$1")" = "$(weights "$2")" ] || complain "the weights of $1 and $2 differ"
+}
+# the loss of an evaluation that says so
+loss() { sed -n 's/^loss: //p' "$said"; }
+
+ends 0 --config model.yaml --out base
+ends 0 --config model.yaml --set training_config.seed=2 --out other
+ends 0 --config adapters.yaml --out run
+says "weights: 'base"
+
+# Trained parameters and their state alone are written.
+ends 0 checkpoint show run
+says 'tensors: 41'
+says 'block.0.attn.wq.lora_a.m f32 (4, 32)'
+says '  ln_f f32 (32)'
+grep -q 'attn.wq f32\|wte\|attn.wk' "$said" && complain 'a frozen parameter is in the checkpoint'
+ends 0 checkpoint verify run
+
+# A resume is the same run, on another mesh, too.
+ends 0 --config adapters.yaml --out resumed --resume run/checkpoints/step-00000004
+same_weights run resumed
+ends 0 --config adapters.yaml --out meshed --resume run/checkpoints/step-00000004 \
+  --set 'mesh={axes: [dp, tp], shape: [2, 2]}' --set zero.stage=3
+same_weights run meshed
+
+# The frozen parameters are those that the adapters were trained beside.
+ends 2 --config adapters.yaml --out wrong --resume run/checkpoints/step-00000004 --set training_config.model_path=other
+says "the adapters of 'run/checkpoints/step-00000004' were trained with other weights than those of 'other'"
+ends 2 --config adapters.yaml --out wrong --resume run/checkpoints/step-00000004 --set 'training_config.model_path=""'
+says "other weights than those of 'the seed's random weights'"
+[ ! -e wrong ] || complain 'a refused run has left something'
+ends 2 --config adapters.yaml --out wrong --set training_config.model_path=run
+says "'run/checkpoints/step-00000008' has what a run with adapters has trained, not a model"
+ends 2 --config model.yaml --out wrong --set training_config.model_path=run
+says "has what a run with adapters has trained, not a model"
+ends 2 --config adapters.yaml --out wrong --resume run/checkpoints/step-00000004 --set lora_config.r=8
+says "'lora_config.r' is 8 in this run, and 4 in"
+
+# Evaluation and generation find them by the checkpoint's configuration.
+ends 0 evaluate --checkpoint run --data text.txt
+adapted=$(loss)
+ends 0 evaluate --checkpoint base --data text.txt
+[ -n "$adapted" ] && [ "$adapted" != "$(loss)" ] || complain "the loss with adapters is '$adapted', and without $(loss)"
+ends 0 evaluate --config adapters.yaml --data text.txt --set training_config.checkpoint_dir=run/checkpoints
+[ "$adapted" = "$(loss)" ] || complain "the loss by the configuration is $(loss), not $adapted"
+ends 0 evaluate --checkpoint run --data text.txt --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
+[ "$adapted" = "$(loss)" ] || complain "the loss on a mesh is $(loss), not $adapted"
+ends 2 evaluate --checkpoint run --data text.txt --set training_config.model_path=other
+says "were trained with other weights than those of 'other/checkpoints/step-00000004'"
+ends 0 generate --checkpoint run --prompt 'word 1' --max-new-tokens 4
+
+# Random weights are those of the seed, which need no file.
+ends 0 --config adapters.yaml --set 'training_config.model_path=""' --out random
+says 'the adapters are trained on random weights: training_config.model_path names no model'
+ends 0 --config adapters.yaml --set 'training_config.model_path=""' --out random_resumed --resume random/checkpoints/step-00000004
+same_weights random random_resumed
+ends 0 evaluate --checkpoint random --data text.txt
+
+# PEFT's folder of a run has what the run has trained, and is used beside the model.
+ends 0 export run --out peft
+says "peft: the adapters of 'run/checkpoints/step-00000008', in PEFT's format"
+grep -q '"target_modules": \[$' peft/adapter_config.json && grep -q '^    "down_proj"$' peft/adapter_config.json ||
+  complain 'adapter_config.json has other target_modules'
+grep -q '^    "model.norm"$' peft/adapter_config.json || complain 'adapter_config.json has other modules_to_save'
+ends 0 evaluate --checkpoint base --adapter peft --data text.txt
+[ "$adapted" = "$(loss)" ] || complain "the loss of PEFT's folder is $(loss), not $adapted"
+ends 0 generate --checkpoint base --adapter peft --prompt 'word 1' --max-new-tokens 4
+ends 2 evaluate --checkpoint run --adapter peft --data text.txt
+says "'run/checkpoints/step-00000008' has what a run with adapters has trained, not a model"
+
+# Merged, the model has the same numbers but for rounding.
+close() {
+  awk -v a="$adapted" -v b="$(loss)" 'BEGIN { d = a - b; exit !(d < 2e-6 && d > -2e-6) }' ||
+    complain "the loss of a merged model is $(loss), not $adapted"
+}
+for how in 'run --merge' 'base --adapter peft'; do
+  rm -rf merged imported
+  ends 0 export $how --out merged
+  ends 0 import merged --out imported
+  ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
+  close
+done
+ends 0 export run --merge --out half --dtype bf16
+ends 2 export base --merge --out wrong
+says "--merge: 'base/checkpoints/step-00000004' has no adapters"
+ends 2 export run --merge --adapter peft --out wrong
+says '--adapter merges the adapters of a folder, --merge those of a run: use one of the two'
+ends 2 export run --dtype bf16 --out wrong
+says '--dtype goes with a model: adapters are exported in f32'
+ends 2 export random --merge --out wrong
+says "the adapters of 'random/checkpoints/step-00000008' were trained on random weights, which no file has"
+
+# A run begins with PEFT's adapters, and with what their file says.
+grep -v '^lora_config' adapters.yaml > begun.yaml
+echo 'lora_config: {path: peft}' >> begun.yaml
+ends 0 --config begun.yaml --out begun
+says "adapters: 'peft'"
+ends 0 checkpoint show begun
+says 'lora_config.r: 4'
+says 'initial_adapter: '
+ends 0 --config begun.yaml --out begun_resumed --resume begun/checkpoints/step-00000004
+same_weights begun begun_resumed
+ends 0 --config begun.yaml --out begun_meshed --set 'mesh={axes: [pp, tp], shape: [2, 2]}'
+same_weights begun begun_meshed
+sed 's/path: peft/path: peft, r: 8, lora_dropout: 0.5, bias: all, target_modules: [q_proj]/' begun.yaml > other.yaml
+ends 2 --config other.yaml --out wrong
+says "'r' is another one in 'peft/adapter_config.json'"
+says "'bias' is another one in 'peft/adapter_config.json'"
+says "'target_modules' is another one in 'peft/adapter_config.json'"
+ends 2 --config begun.yaml --out wrong --set lora_config.path=nowhere
+says "nowhere/adapter_config.json"
+
+# What is not LoRA, or another LoRA, is refused by name.
+refused() { # EDIT WORDS
+  rm -rf edited
+  cp -r peft edited
+  sed -i "$1" edited/adapter_config.json
+  ends 2 evaluate --checkpoint base --adapter edited --data text.txt
+  says "$2"
+}
+refused 's/"LORA"/"IA3"/' "'edited/adapter_config.json': peft_type 'IA3' is not supported; LORA is"
+refused 's/"r": 4/"r": 4, "rank_pattern": {"q_proj": 2}/' "'edited/adapter_config.json': 'rank_pattern' is not supported"
+refused 's/"init_lora_weights": true/"init_lora_weights": "pissa_niter_4"/' \
+  "adapters of init_lora_weights 'pissa_niter_4' go with weights that it has changed"
+refused 's/"r": 4/"r": 3/' "tensor 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' has the shape (4, 32), not (3, 32)"
+refused 's/"down_proj"/"up_proj"/' "tensor 'base_model.model.model.layers.0.mlp.up_proj.lora_A.weight' of shape (4, 32) is missing"
+refused 's/"q_proj",//' "tensor 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' has no place in the model's adapters"
+refused 's/"r": 4/"r": "four"/' "key 'r' should be a whole number, not a string"
+[ ! -e wrong ] || complain 'a refused command has left something'
+
+end_of train.adapters 54
