@@ -5,11 +5,11 @@
  * prompt P of messages[:i] with a generation prompt, and the turn's own end Q of messages[:i + 1].
  * If Q begins with P and the whole text begins with Q, the turn is what Q has more than P.
  *
- * Else later messages have changed the text before them. Then an anchor is used: a text of the turn
- * that the template writes unchanged and once (its content, or the name of its last tool call). The
- * anchor is found in Q and in the whole text by replacing it: both renderings may differ in the
- * replaced bytes only. What Q has behind the anchor is the end of a turn, and what it has between P
- * and the anchor is its beginning; the whole text must have the same around its anchor. */
+ * Else later messages have changed the text before them. Then anchors are used: a text of a message
+ * that the template writes unchanged and once (its content, or the name of its last tool call). An
+ * anchor is found in a rendering by replacing it: nothing but its own bytes may differ then. The
+ * turn ends with what Q has behind its anchor, if the whole text has the same there. It begins
+ * behind the prompt, whose place is that of the message before it. */
 #include "data/conversation_internal.h"
 #include <string.h>
 
@@ -93,7 +93,6 @@ static int64_t behind_reasoning(tsr_jinja_string s) {
   static const tsr_jinja_string end = {"</think>", 8};
   int64_t at = 0;
   for (int64_t next = 0; (next = tsr_jinja_find_text(s, end, next)) >= 0;) at = next += end.length;
-  while (at && at < s.length && s.bytes[at] == '\n') at++;
   return at;
 }
 
@@ -180,25 +179,44 @@ static bool render_around(finder *f, int i, renderings *r) {
   return r->prompts_count > 0;
 }
 
-/* A prompt that the text begins with and that ends before `most`, or -1. */
-static int64_t end_of_prompt(const renderings *r, tsr_jinja_string text, int64_t most) {
+/* Where messages[:i] end in a text that begins with them, or that has the end of the last one of
+ * them behind its anchor. -1: that is not known. */
+static int64_t find_begin(finder *f, const renderings *r, int count, tsr_jinja_string text) {
+  tsr_jinja_span in_before, in_text;
+  tsr_jinja_string before = r->before;
+  if (tsr_jinja_starts(text, before)) return before.length;
+  anchor a = {0};
+  if (before.length && r->i) a = find_anchor(f->chat->messages.list->items[r->i - 1]);
+  if (!a.value || !locate_anchor(f, a, r->i, before, &in_before) ||
+      !locate_anchor(f, a, count, text, &in_text))
+    return -1;
+  tsr_jinja_string end = part_of(before, in_before.end, before.length);
+  return has_at(text, in_text.end, end) ? in_text.end + end.length : -1;
+}
+
+/* Where the assistant's text begins in a text that has messages[:i] up to `begin` and the anchor at
+ * `most`: behind a generation prompt; or at the anchor, if nothing but the beginning of a prompt is
+ * in front of it, because the turn has not what the prompt opens (<think>). -1: neither. */
+static int64_t
+end_of_prompt(const renderings *r, tsr_jinja_string text, int64_t begin, int64_t most) {
+  if (begin < 0 || begin > most) return -1;
+  for (int k = 0; k < r->prompts_count; k++) {
+    if (!tsr_jinja_starts(r->prompts[k], r->before)) continue;
+    tsr_jinja_string prompt = part_of(r->prompts[k], r->before.length, r->prompts[k].length);
+    if (prompt.length <= most - begin && has_at(text, begin, prompt)) return begin + prompt.length;
+  }
   for (int k = 0; k < r->prompts_count; k++)
-    if (r->prompts[k].length <= most && tsr_jinja_starts(text, r->prompts[k]))
-      return r->prompts[k].length;
+    if (tsr_jinja_starts(r->prompts[k], r->before) &&
+        has_at(r->prompts[k], r->before.length, part_of(text, begin, most)))
+      return most;
   return -1;
 }
 
-/* The text's prompt where it has less than the prompts, such as no opened <think>: what stands
- * between messages[:i] and the anchor is how a prompt begins. -1: it is not. */
-static int64_t
-end_of_header(const renderings *r, tsr_jinja_string text, tsr_jinja_span anchor_span) {
-  tsr_jinja_string before = r->before;
-  if (!before.length || !tsr_jinja_starts(text, before) || before.length > anchor_span.begin)
-    return -1;
-  tsr_jinja_string header = part_of(text, before.length, anchor_span.begin);
+/* A prompt that the text begins with, and that ends at `most` or before. */
+static int64_t whole_prompt(const renderings *r, tsr_jinja_string text, int64_t most) {
   for (int k = 0; k < r->prompts_count; k++)
-    if (tsr_jinja_starts(r->prompts[k], before) && has_at(r->prompts[k], before.length, header))
-      return anchor_span.begin;
+    if (r->prompts[k].length <= most && tsr_jinja_starts(text, r->prompts[k]))
+      return r->prompts[k].length;
   return -1;
 }
 
@@ -206,26 +224,21 @@ end_of_header(const renderings *r, tsr_jinja_string text, tsr_jinja_span anchor_
 static bool align(finder *f, const renderings *r, tsr_jinja_span *ret) {
   anchor a = find_anchor(f->chat->messages.list->items[r->i]);
   tsr_jinja_span in_turn = {0}, in_text = {0};
+  int count = f->chat->messages.list->count;
   if (!a.value || !locate_anchor(f, a, r->i + 1, r->turn, &in_turn) ||
-      !locate_anchor(f, a, f->chat->messages.list->count, f->text, &in_text))
+      !locate_anchor(f, a, count, f->text, &in_text))
     return false;
   tsr_jinja_string end = part_of(r->turn, in_turn.end, r->turn.length);
   if (!has_at(f->text, in_text.end, end)) return false;
   ret->end = in_text.end + end.length;
-  if ((ret->begin = end_of_prompt(r, f->text, in_text.begin)) >= 0 ||
-      (ret->begin = end_of_header(r, f->text, in_text)) >= 0)
-    return true;
-  /* Messages before the turn have changed, too: what leads from the prompt to the anchor. */
-  int64_t begin = end_of_prompt(r, r->turn, in_turn.begin);
-  if (begin < 0) begin = end_of_header(r, r->turn, in_turn);
-  if (begin < 0) return false;
-  tsr_jinja_string lead = part_of(r->turn, begin, in_turn.begin);
-  ret->begin = in_text.begin - lead.length;
-  return has_at(f->text, ret->begin, lead);
+  ret->begin = whole_prompt(r, f->text, in_text.begin);
+  if (ret->begin < 0)
+    ret->begin = end_of_prompt(r, f->text, find_begin(f, r, count, f->text), in_text.begin);
+  return ret->begin >= 0;
 }
 
 static bool locate_turn(finder *f, const renderings *r, tsr_jinja_span *ret) {
-  int64_t begin = end_of_prompt(r, r->turn, r->turn.length);
+  int64_t begin = whole_prompt(r, r->turn, r->turn.length);
   if (begin < 0 || !tsr_jinja_starts(f->text, r->turn)) return false;
   *ret = (tsr_jinja_span){begin, r->turn.length};
   return true;
@@ -268,19 +281,35 @@ static int last_assistant(const tsr_chat *chat) {
   return i;
 }
 
+/* Whether the spans from `first` on are those of the last turn: the others are those of the messages
+ * before it, or its anchor is within them. */
+static bool
+are_last(finder *f, const tsr_jinja_output *out, int first, const tsr_jinja_output *before) {
+  bool same = before->spans_count == first, inside = false;
+  for (int i = 0; same && i < first; i++)
+    same =
+        before->spans[i].begin == out->spans[i].begin && before->spans[i].end == out->spans[i].end;
+  if (same) return true;
+  int count = f->chat->messages.list->count;
+  anchor a = find_anchor(f->chat->messages.list->items[last_assistant(f->chat)]);
+  tsr_jinja_span at;
+  if (!a.value || !locate_anchor(f, a, count, f->text, &at)) return false;
+  for (int i = first; i < out->spans_count; i++)
+    inside |= out->spans[i].begin <= at.begin && at.end <= out->spans[i].end;
+  return inside;
+}
+
 /* Marked spans; of the last turn alone, those that the messages before it do not have. */
 static bool take_marked(finder *f, const tsr_jinja_output *out) {
-  int first = 0;
-  if (f->format->train_on == TSR_TRAIN_ON_LAST_ASSISTANT) {
+  int first = 0, last = last_assistant(f->chat);
+  if (f->format->train_on == TSR_TRAIN_ON_LAST_ASSISTANT && last > 0) {
     tsr_jinja_output before;
-    tsr_diags *unused = tsr_diags_new(f->arena);
-    int last = last_assistant(f->chat);
-    bool ok = last >= 0 && (!last || render(f, f->chat, last, false, unused, &before));
-    if (ok && last) tsr_text_free(&before.text);
-    first = ok && last ? before.spans_count : 0;
-    if (!ok || first >= out->spans_count)
+    bool ok = render(f, f->chat, last, false, tsr_diags_new(f->arena), &before);
+    if (ok) tsr_text_free(&before.text);
+    first = ok ? before.spans_count : 0;
+    if (!ok || first >= out->spans_count || !are_last(f, out, first, &before))
       return tsr_conversation_fail(
-          f->at, "the chat template marks no text of the last message of the assistant");
+          f->at, "the text of the last message of the assistant cannot be determined");
   }
   for (int i = first; i < out->spans_count; i++)
     add_span(f, out->spans[i].begin, out->spans[i].end);
