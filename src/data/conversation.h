@@ -6,7 +6,7 @@
  *   {"prompt": …, "completion": …, "tools": […]}     both texts, or both lists of messages
  *   {"instruction": …, "input": …, "output": …}       Alpaca; "input" and "system" are optional
  *   {"conversations": [{"from": …, "value": …}, …]}   ShareGPT; "system" and "tools" are optional
- *   {"question": …, "answer": …}                      GSM8K: a prompt that is a line, its completion
+ *   {"question": …, "answer": …}                      GSM8K: prompt and completion
  * "chat_template_kwargs" may have further variables of the template.
  *
  * Conversations are rendered with the chat template, and the text is tokenized once, with its
