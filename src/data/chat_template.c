@@ -17,6 +17,7 @@ struct tsr_chat_template {
   tsr_jinja_dict *special;                /* bos_token, eos_token, … */
   const char *eos, *pad;
   tsr_location location;
+  tsr_jinja_limits limits;
 };
 
 typedef struct {
@@ -184,6 +185,14 @@ bool tsr_chat_template_open(
   return parse(&o, &o.plain, &t->plain) && parse(&o, &o.with_tools, &t->with_tools);
 }
 
+const tsr_chat_template *
+tsr_chat_template_at(tsr_arena *arena, const tsr_chat_template *of, int64_t now) {
+  tsr_chat_template *t = tsr_arena_alloc(arena, sizeof *t);
+  *t = *of;
+  t->limits.now = now;
+  return t;
+}
+
 const char *tsr_chat_template_eos(const tsr_chat_template *of) { return of->eos; }
 const char *tsr_chat_template_pad(const tsr_chat_template *of) { return of->pad; }
 
@@ -249,5 +258,5 @@ bool tsr_chat_template_render(
   tsr_jinja_set(
       arena, &variables, tsr_jinja_text("add_generation_prompt"),
       tsr_jinja_bool(add_generation_prompt));
-  return tsr_jinja_render(arena, t, &variables, NULL, ret_output, diags);
+  return tsr_jinja_render(arena, t, &variables, &of->limits, ret_output, diags);
 }

@@ -22,6 +22,11 @@ bool tsr_chat_template_open(
     tsr_arena *arena, const char *folder, const char *file, const tsr_tokenizer *tokenizer,
     tsr_location location, const tsr_chat_template **ret_template, tsr_diags *diags);
 
+/* The same template, whose strftime_now reads this time (seconds since 1970, UTC) instead of the
+ * clock, so that what is made of it is the same every day; TSR_JINJA_NO_TIME refuses it. */
+const tsr_chat_template *
+tsr_chat_template_at(tsr_arena *arena, const tsr_chat_template *of, int64_t now);
+
 /* A conversation as templates read it. Kinds other than these mean that there is none. */
 typedef struct {
   tsr_jinja_value messages; /* a list of dicts with "role", "content", … */

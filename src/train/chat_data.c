@@ -40,6 +40,13 @@ static bool open_template(
       &format->template, diags);
 }
 
+/* Today's date would make other data every day. */
+static void fix_date(tsr_arena *arena, const tsr_config *c, tsr_conversation_format *format) {
+  int64_t now = *c->data.date ? c->data.date_s : TSR_JINJA_NO_TIME;
+  if (*c->data.date && !now) now = 1; /* the begin of 1970, where 0 is the clock */
+  format->template = tsr_chat_template_at(arena, format->template, now);
+}
+
 static int32_t find_token(const tsr_tokenizer *t, const char *text) {
   return text && t->kind == TSR_TOKENIZER_BPE ? tsr_bpe_find(t->bpe, text) : -1;
 }
@@ -71,6 +78,7 @@ bool tsr_chat_data_open(
   if (!check_tokenizer(c, &options->tokenizer, diags) ||
       !open_template(arena, c, tokenizer_file, format, diags))
     return false;
+  fix_date(arena, c, format);
   tsr_chat_options chat = {
       .inputs = options->inputs,
       .inputs_count = options->inputs_count,
