@@ -88,6 +88,8 @@ typedef enum { TSR_TOO_LONG_TRUNCATE, TSR_TOO_LONG_DROP } tsr_too_long;
 typedef struct {
   tsr_files_format format;
   const char *template_path; /* "tokenizer": the one of the tokenizer's folder; ${NAME} expanded */
+  const char *date;          /* that templates read: "2026-01-31"; "": none */
+  int64_t date_s;            /* seconds from 1970 to its begin (UTC) */
   tsr_trained_part train_on;
   tsr_packing packing;
   tsr_too_long too_long;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The keys of the data: one path or several sources, and the rules between them. */
 #include "config/config_internal.h"
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static bool
 read_path(tsr_loader *l, const char *where, const tsr_yaml *node, tsr_config_data_source *source) {
@@ -113,9 +115,33 @@ static void resolve_chat(tsr_loader *l) {
   tsr_loader_take_origin(l, documents, format);
 }
 
+/* Midnight of a day of the years 1970 to 9999. */
+static bool read_date(const char *text, int64_t *ret_seconds) {
+  struct tm parts = {0}, again;
+  int end = 0;
+  if (sscanf(text, "%4d-%2d-%2d%n", &parts.tm_year, &parts.tm_mon, &parts.tm_mday, &end) != 3 ||
+      end != 10 || text[end])
+    return false;
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  again = parts;
+  time_t seconds = timegm(&again);
+  *ret_seconds = seconds;
+  return seconds >= 0 && again.tm_mon == parts.tm_mon && again.tm_mday == parts.tm_mday;
+}
+
+static void check_date(tsr_loader *l) {
+  tsr_config_data *d = &l->config->data;
+  const tsr_yaml *node = tsr_loader_value(l, "data.date");
+  if (!node || !*d->date || read_date(d->date, &d->date_s)) return;
+  tsr_diag_error(
+      l->diags, node->location, "'date' must be a day such as 2026-01-31, found %s",
+      tsr_yaml_describe(l->arena, node));
+}
+
 static void warn_without_chat(tsr_loader *l) {
-  static const char *const keys[] = {"template", "train_on", "packing", "too_long"};
-  for (int i = 0; i < 4; i++) {
+  static const char *const keys[] = {"template", "date", "train_on", "packing", "too_long"};
+  for (int i = 0; i < 5; i++) {
     const tsr_yaml *key = tsr_loader_key(l, tsr_arena_printf(l->arena, "data.%s", keys[i]));
     if (!key) continue;
     tsr_diag(
@@ -134,6 +160,7 @@ void tsr_data_resolve(tsr_loader *l) {
     tsr_diag_hint(l->diags, "eval_every: 0 switches evaluation off");
   }
   check_formats(l);
+  check_date(l);
   if (l->config->data.format == TSR_FILES_TEXT) t->data_format = TSR_DATA_TEXT;
   if (l->config->data.format == TSR_FILES_CHAT) resolve_chat(l);
   else warn_without_chat(l);

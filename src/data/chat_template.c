@@ -15,8 +15,9 @@ typedef struct {
 struct tsr_chat_template {
   tsr_jinja_template *plain, *with_tools; /* NULL: none */
   tsr_jinja_dict *special;                /* bos_token, eos_token, … */
-  const char *eos;
+  const char *eos, *pad;
   tsr_location location;
+  tsr_jinja_limits limits;
 };
 
 typedef struct {
@@ -135,6 +136,11 @@ static void guess_special(opener *o, const tsr_tokenizer *tokenizer) {
   set_special(o, "eos_token", tsr_arena_strndup(o->arena, text, length));
 }
 
+static const char *special_text(const opener *o, const char *name) {
+  const tsr_jinja_value *v = tsr_jinja_get_text(o->out->special, name);
+  return v ? tsr_arena_strndup(o->arena, v->string.bytes, (size_t)v->string.length) : NULL;
+}
+
 static bool read_special(opener *o, const cJSON *config, const tsr_tokenizer *tokenizer) {
   const char *path;
   cJSON *map = NULL;
@@ -142,8 +148,8 @@ static bool read_special(opener *o, const cJSON *config, const tsr_tokenizer *to
   if (o->folder && !read_object(o, "special_tokens_map.json", &path, &map)) return false;
   if (map) take_special(o, map);
   if (!config) guess_special(o, tokenizer);
-  const tsr_jinja_value *eos = tsr_jinja_get_text(o->out->special, "eos_token");
-  if (eos) o->out->eos = tsr_arena_strndup(o->arena, eos->string.bytes, (size_t)eos->string.length);
+  o->out->eos = special_text(o, "eos_token");
+  o->out->pad = special_text(o, "pad_token");
   return true;
 }
 
@@ -179,7 +185,16 @@ bool tsr_chat_template_open(
   return parse(&o, &o.plain, &t->plain) && parse(&o, &o.with_tools, &t->with_tools);
 }
 
+const tsr_chat_template *
+tsr_chat_template_at(tsr_arena *arena, const tsr_chat_template *of, int64_t now) {
+  tsr_chat_template *t = tsr_arena_alloc(arena, sizeof *t);
+  *t = *of;
+  t->limits.now = now;
+  return t;
+}
+
 const char *tsr_chat_template_eos(const tsr_chat_template *of) { return of->eos; }
+const char *tsr_chat_template_pad(const tsr_chat_template *of) { return of->pad; }
 
 /* ---- rendering ---- */
 
@@ -243,5 +258,5 @@ bool tsr_chat_template_render(
   tsr_jinja_set(
       arena, &variables, tsr_jinja_text("add_generation_prompt"),
       tsr_jinja_bool(add_generation_prompt));
-  return tsr_jinja_render(arena, t, &variables, NULL, ret_output, diags);
+  return tsr_jinja_render(arena, t, &variables, &of->limits, ret_output, diags);
 }

@@ -22,6 +22,11 @@ bool tsr_chat_template_open(
     tsr_arena *arena, const char *folder, const char *file, const tsr_tokenizer *tokenizer,
     tsr_location location, const tsr_chat_template **ret_template, tsr_diags *diags);
 
+/* The same template, whose strftime_now reads this time (seconds since 1970, UTC) instead of the
+ * clock, so that what is made of it is the same every day; TSR_JINJA_NO_TIME refuses it. */
+const tsr_chat_template *
+tsr_chat_template_at(tsr_arena *arena, const tsr_chat_template *of, int64_t now);
+
 /* A conversation as templates read it. Kinds other than these mean that there is none. */
 typedef struct {
   tsr_jinja_value messages; /* a list of dicts with "role", "content", … */
@@ -42,5 +47,7 @@ bool tsr_chat_template_has_generation(const tsr_chat_template *of, const tsr_cha
 /* The text of the end-of-sequence token: tokenizer_config.json's eos_token, else the tokenizer's
  * (tsr_tokenizer_end_of_text); NULL: it has none. */
 const char *tsr_chat_template_eos(const tsr_chat_template *of);
+/* The same of tokenizer_config.json's pad_token. */
+const char *tsr_chat_template_pad(const tsr_chat_template *of);
 
 #endif

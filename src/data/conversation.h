@@ -6,12 +6,13 @@
  *   {"prompt": …, "completion": …, "tools": […]}     both texts, or both lists of messages
  *   {"instruction": …, "input": …, "output": …}       Alpaca; "input" and "system" are optional
  *   {"conversations": [{"from": …, "value": …}, …]}   ShareGPT; "system" and "tools" are optional
+ *   {"question": …, "answer": …}                      GSM8K: prompt and completion
  * "chat_template_kwargs" may have further variables of the template.
  *
  * Conversations are rendered with the chat template, and the text is tokenized once, with its
  * special tokens. The assistant's text is what the template marks with {% generation %}. Without
- * such marks it is what follows the prompt that generation would have: the text of messages[:i] with
- * a generation prompt is a prefix of the text of messages[:i + 1]. Where the template changes
+ * such marks it is what follows the prompt that generation would have: the text of messages[:i]
+ * with a generation prompt is a prefix of the text of messages[:i + 1]. Where the template changes
  * earlier text in a longer conversation (Qwen3 drops the reasoning of earlier turns), the turn is
  * found in the final text by what surrounds it; if that is not unique, the line is refused.
  * Of a prompt and a completion the completion is trained. Two texts need no template: they are

@@ -202,6 +202,20 @@ static bool read_completion(reader *p) {
   return true;
 }
 
+/* GSM8K: a prompt, which ends its line, and its completion. */
+static bool read_answer(reader *p) {
+  const tsr_jinja_value *question = get(p->line, "question"), *answer = get(p->line, "answer");
+  if (!is_text(question)) return wrong_type(p, "question", "a string", question);
+  if (!is_text(answer)) return wrong_type(p, "answer", "a string", answer);
+  tsr_text prompt = {0};
+  tsr_text_add_bytes(&prompt, question->string.bytes, (size_t)question->string.length);
+  tsr_text_add(&prompt, "\n");
+  p->out->is_plain = true;
+  p->out->prompt = tsr_jinja_take(p->arena, &prompt).string;
+  p->out->completion = answer->string;
+  return true;
+}
+
 /* ---- the line ---- */
 
 /* A value that may be written as JSON in a string. */
@@ -219,7 +233,8 @@ static bool read_embedded(
   return wrong_type(p, key, wanted, ret);
 }
 
-/* By the keys that make the shape; the first of its keys tells it. */
+/* By the keys that make the shape; one of its keys tells it. Lines of another shape may have a
+ * question besides. */
 static const struct {
   const char *key;
   bool (*read)(reader *p);
@@ -227,7 +242,8 @@ static const struct {
     {"messages", read_messages},
     {"completion", read_completion},
     {"conversations", read_sharegpt},
-    {"instruction", read_alpaca}};
+    {"instruction", read_alpaca},
+    {"question", read_answer}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 bool tsr_conversation_parse(
@@ -235,7 +251,7 @@ bool tsr_conversation_parse(
     tsr_conversation_line *ret_line) {
   static const char known[] =
       "a line has 'messages', or 'prompt' and 'completion', or 'instruction' and 'output', or "
-      "'conversations'";
+      "'conversations', or 'question' and 'answer'";
   *ret_line = (tsr_conversation_line){0};
   if (line.kind != TSR_JINJA_DICT)
     return tsr_conversation_fail(
@@ -244,6 +260,7 @@ bool tsr_conversation_parse(
   int shape = -1;
   for (int i = 0; i < SHAPES; i++) {
     if (!get(line.dict, shapes[i].key)) continue;
+    if (shape >= 0 && shapes[i].read == read_answer) continue;
     if (shape >= 0)
       return tsr_conversation_fail(
           at, "both '%s' and '%s' are given; one of them is the conversation", shapes[shape].key,

@@ -149,18 +149,18 @@ static tsr_jinja_string part_of(tsr_jinja_string text, int64_t begin, int64_t en
 typedef struct {
   int i;
   tsr_jinja_string before;     /* messages[:i] without a generation prompt; no bytes: refused */
-  tsr_jinja_string prompts[2]; /* with one, and with one that asks for no reasoning */
+  tsr_jinja_string prompts[3]; /* with one; as given, and with and without reasoning */
   int prompts_count;
   tsr_jinja_string turn; /* messages[:i + 1] */
 } renderings;
 
-/* The conversation with the variables by which templates are told not to reason. */
-static tsr_chat without_reasoning(finder *f) {
+/* The conversation with the variables that switch reasoning, unless they are given. */
+static tsr_chat with_thinking(finder *f, bool thinks) {
   static const char *const names[] = {"enable_thinking", "thinking"};
   tsr_chat chat = *f->chat;
   chat.extra = tsr_jinja_new_dict(f->arena, TSR_JINJA_DICT);
   for (int k = 0; k < 2; k++)
-    tsr_jinja_set(f->arena, chat.extra.dict, tsr_jinja_text(names[k]), tsr_jinja_bool(false));
+    tsr_jinja_set(f->arena, chat.extra.dict, tsr_jinja_text(names[k]), tsr_jinja_bool(thinks));
   for (int k = 0; f->chat->extra.kind == TSR_JINJA_DICT && k < f->chat->extra.dict->count; k++)
     tsr_jinja_set(
         f->arena, chat.extra.dict, f->chat->extra.dict->entries[k].key,
@@ -169,10 +169,10 @@ static tsr_chat without_reasoning(finder *f) {
 }
 
 static bool render_around(finder *f, int i, renderings *r) {
-  tsr_chat quiet = without_reasoning(f);
+  const tsr_chat chats[] = {*f->chat, with_thinking(f, false), with_thinking(f, true)};
   *r = (renderings){.i = i};
-  r->prompts_count += try_render(f, f->chat, i, true, &r->prompts[r->prompts_count]);
-  r->prompts_count += try_render(f, &quiet, i, true, &r->prompts[r->prompts_count]);
+  for (int k = 0; k < 3; k++)
+    r->prompts_count += try_render(f, &chats[k], i, true, &r->prompts[r->prompts_count]);
   if (!try_render(f, f->chat, i, false, &r->before)) r->before = (tsr_jinja_string){"", 0};
   if (i + 1 == f->chat->messages.list->count) r->turn = f->text;
   else if (!try_render(f, f->chat, i + 1, false, &r->turn)) return false;
@@ -281,38 +281,31 @@ static int last_assistant(const tsr_chat *chat) {
   return i;
 }
 
-/* Whether the spans from `first` on are those of the last turn: the others are those of the messages
- * before it, or its anchor is within them. */
-static bool
-are_last(finder *f, const tsr_jinja_output *out, int first, const tsr_jinja_output *before) {
-  bool same = before->spans_count == first, inside = false;
-  for (int i = 0; same && i < first; i++)
-    same =
-        before->spans[i].begin == out->spans[i].begin && before->spans[i].end == out->spans[i].end;
-  if (same) return true;
-  int count = f->chat->messages.list->count;
-  anchor a = find_anchor(f->chat->messages.list->items[last_assistant(f->chat)]);
-  tsr_jinja_span at;
-  if (!a.value || !locate_anchor(f, a, count, f->text, &at)) return false;
-  for (int i = first; i < out->spans_count; i++)
-    inside |= out->spans[i].begin <= at.begin && at.end <= out->spans[i].end;
-  return inside;
+/* Adds the marked spans that the messages before message `last` do not have. A mark may begin in
+ * what these end with, a closing tag, but not in one of their own marks. */
+static bool add_last_marks(finder *f, const tsr_jinja_output *out, int last) {
+  renderings r = {.i = last};
+  tsr_jinja_output before;
+  if (!render(f, f->chat, last, false, tsr_diags_new(f->arena), &before)) return false;
+  r.before = tsr_jinja_take(f->arena, &before.text).string;
+  int64_t begin = find_begin(f, &r, f->chat->messages.list->count, f->text);
+  int64_t own = tsr_jinja_starts(f->text, r.before) ? 0 : begin; /* where marks may begin */
+  for (int i = 0; i < before.spans_count && own < begin; i++) own = before.spans[i].end;
+  for (int i = 0; i < out->spans_count; i++) {
+    if (out->spans[i].end <= begin) continue;
+    if (out->spans[i].begin < own) return false;
+    add_span(f, out->spans[i].begin, out->spans[i].end);
+  }
+  return begin >= 0 && f->count;
 }
 
-/* Marked spans; of the last turn alone, those that the messages before it do not have. */
 static bool take_marked(finder *f, const tsr_jinja_output *out) {
-  int first = 0, last = last_assistant(f->chat);
-  if (f->format->train_on == TSR_TRAIN_ON_LAST_ASSISTANT && last > 0) {
-    tsr_jinja_output before;
-    bool ok = render(f, f->chat, last, false, tsr_diags_new(f->arena), &before);
-    if (ok) tsr_text_free(&before.text);
-    first = ok ? before.spans_count : 0;
-    if (!ok || first >= out->spans_count || !are_last(f, out, first, &before))
-      return tsr_conversation_fail(
-          f->at, "the text of the last message of the assistant cannot be determined");
-  }
-  for (int i = first; i < out->spans_count; i++)
-    add_span(f, out->spans[i].begin, out->spans[i].end);
+  int last = last_assistant(f->chat);
+  if (f->format->train_on == TSR_TRAIN_ON_LAST_ASSISTANT && last)
+    return add_last_marks(f, out, last) ||
+           tsr_conversation_fail(
+               f->at, "the text of the last message of the assistant cannot be determined");
+  for (int i = 0; i < out->spans_count; i++) add_span(f, out->spans[i].begin, out->spans[i].end);
   return true;
 }
 

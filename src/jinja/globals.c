@@ -68,6 +68,9 @@ global_strftime_now(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_va
   if (!tsr_jinja_check_arguments(r, a, 1, (const char *const[]){"format", NULL}) ||
       !tsr_jinja_argument_text(r, a, 0, "format", &format))
     return false;
+  if (r->limits.now == TSR_JINJA_NO_TIME)
+    return tsr_jinja_fail(
+        r, a->location, "the template reads the current date, which data.date sets");
   time_t now = r->limits.now ? (time_t)r->limits.now : time(NULL);
   if (!(r->limits.now ? gmtime_r(&now, &parts) : localtime_r(&now, &parts)))
     return tsr_jinja_fail(r, a->location, "the time is out of range");

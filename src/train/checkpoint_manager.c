@@ -7,6 +7,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/peft.h"
 #include "config/print.h"
+#include "train/data_paths.h"
 #include "train/resume_recipe.h"
 #include <limits.h>
 #include <math.h>
@@ -298,6 +299,26 @@ add_tokenizer(tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_saver_o
   tsr_text_free(&text);
 }
 
+/* Where a file beside the weights is copied from; NULL: there is none. Of conversations it is what
+ * they were rendered with: the file of data.template, and those beside the tokenizer. */
+static const char *
+find_side(tsr_arena *arena, const tsr_checkpoint_manager *k, const char *name, bool *ret_follows) {
+  const tsr_config *c = k->run.config;
+  const tsr_manifest *from = k->options.resume ? k->options.resume : k->options.weights;
+  const char *tokenizer = k->run.data->tokenizer_file, *path;
+  bool chat = c->data.format == TSR_FILES_CHAT;
+  *ret_follows = true;
+  if (chat && strcmp(c->data.template_path, "tokenizer") && !strcmp(name, "chat_template.jinja"))
+    return tsr_data_path(arena, c, c->data.template_path);
+  if (chat && tokenizer) {
+    path = tsr_path_join(arena, tsr_path_folder(arena, tokenizer), name);
+    if (tsr_file_exists(path)) return path;
+  }
+  *ret_follows = false;
+  path = from ? tsr_path_join(arena, from->folder, name) : NULL;
+  return path && tsr_file_exists(path) ? path : NULL;
+}
+
 /* What an imported model has beside its weights is handed on, so that an export has it too. Read
  * now: a checkpoint that a run resumed from may be removed during the run. */
 static bool add_sides(
@@ -307,15 +328,19 @@ static bool add_sides(
   tsr_side_file *sides = tsr_arena_array(arena, tsr_side_file, SIDES_MAX);
   o->sides = sides;
   if (from && !tsr_checkpoint_reader_check_sides(arena, from, diags)) return false;
-  for (int i = 0; from && tsr_hf_side_files[i] && i < SIDES_MAX; i++) {
-    const char *name = tsr_hf_side_files[i], *path = tsr_path_join(arena, from->folder, name);
-    bool tokenizer = o->tokenizer && !strcmp(name, o->tokenizer);
-    if (tokenizer || !tsr_file_exists(path)) continue;
+  for (int i = 0; tsr_hf_side_files[i] && i < SIDES_MAX; i++) {
+    const char *name = tsr_hf_side_files[i];
+    bool follows;
+    const char *path = find_side(arena, k, name, &follows);
+    if (!path || (o->tokenizer && !strcmp(name, o->tokenizer))) continue;
     tsr_side_file *s = &sides[o->sides_count++];
     s->name = name;
     char *bytes;
-    if (!tsr_file_read_nofollow(arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags))
-      return false;
+    bool ok = follows
+                  ? tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags)
+                  : tsr_file_read_nofollow(
+                        arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags);
+    if (!ok) return false;
     s->bytes = bytes;
   }
   return true;

@@ -5,6 +5,7 @@
 #include "data/sources.h"
 #include "graph/documents.h"
 #include "graph/routing.h"
+#include "train/chat_data.h"
 #include "train/data_paths.h"
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,8 @@ static bool open_tokens(
     validation = input_of(arena, c, &own);
     options.validation = &validation;
   }
+  if (c->data.format == TSR_FILES_CHAT)
+    return tsr_chat_data_open(arena, c, &options, ret->tokenizer_file, &ret->dataset, diags);
   return tsr_dataset_tokens(arena, &options, &ret->dataset, diags);
 }
 
@@ -269,10 +272,6 @@ bool tsr_run_data_open(
   tsr_location location = place_of_data(c);
   if (!location.file) location.file = c->file;
   if (no_data(c, location, diags)) return false;
-  if (c->data.format == TSR_FILES_CHAT)
-    return tsr_diag_error(
-        diags, tsr_config_location(c, "data.format"),
-        "unsupported feature: conversations (data.format: chat)");
   tsr_data_paths_report(arena, c, diags);
   const char *path = tsr_data_path(arena, c, c->training.data_path);
   bool one = !c->training.data_sources_count, own = c->training.validation_path[0];

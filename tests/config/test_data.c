@@ -106,6 +106,7 @@ static void test_chat(void) {
   CHECK_VALUE(CHAT, data.packing, TSR_PACKING_BEST_FIT);
   CHECK_VALUE(CHAT, data.too_long, TSR_TOO_LONG_TRUNCATE);
   CHECK_VALUE(CHAT T "documents: separate}", training.documents, TSR_DOCUMENTS_SEPARATE);
+  CHECK_VALUE("data: {format: chat, date: 2000-03-01}", data.date_s, 951868800);
   CHECK_VALUE("", data.format, TSR_FILES_AUTO);
   CHECK_VALUE("", training.documents, TSR_DOCUMENTS_PACKED);
   CHECK_VALUE("data: {format: text}", training.data_format, TSR_DATA_TEXT);
@@ -140,6 +141,7 @@ static void test_chat(void) {
 static void test_chat_printed(void) {
   static const char section[] = "data:\n  format: chat  # run.yaml:1\n"
                                 "  template: tokenizer  # default\n"
+                                "  date: \"\"  # default\n"
                                 "  train_on: all  # run.yaml:1\n"
                                 "  packing: best_fit  # default\n"
                                 "  too_long: truncate  # default\n";

@@ -268,6 +268,11 @@ static void test_shapes(void) {
   s = (setting){.special = ml, .special_count = 3};
   check(&s, "{\"prompt\": \"1 + 1 =\", \"completion\": \" 2\"}", "1 + 1 =« 2<|endoftext|>»");
   check(&s, "{\"prompt\": \"\", \"completion\": \"x<|endoftext|>\"}", "«x<|endoftext|>»");
+  check(&s, "{\"question\": \"1 + 1?\", \"answer\": \"2\"}", "1 + 1?\n«2<|endoftext|>»");
+  check(
+      &s,
+      "{\"question\": \"other\", \"prompt\": \"1 + 1 =\", \"completion\": \" 2\", \"answer\": 2}",
+      "1 + 1 =« 2<|endoftext|>»");
   s.train_on = TSR_TRAIN_ON_ALL;
   check(&s, "{\"prompt\": \"é\", \"completion\": \"x\"}", "«éx<|endoftext|>»");
   s = (setting){
@@ -309,7 +314,7 @@ static void test_mistakes(void) {
       "{\"text\": \"x\"}", E
       "this line has no conversation\n"
       "      = a line has 'messages', or 'prompt' and 'completion', or 'instruction' and 'output', "
-      "or 'conversations'\n");
+      "or 'conversations', or 'question' and 'answer'\n");
   check_mistake(
       "{\"messages\": [], \"instruction\": \"x\"}",
       E "both 'messages' and 'instruction' are given; one of them is the conversation\n");
@@ -329,7 +334,8 @@ static void test_mistakes(void) {
       "{\"prompt\": \"x\"}",
       E "this line has no conversation\n      = a line has "
         "'messages', or 'prompt' and 'completion', or 'instruction' and 'output', or "
-        "'conversations'\n");
+        "'conversations', or 'question' and 'answer'\n");
+  check_mistake("{\"question\": \"x\"}", E "key 'answer' is missing\n");
   check_mistake("{\"completion\": \"x\"}", E "key 'prompt' is missing\n");
   check_mistake(
       "{\"prompt\": \"x\", \"completion\": []}",

@@ -4,6 +4,7 @@
 Numbers come from a bigram model, a table of logits by token: its loss, gradients and updates are computed here in
 double precision, and its batch is the whole text, so that the order of the samples does not matter.
 """
+import glob
 import json
 import math
 import os
@@ -452,3 +453,20 @@ def overflow(c):
               {"mesh": mesh(dp=4), "zero__stage": 2})
     ends = [trained(c, training_config__max_steps=n, **m, **huge)[1]["weights_sha256"] for m in meshes for n in (1, 3)]
     same("weights after skipped steps", ends)
+
+
+@feature("generate --chat renders a conversation with the model's chat template; errors are located in it")
+def chat_templates(c):
+    gpt(c)
+    c.with_keys("train", training_config__checkpoint_dir="kept", training_config__max_steps=1)
+    folder = glob.glob(os.path.join(c.folder, "kept", "step-*"))[0]
+    c.write("chat.json", json.dumps({"messages": [{"role": "user", "content": " text "}], "tools": [{"name": "word"}]}))
+    words = ("generate", "--checkpoint", "kept", "--max-new-tokens", "2", "--seed", "1", "--temperature", "0")
+    c.write(os.path.join(folder, "chat_template.jinja"), "{{ tools[0].name }} {% for m in messages %}{{ m.content | trim }}"
+            "{% if m.role == 'bot' %}{{ raise_exception('no bots') }}{% endif %}{% endfor %}{% if add_generation_prompt %}. {% endif %}")
+    chat = c.run(*words, "--chat", "chat.json").out
+    plain = c.run(*words, "--prompt", "word text. ").out
+    expect(plain == "word text. " + chat, f"{chat!r} and {plain!r}")
+    c.write("bot.json", json.dumps({"messages": [{"role": "bot", "content": "x"}, {"role": "user", "content": "y"}], "tools": [{"name": "f"}]}))
+    refused = c.run(*words, "--chat", "bot.json", code=2)
+    refused.matches(r"chat_template.jinja:1:\d+: error: the template raises an exception: no bots$")

@@ -234,6 +234,7 @@ static void test_render_errors(void) {
 /* ---- limits ---- */
 
 static void test_limits(void) {
+  static const tsr_jinja_limits no_time = {.now = TSR_JINJA_NO_TIME};
   check_error(
       "{% for i in range(1000) %}{{ i }}{% endfor %}", "{}", &(tsr_jinja_limits){.steps_max = 500},
       "chat.jinja:1:13: error: the template needs more than 500 steps\n"
@@ -249,6 +250,11 @@ static void test_limits(void) {
       "chat.jinja:1:19: error: expressions and calls are nested more than 2000 levels deep\n"
       "    1 | {% macro f() %}{{ f() }}{% endmacro %}{{ f() }}\n"
       "      |                   ^\n");
+  check_error(
+      "{{ strftime_now('%Y') }}", "{}", &no_time,
+      "chat.jinja:1:4: error: the template reads the current date, which data.date sets\n"
+      "    1 | {{ strftime_now('%Y') }}\n"
+      "      |    ^~~~~~~~~~~~\n");
   tsr_text deep = {0};
   tsr_text_add(&deep, "{{ ");
   for (int i = 0; i < 5000; i++) tsr_text_add(&deep, "(");
