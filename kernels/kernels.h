@@ -99,6 +99,11 @@ typedef struct {
   tsr_nf4 nf4; /* of that type, in place of data */
 } tsr_matrix;
 
+/* Where element (0, 0) is; not of NF4. */
+static inline const void *tsr_matrix_begin(const tsr_matrix *m) {
+  return tsr_element_at(m->data, m->type, m->first);
+}
+
 /* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. To each row of
  * the complete sum `bias` (N) is then added, with the bits of add_row behind the product; NULL:
  * none. One operand is packed before by gemm_pack, for all: B where `by_rows`, else A. The other is
@@ -198,6 +203,15 @@ typedef struct {
   void (*softmax)(float *y, const float *x, int64_t C, int64_t begin, int64_t end);
   void (*softmax_backward)(
       float *dx, const float *dy, const float *y, int64_t C, int64_t begin, int64_t end);
+
+  /* ---- adapters: items are rows ---- */
+  /* of rows [begin, end) of w + scale * b a the sums of squares over `columns` columns from `first`
+   * on; w (…, in), a (rank, in), b (…, rank) */
+  void (*adapted_squares)(
+      float *out, const float *w, const float *a, const float *b, int64_t in, int64_t rank,
+      float scale, int64_t first, int64_t columns, int64_t begin, int64_t end);
+  /* y = x / sqrt(squares), 0 where squares is */
+  void (*divide_root)(float *y, const float *x, const float *squares, int64_t begin, int64_t end);
 
   /* ---- sums over rows: items are columns; rows are added in their order, one running sum per
    * column. Row r of the sum is row row_first + r*row_step of the tensor, so that one head of

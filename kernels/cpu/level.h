@@ -16,7 +16,8 @@
   X(fill) X(copy) X(add) X(sub) X(mul) X(scale) X(unary) X(unary_backward) X(gated)                \
   X(gated_backward) X(clamped_swiglu) X(clamped_swiglu_backward)                                   \
   X(add_row) X(mul_row) X(layernorm) X(layernorm_backward) X(rmsnorm)            \
-  X(rmsnorm_backward) X(softmax) X(softmax_backward) X(sum_rows) X(norm_dw) X(embedding)           \
+  X(rmsnorm_backward) X(softmax) X(softmax_backward) X(adapted_squares) X(divide_root)             \
+  X(sum_rows) X(norm_dw) X(embedding)                                                              \
   X(embedding_scratch) X(embedding_sort) X(embedding_backward) X(rope_table) X(rope)               \
   X(attention_scratch) X(attention) X(attention_backward) X(attention_sinks_backward)              \
   X(softmax_stats) X(softmax_loss)                                                                 \

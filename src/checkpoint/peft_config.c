@@ -36,7 +36,7 @@ static bool check_options(const reader *r) {
       "target_parameters",
       "trainable_token_indices",
       "use_bdlora",
-      "use_dora",
+
       "use_qalora",
       "velora_config",
       "kasa_config",

@@ -44,6 +44,4 @@ void tsr_lora_resolve(tsr_loader *l) {
   const tsr_yaml *section = tsr_loader_value(l, "lora_config");
   l->config->lora.enabled = section && section->kind == TSR_YAML_MAP;
   resolve_bias(l);
-  const tsr_yaml *dora = tsr_loader_value(l, "lora_config.use_dora");
-  if (l->config->lora.use_dora) tsr_value_unsupported(l, dora->location, "DoRA (use_dora)");
 }

@@ -47,7 +47,8 @@ unsigned tsr_op_facts(tsr_op op) {
     ATTENTION = TSR_FACT_ATTENTION,
     ROUTED = TSR_FACT_ROUTED,
     F32_RESULT = TSR_FACT_F32_RESULT,
-    F32_INPUTS = TSR_FACT_F32_INPUTS
+    F32_INPUTS = TSR_FACT_F32_INPUTS,
+    F32_OUTPUT = TSR_FACT_F32_OUTPUT
   };
   static const unsigned facts_of[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, ...) facts,

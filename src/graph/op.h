@@ -40,7 +40,8 @@ enum tsr_op_facts {
   TSR_FACT_ROUTED = 2097152,     /* reads or writes rows of experts by their plan */
   TSR_FACT_F32_RESULT = 4194304, /* its result is f32 in every precision, and it reads parameters as
                                     they are stored */
-  TSR_FACT_F32_INPUTS = 8388608  /* it reads f32 in every precision */
+  TSR_FACT_F32_INPUTS = 8388608, /* it reads f32 in every precision */
+  TSR_FACT_F32_OUTPUT = 16777216 /* its result is f32 in every precision, whatever it reads */
 };
 unsigned tsr_op_facts(tsr_op op);
 /* Whether an op moves or splits a tensor over the axis in its attributes. */

@@ -42,7 +42,8 @@ extern const tsr_interpreter_rule tsr_interpret_linear, tsr_interpret_matmul,
     tsr_interpret_ce_stats, tsr_interpret_ce_loss, tsr_interpret_squared, tsr_interpret_router,
     tsr_interpret_choice, tsr_interpret_expert_weights, tsr_interpret_permute_experts,
     tsr_interpret_expert_linear, tsr_interpret_expert_add, tsr_interpret_clamped_swiglu,
-    tsr_interpret_combine_experts, tsr_interpret_balance_loss, tsr_interpret_router_z_loss;
+    tsr_interpret_combine_experts, tsr_interpret_balance_loss, tsr_interpret_router_z_loss,
+    tsr_interpret_adapted_squares, tsr_interpret_divide_root;
 
 static inline int64_t tsr_interpreted_size(const tsr_interpreted *n, int input) {
   return tsr_value_elements(n->type[input]);

@@ -5,6 +5,9 @@
 
 /* ---- assignment ---- */
 
+/* Unlimited nesting takes a loop, and a loop keeps values in a namespace. */
+enum { NESTING_MAX = 1000 };
+
 static void assign_name(tsr_jinja_run *r, tsr_jinja_string name, tsr_jinja_value value) {
   tsr_jinja_set(r->arena, &r->scope->names, tsr_jinja_bytes(name.bytes, name.length), value);
 }
@@ -17,6 +20,12 @@ assign_attribute(tsr_jinja_run *r, const tsr_jinja_expr *target, tsr_jinja_value
     return tsr_jinja_fail(
         r, target->location, "attributes of %s cannot be set; a namespace has such attributes",
         tsr_jinja_kind_name(of.kind));
+  if (*target->name.bytes == '_')
+    return tsr_jinja_fail(
+        r, target->location, "names in a namespace should not begin with an underscore");
+  if (tsr_jinja_depth(value) > NESTING_MAX)
+    return tsr_jinja_fail(
+        r, target->location, "this value is nested more than %d levels deep", NESTING_MAX);
   tsr_jinja_set(r->arena, of.dict, tsr_jinja_bytes(target->name.bytes, target->name.length), value);
   return true;
 }

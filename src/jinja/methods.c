@@ -93,7 +93,7 @@ static bool loop_changed(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jin
   tsr_jinja_list *last = &a->self.loop->changed->values;
   bool same = a->self.loop->changed->is_set && last->count == a->count;
   for (int i = 0; same && i < a->count; i++) same = tsr_jinja_equal(last->items[i], a->items[i]);
-  *last = (tsr_jinja_list){a->items, a->count, a->count, false};
+  *last = (tsr_jinja_list){.items = a->items, .count = a->count, .capacity = a->count};
   a->self.loop->changed->is_set = true;
   return *ret = tsr_jinja_bool(!same), tsr_jinja_count_steps(r, a->location, a->count);
 }

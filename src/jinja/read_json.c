@@ -67,6 +67,7 @@ static tsr_jinja_value read_dict(reader *p) {
     e->value = read_value(p);
     skip_blanks(p);
     if (*p->at == ',') p->at++;
+    if (tsr_jinja_depth(e->value) >= d->depth) d->depth = tsr_jinja_depth(e->value) + 1;
   }
   p->at++;
   return v;

@@ -15,15 +15,6 @@ typedef struct {
 
 static bool write_value(const writer *w, tsr_jinja_value v, int depth);
 
-/* The code point at *at, which is passed. Text is UTF-8 (checked where it was read). */
-static uint32_t next_code_point(tsr_jinja_string s, int64_t *at) {
-  unsigned char c = (unsigned char)s.bytes[(*at)++];
-  int more = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : c >= 0xC0 ? 1 : 0;
-  uint32_t x = more ? c & (0x3Fu >> more) : c;
-  for (; more && *at < s.length; more--) x = x << 6 | ((unsigned char)s.bytes[(*at)++] & 0x3F);
-  return x;
-}
-
 static void write_escaped(tsr_text *text, uint32_t c) {
   if (c < 0x10000) {
     tsr_text_add(text, "\\u%04x", c);
@@ -36,13 +27,12 @@ static void write_escaped(tsr_text *text, uint32_t c) {
 static void write_string(const writer *w, tsr_jinja_string s) {
   static const char special[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
   tsr_text_add(w->text, "\"");
-  for (int64_t at = 0; at < s.length;) {
-    int64_t begin = at;
-    uint32_t c = next_code_point(s, &at);
+  for (int64_t at = 0, end; at < s.length; at = end) {
+    uint32_t c = tsr_jinja_code_point(s, at, &end);
     const char *found = c && c < 128 ? strchr(special, (int)c) : NULL;
     if (found) tsr_text_add(w->text, "\\%c", letters[found - special]);
     else if (c < 32 || (w->style->ascii && c > 126)) write_escaped(w->text, c);
-    else tsr_text_add_bytes(w->text, s.bytes + begin, (size_t)(at - begin));
+    else tsr_text_add_bytes(w->text, s.bytes + at, (size_t)(end - at));
   }
   tsr_text_add(w->text, "\"");
 }

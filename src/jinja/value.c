@@ -41,9 +41,28 @@ tsr_jinja_value tsr_jinja_take(tsr_arena *arena, tsr_text *text) {
   return v;
 }
 
+int tsr_jinja_depth(tsr_jinja_value v) {
+  switch (v.kind) {
+  case TSR_JINJA_LIST:
+  case TSR_JINJA_TUPLE:
+  case TSR_JINJA_VIEW:
+  case TSR_JINJA_ITERATOR:
+    return v.list->depth;
+  case TSR_JINJA_DICT:
+    return v.dict->depth;
+  default: /* a namespace is compared by identity */
+    return 0;
+  }
+}
+
+static void deepen(int *depth, tsr_jinja_value v) {
+  if (tsr_jinja_depth(v) >= *depth) *depth = tsr_jinja_depth(v) + 1;
+}
+
 void tsr_jinja_append(tsr_arena *arena, tsr_jinja_list *list, tsr_jinja_value value) {
   tsr_arena_grow(arena, (void **)&list->items, sizeof value, list->count, &list->capacity);
   list->items[list->count++] = value;
+  deepen(&list->depth, value);
 }
 
 const tsr_jinja_value *tsr_jinja_get(const tsr_jinja_dict *dict, tsr_jinja_value key) {
@@ -59,6 +78,8 @@ const tsr_jinja_value *tsr_jinja_get_text(const tsr_jinja_dict *dict, const char
 void tsr_jinja_set(
     tsr_arena *arena, tsr_jinja_dict *dict, tsr_jinja_value key, tsr_jinja_value value) {
   tsr_jinja_value *there = (tsr_jinja_value *)tsr_jinja_get(dict, key);
+  deepen(&dict->depth, key);
+  deepen(&dict->depth, value);
   if (there) {
     *there = value;
     return;

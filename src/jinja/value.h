@@ -56,6 +56,7 @@ struct tsr_jinja_value {
 struct tsr_jinja_list {
   tsr_jinja_value *items;
   int count, capacity;
+  int depth;     /* of nesting: 1 more than its items */
   bool is_range; /* of VIEW: items have indices */
 };
 
@@ -67,6 +68,7 @@ typedef struct {
 struct tsr_jinja_dict {
   tsr_jinja_entry *entries;
   int count, capacity;
+  int depth; /* of nesting: 1 more than its keys and values */
 };
 
 tsr_jinja_value tsr_jinja_none(void);
@@ -88,6 +90,7 @@ void tsr_jinja_set(
 const tsr_jinja_value *tsr_jinja_get(const tsr_jinja_dict *dict, tsr_jinja_value key);
 const tsr_jinja_value *tsr_jinja_get_text(const tsr_jinja_dict *dict, const char *key);
 
+int tsr_jinja_depth(tsr_jinja_value v);      /* of nesting; 0: no container */
 bool tsr_jinja_is_number(tsr_jinja_value v); /* booleans are numbers, as in Python */
 double tsr_jinja_as_double(tsr_jinja_value v);
 bool tsr_jinja_is_true(tsr_jinja_value v);

@@ -3,9 +3,10 @@
  * produces: the same with adapters beside the chosen linear layers, and with frozen parameters
  * invalidates: indices; the new graph has its own
  *
- * y = x W^T becomes y + x A^T B^T * scale, with A (r, in) and B (out, r) (Hu et al., 2021). Weights
- * that are parts of one tensor in Hugging Face's files have one A, as one layer there has: what
- * their layers read goes through A once. */
+ * y = x W^T becomes y + x A^T B^T * scale, with A (r, in) and B (out, r) (Hu et al., 2021); with
+ * DoRA that times m / |W + scale B A| by rows, of which the norm is a constant (Liu et al., 2024).
+ * Weights that are parts of one tensor in Hugging Face's files have one A, as one layer there has:
+ * what their layers read goes through A once. */
 #include "base/nf4_layout.h"
 #include "passes/passes.h"
 #include <math.h>
@@ -101,7 +102,8 @@ static int add_dropout(const adapting *a, const tsr_node *of, int x) {
 }
 
 /* x A^T * scale of a layer's input; made once for all layers that share both. */
-static int through_a(adapting *a, const tsr_node *n, int x, const tsr_param *w, int param) {
+static int
+through_a(adapting *a, const tsr_node *n, int x, const tsr_param *w, int param, int *ret_a) {
   const tsr_param_training *how = &a->adapters->params[param];
   const char *module = *part_of(w) ? tsr_adapter_module(a->g->arena, w) : w->name;
   shared *s = NULL;
@@ -111,6 +113,7 @@ static int through_a(adapting *a, const tsr_node *n, int x, const tsr_param *w, 
     s = &a->all[a->count++];
     *s = (shared){module, add_a(a, w, how->rank), -1, -1};
   }
+  *ret_a = s->param;
   if (s->x == x) return s->value;
   s->x = x;
   if (a->adapters->dropout > 0) x = add_dropout(a, n, x);       /* (…, in) */
@@ -119,12 +122,34 @@ static int through_a(adapting *a, const tsr_node *n, int x, const tsr_param *w, 
   return s->value;
 }
 
-/* The B of a weight, which several nodes may read. */
-static int find_b(const adapting *a, const tsr_param *w, int64_t rank) {
-  const char *name = tsr_arena_printf(a->g->arena, "%s.lora_b", w->name);
+/* The value of a weight's B or m, which several nodes may read; -1: it has none yet. */
+static int find_param(const adapting *a, const tsr_param *w, const char *suffix) {
+  const char *name = tsr_arena_printf(a->g->arena, "%s.%s", w->name, suffix);
   for (int v = a->g->values_count - 1; v >= 0; v--)
     if (a->g->values[v].kind == TSR_VALUE_PARAM && !strcmp(a->g->values[v].name, name)) return v;
-  return add_b(a, w, rank);
+  return -1;
+}
+
+/* Its first values are the norms of the rows of the weight, which are known when that is loaded. */
+static int add_m(const adapting *a, const tsr_param *w) {
+  tsr_param p = {.ndim = 1, .dtype = TSR_F32};
+  p.init = (tsr_init){.kind = TSR_INIT_ONES};
+  p.hf_name = hf_name(a, w, "lora_magnitude_vector", false);
+  return add_param(a, w, &p, "lora_m", 0, 0);
+}
+
+/* The rows of W + scale B A have the lengths m. */
+static int add_magnitude(
+    const adapting *a, const tsr_node *n, int y, const int weights[3], double scale,
+    const tsr_param *w) {
+  tsr_attrs attr = {.scale = {scale}};
+  int m = find_param(a, w, "lora_m");
+  if (m < 0) m = add_m(a, w);
+  const char *name = tsr_arena_printf(a->g->arena, "%s.lora_squares", n->name);
+  int squares = tsr_graph_add(
+      a->g, TSR_OP_ADAPTED_SQUARES, TSR_FORWARD, name, n->location, 3, weights, &attr); /* (out) */
+  int factors = add_node(a, n, TSR_OP_DIVIDE_ROOT, "lora_factors", m, squares);
+  return add_node(a, n, TSR_OP_MUL, "lora_product", y, factors);
 }
 
 /* The layer's result keeps its name; what W alone makes is NAME.base. */
@@ -133,11 +158,15 @@ static void adapt(adapting *a, const tsr_node *n, const int *inputs, int base) {
   const tsr_param w = a->old->params[param];
   const char *name = tsr_arena_printf(a->g->arena, "%s.base", n->name);
   a->g->nodes[a->g->values[base].node].name = a->g->values[base].name = name;
-  int low = through_a(a, n, inputs[0], &w, param);
-  int b = find_b(a, &w, a->adapters->params[param].rank);
+  const tsr_param_training *how = &a->adapters->params[param];
+  int shared_a, low = through_a(a, n, inputs[0], &w, param, &shared_a);
+  int b = find_param(a, &w, "lora_b");
+  if (b < 0) b = add_b(a, &w, how->rank);
   int added = add_node(a, n, TSR_OP_LINEAR, "lora_b", low, b); /* (…, out) */
-  int y = tsr_graph_add(
-      a->g, TSR_OP_ADD, TSR_FORWARD, n->name, n->location, 2, (int[]){base, added}, NULL);
+  int y = add_node(a, n, TSR_OP_ADD, "lora_sum", base, added);
+  if (a->adapters->has_magnitudes)
+    y = add_magnitude(a, n, y, (int[]){inputs[1], shared_a, b}, how->scale, &w);
+  a->g->nodes[a->g->values[y].node].name = a->g->values[y].name = n->name;
   a->map[n->outputs[0]] = y;
 }
 
@@ -158,7 +187,10 @@ bool tsr_adapter_find(const tsr_graph *g, int weight, tsr_adapter *ret) {
     int b = weight_of(g, n);
     if (b < 0 || strcmp(g->params[b].name, name) != 0) continue;
     const tsr_node *low = &g->nodes[g->values[n->inputs[0]].node];
-    *ret = (tsr_adapter){.b = b, .scale = 1};
+    *ret = (tsr_adapter){.b = b, .m = -1, .scale = 1};
+    name = tsr_arena_printf(g->arena, "%s.lora_m", g->params[weight].name);
+    for (int p = 0; p < g->params_count; p++)
+      if (!strcmp(g->params[p].name, name)) ret->m = p;
     if (low->op == TSR_OP_SCALE) {
       ret->scale = low->attr.scale.factor;
       low = &g->nodes[g->values[low->inputs[0]].node];

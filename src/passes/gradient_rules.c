@@ -235,6 +235,14 @@ static void grad_expand_heads(const call *c) {
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_SUM_HEADS, 0, 1, &c->dy[0], &attrs));
 }
 
+/* The norm of an adapted weight is a constant. */
+static void grad_adapted_squares(const call *c) { (void)c; }
+
+static void grad_divide_root(const call *c) {
+  if (wanted(c, 0))
+    give(c, 0, add(c, TSR_OP_DIVIDE_ROOT, 0, 2, (int[]){c->dy[0], input(c, 1)}, NULL));
+}
+
 /* The statistics carry no gradient of their own: the loss gives it to the logits. */
 static void grad_ce_stats(const call *c) { (void)c; }
 

@@ -17,15 +17,17 @@ typedef struct {
 typedef struct {
   const tsr_param_training *params; /* per parameter of the graph */
   double dropout;                   /* of the input of adapters; 0 outside training */
+  bool has_magnitudes;              /* DoRA */
 } tsr_adapters;
 
-/* Adds adapters to linear layers (LoRA), and freezes parameters. */
+/* Adds adapters to linear layers (LoRA, DoRA), and freezes parameters. DoRA's magnitudes begin with
+ * ones, and not with the norms of the weights' rows. */
 tsr_graph *tsr_pass_adapters(const tsr_graph *graph, const tsr_adapters *adapters);
 /* An error where a weight in NF4 has blocks that its rows, or the units of tp, cut. */
 bool tsr_pass_check_nf4(const tsr_graph *graph, tsr_diags *diags);
 /* The parameters of a weight's adapter, in a graph that has them; false: it has none. */
 typedef struct {
-  int a, b; /* (r, in), (out, r) */
+  int a, b, m; /* (r, in), (out, r), (out) of DoRA or -1 */
   double scale;
 } tsr_adapter;
 bool tsr_adapter_find(const tsr_graph *graph, int weight, tsr_adapter *ret_adapter);

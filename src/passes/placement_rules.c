@@ -112,6 +112,15 @@ void tsr_place_linear(call *c) {
   }
 }
 
+/* w (out, in), a (r, in), b (out, r) → (out), a sum over in */
+void tsr_place_adapted_squares(call *c) {
+  bool rows = is_shard(c->in[0], 0), columns = is_shard(c->in[0], 1);
+  if (!rows && !columns) c->in[0] = whole;
+  c->in[1] = columns ? shard(1) : whole;
+  c->in[2] = rows ? shard(0) : whole;
+  give_all(c, rows ? shard(0) : columns ? partial : whole);
+}
+
 /* Inputs are pairs (dy, w); dx is their sum, so all pairs must agree: beside a column-parallel
  * weight the others are split by columns too, also where tp's units do not divide these. */
 void tsr_place_linear_dx(call *c) {

@@ -45,7 +45,8 @@ static void mark_node(narrowing *w, const tsr_node *n) {
   unsigned facts = tsr_op_facts(n->op);
   bool reads = facts & (TSR_FACT_WIDE | TSR_FACT_F32_INPUTS);
   bool all =
-      facts & (TSR_FACT_WIDE | TSR_FACT_GRADIENT | TSR_FACT_F32_RESULT) || n->section == TSR_UPDATE;
+      facts & (TSR_FACT_WIDE | TSR_FACT_GRADIENT | TSR_FACT_F32_RESULT | TSR_FACT_F32_OUTPUT) ||
+      n->section == TSR_UPDATE;
   for (int o = 0; o < n->outputs_count; o++)
     if (all || (facts & TSR_FACT_STATISTICS && o > 0)) w->wide[n->outputs[o]] = true;
   for (int i = 0; i < n->inputs_count && reads; i++)

@@ -25,6 +25,7 @@ enum {
   bound_ring_dq = BOUND_ATTENTION,
   bound_ring_dkv = BOUND_ATTENTION,
   bound_attention_cached = BOUND_MEMORY, /* of few tokens: the cache is read */
+  bound_adapted_squares = BOUND_MEMORY,
   bound_elementwise = BOUND_MEMORY,
   bound_bytes = BOUND_MEMORY,
   bound_collective = BOUND_MEMORY,

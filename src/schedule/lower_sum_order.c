@@ -21,6 +21,7 @@ static summed_dims summed_dims_of(const tsr_graph *g, const tsr_node *n) {
   case TSR_OP_EXPERT_LINEAR_DX:
   case TSR_OP_SUM_HEADS:
   case TSR_OP_CE_STATS:
+  case TSR_OP_ADAPTED_SQUARES:
     return (summed_dims){0, x->ndim - 1, x->ndim};
   case TSR_OP_MATMUL: {
     int k = n->attr.matmul.transpose_a ? x->ndim - 2 : x->ndim - 1;

@@ -63,6 +63,10 @@ static sum_dims dims_of(const tsr_graph *g, const tsr_node *n, int index) {
     s.dims = rank[0] - 1;
     for (int i = 0; i < n->inputs_count - 1; i++) add_operand(&s, i, 0);
     return s;
+  case TSR_OP_ADAPTED_SQUARES: /* w (N, K), a (R, K), b (N, R) */
+    add_operand(&s, 0, 1);
+    add_operand(&s, 1, 1);
+    return s;
   case TSR_OP_EMBEDDING_DW: /* tokens (…), dy (…, C) */
     s.dims = rank[0];
     add_operand(&s, 0, 0);

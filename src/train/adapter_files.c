@@ -40,6 +40,7 @@ tsr_hf_change *tsr_adapted_changes(tsr_arena *arena, const tsr_trained_values *v
           .param = param->name,
           .a = v->values[adapter.a],
           .b = v->values[adapter.b],
+          .m = adapter.m < 0 ? NULL : v->values[adapter.m],
           .rank = g->params[adapter.a].shape[0],
           .out = shape[0],
           .in = shape[1],

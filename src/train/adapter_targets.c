@@ -264,6 +264,6 @@ bool tsr_adapter_targets(
   for (int p = 0; p < g->params_count && ok; p++) ok &= check_parts(&c, p);
   for (int p = 0; p < g->params_count; p++) ok &= choose_trained(&c, p);
   ok &= check_names(&c);
-  *ret = (tsr_adapters){.params = c.training};
+  *ret = (tsr_adapters){.params = c.training, .has_magnitudes = config->lora.use_dora};
   return ok && check_any(&c, tsr_config_location(config, "lora_config"));
 }

@@ -264,6 +264,9 @@ static void test_limits(void) {
       deep.data,
       "chat.jinja:1:103: error: expressions and blocks are nested more than 200 levels deep");
   tsr_text_free(&deep);
+  check_message(
+      "{% set n = namespace(x=[]) %}{% for i in range(5000) %}{% set n.x = [n.x] %}{% endfor %}",
+      AT(65) "this value is nested more than 1000 levels deep");
   /* Doubling a string 40 times ends at the limit of bytes, not of memory. */
   check_message(
       "{% set n = namespace(s='ab') %}{% for i in range(40) %}{% set n.s = n.s + n.s %}{% endfor "

@@ -94,6 +94,7 @@ check README.md 6
 check docs/tutorial.md 10
 check docs/parallelism.md 25
 check docs/checkpoints.md 10
+check docs/fine_tuning.md 8
 check docs/data.md 19
 check docs/fine_tuning_tutorial.md 23
 if [ "$sanitizers" != none ]; then

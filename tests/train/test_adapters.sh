@@ -132,6 +132,28 @@ says "'target_modules' is another one in 'peft/adapter_config.json'"
 ends 2 --config begun.yaml --out wrong --set lora_config.path=nowhere
 says "nowhere/adapter_config.json"
 
+# DoRA's magnitudes begin as the norms of the weights' rows, so that the model begins as it was.
+sed 's/{r: 4,/{r: 4, use_dora: true,/' adapters.yaml > dora.yaml
+ends 0 --config dora.yaml --out dora
+ends 0 --config dora.yaml --out dora_meshed --resume dora/checkpoints/step-00000004 \
+  --set 'mesh={axes: [pp, tp], shape: [2, 2]}'
+same_weights dora dora_meshed
+ends 0 evaluate --checkpoint dora --data text.txt
+adapted=$(loss)
+ends 0 export dora --out dora_peft
+ends 0 evaluate --checkpoint base --adapter dora_peft --data text.txt
+[ "$adapted" = "$(loss)" ] || complain "the loss of PEFT's folder with DoRA is $(loss), not $adapted"
+rm -rf merged imported
+ends 0 export dora --merge --out merged
+ends 0 import merged --out imported
+ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
+close
+ends 0 --config dora.yaml --out still --set training_config.optimizer.lr=1e-30 --set training_config.max_steps=1
+ends 0 evaluate --checkpoint base --data text.txt
+adapted=$(loss)
+ends 0 evaluate --checkpoint still --data text.txt
+close
+
 # What is not LoRA, or another LoRA, is refused by name.
 refused() { # EDIT WORDS
   rm -rf edited
@@ -150,4 +172,4 @@ refused 's/"q_proj",//' "tensor 'base_model.model.model.layers.0.self_attn.q_pro
 refused 's/"r": 4/"r": "four"/' "key 'r' should be a whole number, not a string"
 [ ! -e wrong ] || complain 'a refused command has left something'
 
-end_of train.adapters 54
+end_of train.adapters 66

@@ -47,6 +47,16 @@ static void run_norm_dw(const tsr_bench_call *c) {
   c->k->norm_dw(c->x[4], c->x[0], c->x[1], mean, c->x[3], WIDTH, 0, 1, c->size.rows, 0, WIDTH);
 }
 
+/* of adapters of rank 1 */
+static void run_adapted_squares(const tsr_bench_call *c) {
+  c->k->adapted_squares(
+      c->x[1], c->x[0], c->x[2], c->x[3], WIDTH, 1, 0.5f, 0, WIDTH, 0, c->size.rows);
+}
+
+static void run_divide_root(const tsr_bench_call *c) {
+  c->k->divide_root(c->x[0], c->x[1], c->x[2], 0, c->size.elements);
+}
+
 static void run_squared_error(const tsr_bench_call *c) {
   c->k->squared_error(c->x[2], c->x[0], c->x[1], WIDTH, 0, c->size.rows);
 }
@@ -95,6 +105,8 @@ static const tsr_bench_case cases[] = {
     {"sum_rows", NULL, run_sum_rows, WIDTH, 1, 1},
     {"norm_dw", "layernorm", run_norm_dw, WIDTH, 2, 2, 0},
     {"norm_dw", "rmsnorm", run_norm_dw, WIDTH, 2, 2, 1},
+    {"adapted_squares", NULL, run_adapted_squares, WIDTH, 1, 1},
+    {"divide_root", NULL, run_divide_root, WIDTH, 3, 3},
     {"squared_error", NULL, run_squared_error, WIDTH, 2, 2},
     {"squared_error_backward", NULL, run_squared_error_backward, WIDTH, 3, 3},
     {"sum", NULL, run_sum, WIDTH, 1, 1},

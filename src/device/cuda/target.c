@@ -25,7 +25,8 @@ static bool has_function(const tsr_program *p, const tsr_task *t) {
 static bool has_sinks(const tsr_node *n) {
   switch ((int)n->op) {
   case TSR_OP_ATTENTION:
-    return n->inputs_count == 4;
+  case TSR_OP_DOCUMENT_ATTENTION:
+    return tsr_node_sinks(n) >= 0;
   case TSR_OP_ATTENTION_CACHED:
     return n->inputs_count == 6;
   case TSR_OP_RING_ATTENTION:
@@ -45,13 +46,11 @@ static bool has_head(const tsr_program *p, const tsr_task *t) {
   return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim && !has_sinks(n);
 }
 
-/* Rotary positions have a kernel for the halves of whole heads, of tokens that follow each other.
- */
+/* Rotary positions have a kernel for the halves of whole heads. */
 static bool has_turn(const tsr_program *p, const tsr_task *t) {
   if (t->op != TSR_OP_ROPE && t->op != TSR_OP_ROPE_AT) return true;
   const tsr_rope_attrs *rope = &p->graph->nodes[t->node].attr.rope;
-  bool documents = t->op == TSR_OP_ROPE_AT && t->inputs[2].ndim == 2;
-  return !documents && !rope->interleaved && tsr_rope_rotary(rope) == rope->head_dim;
+  return !rope->interleaved && tsr_rope_rotary(rope) == rope->head_dim;
 }
 
 /* A mixture of experts has none yet. */
@@ -70,8 +69,8 @@ static bool supports(const tsr_target *target, const tsr_program *p, const tsr_t
   for (int i = 0; i < t->inputs_count; i++)
     if (t->inputs[i].dtype == TSR_NF4) return false;
   bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
-              t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_DOCUMENT_ATTENTION &&
-              t->op != TSR_OP_DOCUMENT_ATTENTION_DX;
+              t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_ADAPTED_SQUARES &&
+              t->op != TSR_OP_DIVIDE_ROOT;
   return runs && has_function(p, t) && has_head(p, t) && has_turn(p, t) && !is_of_experts(t);
 }
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* DoRA (Liu et al. 2024): the norms of the rows of W + scale B A, without that sum in memory. */
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/level.h"
+
+enum { AT_ONCE = 1024 };
+
+/* Columns [first, first + n) of a row, n at most AT_ONCE, into x. */
+static void add_row(
+    float *x, const float *w, const float *a, const float *b, int64_t in, int64_t rank, float scale,
+    int64_t first, int64_t n) {
+  memset(x, 0, sizeof *x * (size_t)n);
+  for (int64_t k = 0; k < rank; k++) {
+    const float *row = a + k * in + first;
+    float factor = b[k];
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) x[i] += factor * row[i];
+  }
+  _Pragma("omp simd") for (int64_t i = 0; i < n; i++) x[i] = w[first + i] + scale * x[i];
+}
+
+void LEVEL(adapted_squares)(
+    float *out, const float *w, const float *a, const float *b, int64_t in, int64_t rank,
+    float scale, int64_t first, int64_t columns, int64_t begin, int64_t end) {
+  float x[AT_ONCE];
+  for (int64_t r = begin; r < end; r++) {
+    float sum = 0;
+    for (int64_t at = 0; at < columns; at += AT_ONCE) {
+      int64_t n = columns - at < AT_ONCE ? columns - at : AT_ONCE;
+      add_row(x, w + r * in, a, b + r * rank, in, rank, scale, first + at, n);
+      sum += row_sum_squares(x, 0, n);
+    }
+    out[r] = sum;
+  }
+}
+
+void LEVEL(divide_root)(
+    float *y, const float *x, const float *squares, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i++) y[i] = squares[i] > 0 ? x[i] / sqrtf(squares[i]) : 0;
+}
