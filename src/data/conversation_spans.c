@@ -168,12 +168,32 @@ static tsr_chat with_thinking(finder *f, bool thinks) {
   return chat;
 }
 
+/* Some templates end a text, and no turn, with the end-of-sequence token: without it. */
+static bool cut_eos(const finder *f, tsr_jinja_string *text) {
+  const char *eos = tsr_chat_template_eos(f->format->template);
+  int64_t length = eos ? (int64_t)strlen(eos) : 0;
+  if (!length || !has_at(*text, text->length - length, (tsr_jinja_string){eos, length}))
+    return false;
+  text->length -= length;
+  return true;
+}
+
+/* messages[:i] as the prompt begins. */
+static bool render_before(finder *f, int i, tsr_jinja_string prompt, tsr_jinja_string *ret) {
+  tsr_jinja_string cut;
+  if (!try_render(f, f->chat, i, false, ret)) return false;
+  cut = *ret;
+  if (!tsr_jinja_starts(prompt, *ret) && cut_eos(f, &cut) && tsr_jinja_starts(prompt, cut))
+    *ret = cut;
+  return true;
+}
+
 static bool render_around(finder *f, int i, renderings *r) {
   const tsr_chat chats[] = {*f->chat, with_thinking(f, false), with_thinking(f, true)};
   *r = (renderings){.i = i};
   for (int k = 0; k < 3; k++)
     r->prompts_count += try_render(f, &chats[k], i, true, &r->prompts[r->prompts_count]);
-  if (!try_render(f, f->chat, i, false, &r->before)) r->before = (tsr_jinja_string){"", 0};
+  if (!render_before(f, i, r->prompts[0], &r->before)) r->before = (tsr_jinja_string){"", 0};
   if (i + 1 == f->chat->messages.list->count) r->turn = f->text;
   else if (!try_render(f, f->chat, i + 1, false, &r->turn)) return false;
   return r->prompts_count > 0;
@@ -244,23 +264,11 @@ static bool locate_turn(finder *f, const renderings *r, tsr_jinja_span *ret) {
   return true;
 }
 
-/* Some templates end a text, and no turn, with the end-of-sequence token: without it. */
-static bool cut_eos(const finder *f, renderings *r) {
-  const char *eos = tsr_chat_template_eos(f->format->template);
-  int64_t length = eos ? (int64_t)strlen(eos) : 0;
-  const tsr_jinja_string end = {eos, length};
-  if (!length || !has_at(r->turn, r->turn.length - length, end) ||
-      !has_at(f->text, f->text.length - length, end))
-    return false;
-  r->turn.length -= length;
-  return true;
-}
-
 static bool find_turn(finder *f, int i) {
   renderings r;
   tsr_jinja_span span;
   bool ok = render_around(f, i, &r) && (locate_turn(f, &r, &span) || align(f, &r, &span) ||
-                                        (cut_eos(f, &r) && locate_turn(f, &r, &span)));
+                                        (cut_eos(f, &r.turn) && locate_turn(f, &r, &span)));
   if (!ok)
     return tsr_conversation_fail(
         f->at,
@@ -281,13 +289,15 @@ static int last_assistant(const tsr_chat *chat) {
   return i;
 }
 
-/* Adds the marked spans that the messages before message `last` do not have. A mark may begin in
- * what these end with, a closing tag, but not in one of their own marks. */
-static bool add_last_marks(finder *f, const tsr_jinja_output *out, int last) {
-  renderings r = {.i = last};
+/* Adds the marked spans that messages[:first] do not have. A mark may begin in what these end with,
+ * a closing tag, but not in one of their own marks. */
+static bool add_later_marks(finder *f, const tsr_jinja_output *out, int first) {
+  renderings r = {.i = first};
   tsr_jinja_output before;
-  if (!render(f, f->chat, last, false, tsr_diags_new(f->arena), &before)) return false;
-  r.before = tsr_jinja_take(f->arena, &before.text).string;
+  if (!render(f, f->chat, first, false, tsr_diags_new(f->arena), &before)) return false;
+  tsr_text_free(&before.text);
+  if (!try_render(f, f->chat, first, true, &r.prompts[0])) r.prompts[0] = (tsr_jinja_string){"", 0};
+  if (!render_before(f, first, r.prompts[0], &r.before)) return false;
   int64_t begin = find_begin(f, &r, f->chat->messages.list->count, f->text);
   int64_t own = tsr_jinja_starts(f->text, r.before) ? 0 : begin; /* where marks may begin */
   for (int i = 0; i < before.spans_count && own < begin; i++) own = before.spans[i].end;
@@ -299,12 +309,15 @@ static bool add_last_marks(finder *f, const tsr_jinja_output *out, int last) {
   return begin >= 0 && f->count;
 }
 
-static bool take_marked(finder *f, const tsr_jinja_output *out) {
-  int last = last_assistant(f->chat);
-  if (f->format->train_on == TSR_TRAIN_ON_LAST_ASSISTANT && last)
-    return add_last_marks(f, out, last) ||
+/* The marked spans of messages from `first` on. */
+static bool take_marked(finder *f, const tsr_jinja_output *out, int first) {
+  if (first)
+    return add_later_marks(f, out, first) ||
            tsr_conversation_fail(
-               f->at, "the text of the last message of the assistant cannot be determined");
+               f->at,
+               "message %d: what the chat template marks in this and later messages cannot be "
+               "determined",
+               first + 1);
   for (int i = 0; i < out->spans_count; i++) add_span(f, out->spans[i].begin, out->spans[i].end);
   return true;
 }
@@ -332,7 +345,8 @@ bool tsr_conversation_spans(
   if (format->train_on == TSR_TRAIN_ON_ALL) ok = true;
   else if (last < line->prompt_count)
     ok = tsr_conversation_fail(at, "there is no message of the assistant to train on");
-  else if (tsr_chat_template_has_generation(format->template, f.chat)) ok = take_marked(&f, &out);
+  else if (tsr_chat_template_has_generation(format->template, f.chat))
+    ok = take_marked(&f, &out, last_alone ? last : line->prompt_count);
   else if (line->prompt_count && !last_alone) ok = take_completion(&f, line->prompt_count);
   else
     for (int i = last_alone ? last : 0; ok && i <= last; i++)

@@ -41,7 +41,7 @@ bool tsr_jinja_render(
   *ret_output = (tsr_jinja_output){0};
   if (limits) r.limits = *limits;
   if (!r.limits.steps_max) r.limits.steps_max = 10000000;
-  if (!r.limits.bytes_max) r.limits.bytes_max = 64 << 20;
+  if (!r.limits.bytes_max) r.limits.bytes_max = 256 << 20;
   r.out = &ret_output->text;
   tsr_jinja_scope *given = tsr_jinja_new_scope(&r, NULL);
   given->names = *variables;

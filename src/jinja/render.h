@@ -30,7 +30,7 @@ typedef struct {
 
 typedef struct {
   int64_t steps_max; /* evaluated nodes; 0: 10,000,000 */
-  int64_t bytes_max; /* of all texts that are made; 0: 64 MiB */
+  int64_t bytes_max; /* of all texts that are made; 0: 256 MiB */
   int64_t now;       /* of strftime_now: seconds since 1970 (UTC); 0: the current local time */
 } tsr_jinja_limits;
 enum { TSR_JINJA_NO_TIME = -1 }; /* as `now`: strftime_now is an error */

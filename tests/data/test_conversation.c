@@ -242,7 +242,15 @@ static void test_marks(void) {
 /* ---- shapes ---- */
 
 static void test_shapes(void) {
-  setting s = {.template = PLAIN};
+  setting s = {.special = ml, .special_count = 3};
+  check(
+      &s,
+      "{\"prompt\": [" M("user", "a") ", " M("assistant", "b") ", " M(
+          "user", "c") "], "
+                       "\"completion\": [" M("assistant", "d") "]}",
+      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc"
+      "<|im_end|>\n<|im_start|>assistant\n«d<|im_end|>»\n");
+  s = (setting){.template = PLAIN};
   check(
       &s, "{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\", \"id\": 7}",
       "<user>Add.\n\n1 2</><assistant>«3</>»");

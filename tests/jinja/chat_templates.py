@@ -96,6 +96,7 @@ PIECES = ["Hello", "what's up?", "  lead", "trail  ", "line\nbreak", "\n\nparagr
 class Generator:
     def __init__(self, seed: str):
         self.random = random.Random(seed)
+        self.lists = self.chance(0.15)  # content as lists of parts, as processors of images have it
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -104,7 +105,7 @@ class Generator:
         return self.random.choice(["", " ", "\n"]).join(self.random.choice(PIECES) for _ in range(self.random.randint(0, 5)))
 
     def content(self):
-        if self.chance(0.97):
+        if self.chance(0.1 if self.lists else 0.98):
             return self.text()
         return [{"type": "text", "text": self.text()} for _ in range(self.random.randint(0, 2))]
 
@@ -183,6 +184,9 @@ class Generator:
             context["enable_thinking"] = self.chance(0.5)
         if self.chance(0.1):
             context["reasoning_effort"] = self.random.choice(["low", "high"])
+        if self.chance(0.1):
+            context["functions"] = self.text()
+            context["datetime"] = "2024-07-26"
         if self.chance(0.05):
             context["date_string"] = "26 Jul 2024"
         return context

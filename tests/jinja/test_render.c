@@ -271,7 +271,7 @@ static void test_limits(void) {
   check_message(
       "{% set n = namespace(s='ab') %}{% for i in range(40) %}{% set n.s = n.s + n.s %}{% endfor "
       "%}",
-      AT(73) "the template writes more than 67108864 bytes of text");
+      AT(73) "the template writes more than 268435456 bytes of text");
 }
 
 /* ---- JSON ---- */

@@ -105,7 +105,7 @@ def _simpler_sizes(sizes: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _simpler_recipes(r: Recipe) -> Iterator[Recipe]:
     """All that a recipe can lose."""
     plain: dict[str, Any] = {
-        "eval_every": 0, "sample_tokens": 0, "scheduler": {}, "clip": 0.0, "precision": "f32", "zigzag": False, "units_sequence": 1,
+        "eval_every": 0, "sample_tokens": 0, "scheduler": {}, "lora": {}, "clip": 0.0, "precision": "f32", "zigzag": False, "units_sequence": 1,
         "units_tp": 1, "optimizer": {"type": "SGD", "lr": 0.05}}
     for key, value in plain.items():
         if getattr(r, key) != value:
