@@ -5,6 +5,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The positions of a sequence that a member of cp computes, where it has the inputs of all: `runs`
+ * (1 or 2) runs of `each` positions, ascending. runs 0: all positions. */
+typedef struct {
+  int runs;
+  int64_t each, first[2];
+} tsr_attention_rows;
+
 /* Attention over whole sequences. q (B,T,H*D), k (B,T,G*D), v (B,T,G*Dv), out (B,T,H*Dv), where
  * heads of values may have a width of their own; query head h reads key/value head h/(H/G). stats
  * (B,H,T,2): a row's maximum and its sum of exp(score - maximum). score = q.k * scale; causal: key
@@ -13,7 +20,12 @@
  * in the stream `key` is (((b + batch_offset) * heads_global + h + head_offset) * T + i) * T + j,
  * with head_gap added to h from H/2 on; p = 0 switches it off. stats are those of the softmax
  * before dropout. With sinks (Xiao et al. 2023, Agarwal et al. 2025: gpt-oss) the softmax of a row
- * has one term more in its denominator, exp(sinks[h]), and stats include it. */
+ * has one term more in its denominator, exp(sinks[h]), and stats include it.
+ *
+ * With `positions` (B,T), those of each token in its document, a sequence is several documents: one
+ * begins at token 0 and at each token of position 0. A query sees keys of its own document only,
+ * and all blocks of queries and keys count from the document's first token: its numbers have the
+ * same bits alone in a sequence and anywhere in a longer one, but for dropout. */
 typedef struct {
   int64_t B, T, H, G, D;
   float scale;
@@ -25,8 +37,15 @@ typedef struct {
   int64_t batch_offset, head_offset, heads_global;
   int64_t head_gap; /* heads of other ranks between the two halves of these; 0: they are one run */
   int64_t Dv;       /* 0: D */
-  const float *sinks; /* (H), read by what completes rows of out; NULL: none */
+  const float *sinks;       /* (H), read by what completes rows of out; NULL: none */
+  const int32_t *positions; /* NULL: a sequence is one document */
+  tsr_attention_rows rows;
 } tsr_attention;
+
+/* Of how many positions of a sequence results are computed, and where the i-th of them is. */
+static inline int64_t tsr_attention_own(const tsr_attention *a) {
+  return a->rows.runs ? a->rows.runs * a->rows.each : a->T;
+}
 
 static inline int64_t tsr_attention_value_size(const tsr_attention *a) {
   return a->Dv ? a->Dv : a->D;

@@ -14,6 +14,7 @@
 #define TSR_KERNELS_H
 #include "base/reduction_tree.h"
 #include "base/tensor_slice.h"
+#include "kernels/nf4.h"
 #include "kernels/attention.h"
 #include "kernels/experts.h"
 #include <stdbool.h>
@@ -69,10 +70,11 @@ typedef struct {
   bool nesterov, first; /* first: the momentum buffer takes the gradient as it is */
 } tsr_sgd;
 
-/* The type of an operand's elements. Those of 16 bits are widened, which is exact, as they are
- * packed or read. */
-typedef enum { TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16 } tsr_element;
+/* The type of an operand's elements. Those of 16 and 4 bits are widened as they are packed or read;
+ * the former is exact. */
+typedef enum { TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16, TSR_ELEMENT_NF4 } tsr_element;
 
+/* Of whole bytes: not of NF4. */
 static inline int64_t tsr_element_bytes(tsr_element type) {
   return type == TSR_ELEMENT_F32 ? 4 : 2;
 }
@@ -80,12 +82,27 @@ static inline const void *tsr_element_at(const void *data, tsr_element type, int
   return (const char *)data + i * tsr_element_bytes(type);
 }
 
-/* A matrix seen by strides: element (i,j) is data[i*rs + j*cs], and one of the strides is 1. */
+/* A quantised matrix, whose elements are rounded to the type `rounds` as they are read. */
+typedef struct {
+  const void *data;
+  tsr_nf4_layout layout;
+  tsr_element rounds;
+} tsr_nf4;
+
+/* A matrix seen by strides: element (i,j) is the one at first + i*rs + j*cs of the data, and one of
+ * the strides is 1. The elements of NF4 count row-major. */
 typedef struct {
   const void *data;
   int64_t rs, cs;
   tsr_element type;
+  int64_t first;
+  tsr_nf4 nf4; /* of that type, in place of data */
 } tsr_matrix;
+
+/* Where element (0, 0) is; not of NF4. */
+static inline const void *tsr_matrix_begin(const tsr_matrix *m) {
+  return tsr_element_at(m->data, m->type, m->first);
+}
 
 /* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. To each row of
  * the complete sum `bias` (N) is then added, with the bits of add_row behind the product; NULL:
@@ -189,9 +206,9 @@ typedef struct {
 
   /* ---- adapters: items are rows ---- */
   /* of rows [begin, end) of w + scale * b a the sums of squares over `columns` columns from `first`
-   * on; w (…, in), a (rank, in), b (…, rank) */
+   * on; w (…, in) in f32 or NF4, whose rows are neighbours, a (rank, in), b (…, rank) */
   void (*adapted_squares)(
-      float *out, const float *w, const float *a, const float *b, int64_t in, int64_t rank,
+      float *out, const tsr_matrix *w, const float *a, const float *b, int64_t in, int64_t rank,
       float scale, int64_t first, int64_t columns, int64_t begin, int64_t end);
   /* y = x / sqrt(squares), 0 where squares is */
   void (*divide_root)(float *y, const float *x, const float *squares, int64_t begin, int64_t end);
@@ -443,6 +460,8 @@ typedef struct {
       int64_t end);
   void (*fp16_to_f32)(float *out, const uint16_t *x, int64_t begin, int64_t end);
   void (*f32_to_fp16)(uint16_t *out, const float *x, int64_t begin, int64_t end);
+  /* out[i] is element first + i of a matrix, row-major; the bits are the same on every level. */
+  void (*nf4_to_f32)(float *out, const tsr_nf4 *x, int64_t first, int64_t count);
   /* FP8 E4M3 (OCP's: no infinities). Saturating: above 448, infinity too, becomes 448; a NaN of
    * either sign becomes 0x7F. */
   void (*e4m3_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end);

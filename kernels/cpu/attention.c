@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attention forward, and the scratch of both directions. */
-#include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention_documents.h"
 #include <assert.h>
 #include <stddef.h>
 
@@ -18,27 +18,47 @@ typedef struct {
   int64_t packed; /* keys */
 } forward;
 
+/* Where a head's rows of a document are. q and out have the positions that the rank computes. */
+typedef struct {
+  head at;
+  const float *q;
+  float *out, *stats;
+} forward_rows;
+
+static forward_rows rows_at(const document *d, const forward *f, head at, own_rows own) {
+  int64_t first = at.b * own.count + own.own - own.begin; /* row 0 of the document */
+  return (forward_rows){
+      .at = at,
+      .q = f->q + first * at.q_stride + at.h * d->a.D,
+      .out = f->out + first * at.out_stride + at.h * tsr_attention_value_size(&d->a),
+      .stats = f->stats + ((at.b * d->a.H + at.h) * own.count + own.own - own.begin) * 2};
+}
+
 /* What the block after this one reads, and what this one writes. */
-static fetch ahead_of(const tsr_attention *a, const forward *f, head at, block part) {
+static fetch
+ahead_of(const document *d, const forward *f, const forward_rows *rows, block part, int64_t end) {
   fetch ahead = {.count = 0};
-  int64_t next = part.first + part.rows, left = a->T - next;
-  fetch_add(&ahead, f->out + at.out_start, at.out_stride, part.first, part.rows);
-  fetch_add(&ahead, f->q + at.q_start, at.q_stride, next, left);
-  fetch_add(&ahead, f->k + at.k_start, at.k_stride, f->packed, a->T - f->packed);
-  fetch_add(&ahead, f->v + at.v_start, at.v_stride, f->packed, a->T - f->packed);
+  int64_t next = part.first + part.rows, left = d->a.T - f->packed;
+  const head *at = &rows->at;
+  fetch_add(&ahead, rows->out, at->out_stride, part.first, part.rows);
+  fetch_add(&ahead, rows->q, at->q_stride, next, end - next);
+  fetch_add(&ahead, f->k + at->k_start, at->k_stride, f->packed, left);
+  fetch_add(&ahead, f->v + at->v_start, at->v_stride, f->packed, left);
   return ahead;
 }
 
-static void
-forward_block(const tsr_attention *a, const attention_parts *p, forward *f, head at, block part) {
-  int64_t start = at.q_start + part.first * at.q_stride;
-  float *out = f->out + at.out_start + part.first * at.out_stride;
-  float *stats = f->stats + ((at.b * a->H + at.h) * a->T + part.first) * 2;
+static void forward_block(
+    const document *d, const attention_parts *p, forward *f, const forward_rows *rows, block part,
+    int64_t end) {
+  const tsr_attention *a = &d->a;
+  head at = rows->at;
+  float *out = rows->out + part.first * at.out_stride, *stats = rows->stats + part.first * 2;
   if (f->packed < part.keys)
     pack_keys(a, p, PACK_OUT, 0, f->k + at.k_start, f->v + at.v_start, &at, f->packed, part.keys);
   if (f->packed < part.keys) f->packed = part.keys;
-  fetch ahead = ahead_of(a, f, at, part);
-  pack_columns(p->queries, f->q + start, at.q_stride, a->scale, a->D, part.rows);
+  fetch ahead = ahead_of(d, f, rows, part, end);
+  pack_columns(
+      p->queries, rows->q + part.first * at.q_stride, at.q_stride, a->scale, a->D, part.rows);
   block_forward(a, p, part, p->keys, p->values_rows, p->sums, p->value_width, &ahead);
   for (int64_t r = 0; r < part.rows; r++) {
     stats[2 * r] = p->max[r];
@@ -46,6 +66,21 @@ forward_block(const tsr_attention *a, const attention_parts *p, forward *f, head
     row_scale(
         out + r * at.out_stride, p->sums + r * p->value_width, row_complete(a, at.h, stats + 2 * r),
         tsr_attention_value_size(a));
+  }
+}
+
+/* Heads [first, end) of a group, which share the packed keys of a document. */
+static void forward_document(
+    const document *d, const attention_parts *p, forward *f, int64_t first, int64_t end) {
+  f->packed = 0;
+  for (int64_t item = first; item < end; item++) {
+    head at = document_head(d, item / d->a.H, item % d->a.H);
+    for (int run = 0; run < own_runs(&d->a); run++) {
+      own_rows own = own_rows_at(d, run);
+      forward_rows rows = rows_at(d, f, at, own);
+      for (int64_t row = own.begin; row < own.end; row += QUERIES)
+        forward_block(d, p, f, &rows, document_block(d, at, row, own.end), own.end);
+    }
   }
 }
 
@@ -57,10 +92,12 @@ void LEVEL(attention)(
   int64_t heads = a->H / a->G;
   attention_parts p;
   attention_layout(a, 1, scratch, &p);
-  for (int64_t item = begin; item < end; item++) {
-    head at = head_at(a, item / a->H, item % a->H);
-    if (item % heads == 0) f.packed = 0;
-    for (int64_t first = 0; first < a->T; first += QUERIES)
-      forward_block(a, &p, &f, at, block_at(a, at, first));
+  for (int64_t item = begin, last; item < end; item = last) {
+    last = (item / heads + 1) * heads < end ? (item / heads + 1) * heads : end;
+    for (int64_t first = 0; first < a->T;) {
+      document d = document_at(a, item / a->H, first);
+      forward_document(&d, &p, &f, item, last);
+      first += d.a.T;
+    }
   }
 }

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attention backward: the probabilities are computed again, block by block, from the scores and
  * each row's maximum and sum; dK and dV of a group are summed over its query heads and then over
- * the blocks of queries, in that order. */
+ * the blocks of queries, in that order. A rank that computes some positions of a sequence has the
+ * inputs of all, and leaves out the blocks that none of its rows or keys have a part in. */
 #include "kernels/cpu/attention_backward.h"
+#include "kernels/cpu/attention_documents.h"
 #include <assert.h>
 
 typedef struct {
   const float *dout, *q, *k, *v, *out, *stats;
-  float *dq;
-  float *dq_rows; /* (QUERIES, head_width) in the scratch */
-  float *dk, *dv; /* (T, head_width) and (T, value_width) there, rows padded to tiles */
-  int64_t packed; /* keys */
+  float *dq, *dk, *dv;
+  float *dq_rows;         /* (QUERIES, head_width) in the scratch */
+  float *dk_sum, *dv_sum; /* (T, head_width) and (T, value_width) there, rows padded to tiles */
+  int64_t packed;         /* keys */
 } backward;
 
 /* What the block after this one reads, and what this one writes. */
 static fetch ahead_of(const tsr_attention *a, const backward *w, head at, block part) {
   fetch ahead = {.count = 0};
   int64_t next = part.first + part.rows, left = a->T - next;
-  fetch_add(&ahead, w->dq + at.q_start, at.q_stride, part.first, part.rows);
+  if (!a->rows.runs) fetch_add(&ahead, w->dq + at.q_start, at.q_stride, part.first, part.rows);
   fetch_add(&ahead, w->q + at.q_start, at.q_stride, next, left);
   fetch_add(&ahead, w->dout + at.out_start, at.out_stride, next, left);
   fetch_add(&ahead, w->out + at.out_start, at.out_stride, next, left);
@@ -27,14 +29,15 @@ static fetch ahead_of(const tsr_attention *a, const backward *w, head at, block 
 }
 
 static void
-block_prepare(const tsr_attention *a, const attention_parts *p, backward *w, head at, block part) {
+block_prepare(const document *d, const attention_parts *p, backward *w, head at, block part) {
+  const tsr_attention *a = &d->a;
   int64_t start = at.q_start + part.first * at.q_stride;
   int64_t out_start = at.out_start + part.first * at.out_stride;
-  const float *stats = w->stats + ((at.b * a->H + at.h) * a->T + part.first) * 2;
+  int64_t line = (at.b * a->H + at.h) * d->length + d->first + part.first;
   float rows[3 * QUERIES];
   for (int64_t r = 0; r < part.rows; r++) {
     int64_t row = out_start + r * at.out_stride;
-    memcpy(rows + 3 * r, stats + 2 * r, 2 * sizeof *stats);
+    memcpy(rows + 3 * r, w->stats + 2 * (line + r), 2 * sizeof *w->stats);
     rows[3 * r + 2] = row_dot(w->dout + row, w->out + row, tsr_attention_value_size(a));
   }
   block_statistics(p, part, rows);
@@ -45,23 +48,82 @@ block_prepare(const tsr_attention *a, const attention_parts *p, backward *w, hea
   w->packed = part.keys;
 }
 
+/* Whether the rank computes some of the rows [begin, end) of a document. */
+static bool computes(const document *d, int64_t begin, int64_t end) {
+  for (int run = 0; run < own_runs(&d->a); run++) {
+    own_rows own = own_rows_at(d, run);
+    if (own.begin < own.end && own.begin < end && begin < own.end) return true;
+  }
+  return false;
+}
+
+/* dq of the block's rows that the rank computes. */
 static void
-backward_block(const tsr_attention *a, const attention_parts *p, backward *w, head at, block part) {
-  int64_t start = at.q_start + part.first * at.q_stride, width = p->head_width;
-  block_prepare(a, p, w, at, part);
+write_queries(const document *d, const attention_parts *p, const backward *w, head at, block part) {
+  for (int run = 0; run < own_runs(&d->a); run++) {
+    own_rows own = own_rows_at(d, run);
+    int64_t begin = own.begin > part.first ? own.begin : part.first;
+    int64_t end = own.end < part.first + part.rows ? own.end : part.first + part.rows;
+    float *to = w->dq + (at.b * own.count + own.own - own.begin) * at.q_stride + at.h * d->a.D;
+    for (int64_t row = begin; row < end; row++)
+      row_scale(
+          to + row * at.q_stride, w->dq_rows + (row - part.first) * p->head_width, d->a.scale,
+          d->a.D);
+  }
+}
+
+static void
+backward_block(const document *d, const attention_parts *p, backward *w, head at, block part) {
+  const tsr_attention *a = &d->a;
+  int64_t width = p->head_width;
+  bool rows = computes(d, part.first, part.first + part.rows);
+  if (!rows && !computes(d, part.begin, part.keys)) return;
+  block_prepare(d, p, w, at, part);
   fetch ahead = ahead_of(a, w, at, part);
   fetch_share(&ahead, part);
   block_zero(part, w->dq_rows, width, width);
   for (int64_t begin = part.begin, end; begin < part.keys; begin = end) {
     end = piece_end(part, begin);
+    bool keys = computes(d, begin, end);
+    if (!rows && !keys) continue;
     block_gradients(a, p, part, begin, end, p->keys, p->values, &ahead);
-    block_spread(a, part, begin, end, w->dk, width, width, p->grads, p->queries_rows);
-    block_spread(
-        a, part, begin, end, w->dv, p->value_width, p->value_width, p->scores, p->douts_rows);
-    block_weigh(a, p, part, begin, end, w->dq_rows, width, width, p->grads, p->keys_rows);
+    if (keys) {
+      block_spread(a, part, begin, end, w->dk_sum, width, width, p->grads, p->queries_rows);
+      block_spread(
+          a, part, begin, end, w->dv_sum, p->value_width, p->value_width, p->scores, p->douts_rows);
+    }
+    if (rows) block_weigh(a, p, part, begin, end, w->dq_rows, width, width, p->grads, p->keys_rows);
   }
-  for (int64_t r = 0; r < part.rows; r++)
-    row_scale(w->dq + start + r * at.q_stride, w->dq_rows + r * width, a->scale, a->D);
+  if (rows) write_queries(d, p, w, at, part);
+}
+
+/* dk and dv of the document's rows that the rank computes. */
+static void write_keys(const document *d, const attention_parts *p, const backward *w, head at) {
+  int64_t G = d->a.G, g = at.h / (d->a.H / G), Dv = tsr_attention_value_size(&d->a);
+  for (int run = 0; run < own_runs(&d->a); run++) {
+    own_rows own = own_rows_at(d, run);
+    for (int64_t row = own.begin; row < own.end; row++) {
+      int64_t line = (at.b * own.count + own.own + row - own.begin) * G + g;
+      memcpy(
+          w->dk + line * d->a.D, w->dk_sum + row * p->head_width, (size_t)d->a.D * sizeof(float));
+      memcpy(w->dv + line * Dv, w->dv_sum + row * p->value_width, (size_t)Dv * sizeof(float));
+    }
+  }
+}
+
+static void
+backward_document(const document *d, const attention_parts *p, backward *w, int64_t b, int64_t g) {
+  int64_t heads = d->a.H / d->a.G, rows = round_to(d->a.T, TILE_ROWS);
+  if (!computes(d, 0, d->a.T)) return;
+  w->packed = 0;
+  row_zero(w->dk_sum, 0, rows * p->head_width);
+  row_zero(w->dv_sum, 0, rows * p->value_width);
+  for (int64_t h = g * heads; h < (g + 1) * heads; h++) {
+    head at = document_head(d, b, h);
+    for (int64_t first = 0; first < d->a.T; first += QUERIES)
+      backward_block(d, p, w, at, document_block(d, at, first, d->a.T));
+  }
+  write_keys(d, p, w, document_head(d, b, g * heads));
 }
 
 void LEVEL(attention_backward)(
@@ -69,30 +131,18 @@ void LEVEL(attention_backward)(
     const float *k, const float *v, const float *out, const float *stats, void *scratch,
     int64_t begin, int64_t end) {
   assert(a->H % a->G == 0);
-  int64_t heads = a->H / a->G, size = round_to(a->T, TILE_ROWS);
-  size_t values = (size_t)tsr_attention_value_size(a) * sizeof(float);
   attention_parts p;
   attention_layout(a, 1, scratch, &p);
-  backward w = {dout, q, k, v, out, stats, dq};
+  backward w = {dout, q, k, v, out, stats, dq, dk, dv, .packed = 0};
   w.dq_rows = p.sums;
-  w.dk = p.sums + QUERIES * p.head_width;
-  w.dv = w.dk + size * p.head_width;
-  for (int64_t item = begin; item < end; item++) {
-    int64_t b = item / a->G, h_first = item % a->G * heads;
-    head at = head_at(a, b, h_first);
-    w.packed = 0;
-    row_zero(w.dk, 0, size * (p.head_width + p.value_width));
-    for (int64_t h = h_first; h < h_first + heads; h++)
-      for (int64_t first = 0; first < a->T; first += QUERIES) {
-        head query = head_at(a, b, h);
-        backward_block(a, &p, &w, query, block_at(a, query, first));
-      }
-    for (int64_t t = 0; t < a->T; t++) {
-      float *to = dk + at.k_start + t * at.k_stride;
-      memcpy(to, w.dk + t * p.head_width, (size_t)a->D * sizeof(float));
-      memcpy(dv + at.v_start + t * at.v_stride, w.dv + t * p.value_width, values);
+  w.dk_sum = p.sums + QUERIES * p.head_width;
+  w.dv_sum = w.dk_sum + round_to(a->T, TILE_ROWS) * p.head_width;
+  for (int64_t item = begin; item < end; item++)
+    for (int64_t first = 0; first < a->T;) {
+      document d = document_at(a, item / a->G, first);
+      backward_document(&d, &p, &w, item / a->G, item % a->G);
+      first += d.a.T;
     }
-  }
 }
 
 void LEVEL(attention_sinks_backward)(

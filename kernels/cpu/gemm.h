@@ -20,17 +20,22 @@ enum { COLUMNS = 2 * WIDTH };
 /* One operand, seen from K: `lanes` a panel, `count` rows or columns in all. */
 typedef struct {
   const void *data;
-  int64_t lane_stride, k_stride; /* one of them is 1 */
+  int64_t first, lane_stride, k_stride; /* one of the strides is 1 */
   int64_t count, K;
   int lanes;
   tsr_element type;
 } operand;
 
+static inline const void *data_of(const tsr_matrix *x) {
+  return x->type == TSR_ELEMENT_NF4 ? &x->nf4 : x->data;
+}
 static inline operand operand_a(const tsr_gemm *p) {
-  return (operand){p->a.data, p->a.rs, p->a.cs, p->M, p->K, ROWS, p->a.type};
+  const tsr_matrix *a = &p->a;
+  return (operand){data_of(a), a->first, a->rs, a->cs, p->M, p->K, ROWS, a->type};
 }
 static inline operand operand_b(const tsr_gemm *p) {
-  return (operand){p->b.data, p->b.cs, p->b.rs, p->N, p->K, COLUMNS, p->b.type};
+  const tsr_matrix *b = &p->b;
+  return (operand){data_of(b), b->first, b->cs, b->rs, p->N, p->K, COLUMNS, b->type};
 }
 static inline int64_t operand_panels(const operand *o) {
   return (o->count + o->lanes - 1) / o->lanes;

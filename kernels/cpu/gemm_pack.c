@@ -6,7 +6,8 @@
 
 /* What every panel of one call has in common. */
 typedef struct {
-  const void *data; /* lane 0 at the first k */
+  const void *data;
+  int64_t first; /* the element of lane 0 at the first k */
   tsr_element type;
   int64_t stride; /* of k where lanes are neighbours, else of lanes */
   int64_t depth, count;
@@ -14,11 +15,14 @@ typedef struct {
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+static const float *numbers(const source *s) { return (const float *)s->data + s->first; }
+
 /* n neighbours from element `at` on, in `to`. */
 static void widen(const source *s, int64_t at, int64_t n, float *to) {
-  const uint16_t *x = tsr_element_at(s->data, s->type, at);
-  if (s->type == TSR_ELEMENT_BF16) LEVEL(bf16_to_f32)(to, x, 0, n);
-  else LEVEL(fp16_to_f32)(to, x, 0, n);
+  const uint16_t *x = s->data;
+  if (s->type == TSR_ELEMENT_NF4) LEVEL(nf4_to_f32)(to, s->data, s->first + at, n);
+  else if (s->type == TSR_ELEMENT_BF16) LEVEL(bf16_to_f32)(to, x + s->first + at, 0, n);
+  else LEVEL(fp16_to_f32)(to, x + s->first + at, 0, n);
 }
 
 /* ---- lanes are neighbours: a copy ---- */
@@ -33,7 +37,7 @@ copy_group(const source *s, int64_t begin, int64_t end, float *to, const int pan
           first = begin * panel, neighbours = least(end * panel, s->count) - first;
   for (int64_t k = 0; k < s->depth; k++) {
     const float *from = wide;
-    if (s->type == TSR_ELEMENT_F32) from = (const float *)s->data + k * s->stride + first;
+    if (s->type == TSR_ELEMENT_F32) from = numbers(s) + k * s->stride + first;
     else widen(s, k * s->stride + first, neighbours, wide);
     float *line = to + k * panel;
     for (int64_t i = begin; i < whole; i++, line += s->depth * panel, from += panel)
@@ -116,7 +120,7 @@ turn_panels(const source *s, int64_t begin, int64_t end, float *to, const int pa
   for (int64_t i = begin; i < end; i++, to += s->depth * panel) {
     int valid = (int)least(s->count - i * panel, panel);
     if (s->type == TSR_ELEMENT_F32) {
-      panel_lanes x = {(const float *)s->data + i * panel * s->stride, s->stride, valid};
+      panel_lanes x = {numbers(s) + i * panel * s->stride, s->stride, valid};
       turn_panel(&x, s->depth, to, panel);
     } else {
       turn_widened(s, i * panel, valid, to, panel);
@@ -127,9 +131,9 @@ turn_panels(const source *s, int64_t begin, int64_t end, float *to, const int pa
 void LEVEL(operand_pack)(
     const operand *o, int64_t k, int64_t depth, int64_t begin, int64_t end, float *to) {
   bool turns = o->lane_stride != 1;
-  source s = {
-      tsr_element_at(o->data, o->type, k * o->k_stride), o->type,
-      turns ? o->lane_stride : o->k_stride, depth, o->count};
+  source s = {o->data, o->first + k * o->k_stride,
+              o->type, turns ? o->lane_stride : o->k_stride,
+              depth,   o->count};
   if (o->lanes == COLUMNS && turns) turn_panels(&s, begin, end, to, COLUMNS);
   else if (o->lanes == COLUMNS) copy_panels(&s, begin, end, to, COLUMNS);
   else if (turns) turn_panels(&s, begin, end, to, ROWS);

@@ -15,22 +15,30 @@ static __global__ void __launch_bounds__(SIMT_THREADS) attention_forward(
   TSR_SHARED(float, shared);
   forward_parts p = forward_layout<W>(shared, a);
   attention_item item = attention_item_of_queries(a.B * a.H, S::QUERIES);
-  attention_head at = attention_head_at(a, item.line / a.H, item.line % a.H);
-  int64_t first = item.first, start = at.q_start + first * at.q_stride;
-  forward_sums<W> sums;
-  forward_begin<W>(&sums);
-  simt_load<N, W, S::QUERIES>(p.queries, q + start, at.q_stride, a.T - first, a.D);
-  forward_add<N, W>(
-      &sums, p, a, attention_drop_at(a, key, at, a.T, 0, 0), first, k + at.k_start, v + at.k_start,
-      at.k_stride);
-  for (int i = 0; i < S::I; i++) {
-    int row = i * SIMT_SIDE + simt_y();
-    if (first + row >= a.T) continue;
-    float factor = (p.bits ? attention_kept(a) : 1.0f) / sums.sum[i];
-    simt_store<N, W>(out + start + row * at.q_stride, sums.out[i], factor, a.D);
-    if (simt_x() > 0) continue;
-    stats[2 * (at.line * a.T + first + row)] = sums.max[i];
-    stats[2 * (at.line * a.T + first + row) + 1] = sums.sum[i];
+  int64_t b = item.line / a.H, h = item.line % a.H;
+  int64_t end = attention_tile_end(a, item.first, S::QUERIES);
+  for (int64_t row = item.first; row < end;) {
+    attention_part part = attention_part_at(a, b, row, end, false);
+    attention_head at = attention_head_of_part(a, part, b, h);
+    int64_t start = attention_own_start(a, part, b, h, a.H);
+    float *numbers = stats + 2 * (at.line * attention_own(a) + row);
+    forward_sums<W> sums;
+    forward_begin<W>(&sums);
+    simt_load<N, W, S::QUERIES>(p.queries, q + start, at.q_stride, part.count, a.D);
+    forward_add<N, W>(
+        &sums, p, attention_of_part(a, part),
+        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, k + at.k_start,
+        v + at.k_start, at.k_stride);
+    for (int i = 0; i < S::I; i++) {
+      int r = i * SIMT_SIDE + simt_y();
+      if (r >= part.count) continue;
+      float factor = (p.bits ? attention_kept(a) : 1.0f) / sums.sum[i];
+      simt_store<N, W>(out + start + r * at.q_stride, sums.out[i], factor, a.D);
+      if (simt_x() > 0) continue;
+      numbers[2 * r] = sums.max[i];
+      numbers[2 * r + 1] = sums.sum[i];
+    }
+    row += part.count;
   }
 }
 
@@ -41,8 +49,8 @@ static void forward(
   const attention_tile tile = simt_tile(TSR_ATTENTION_OUT, W);
   TSR_ALLOW_SHARED((attention_forward<N, W>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_forward<N, W>), launch_attention(&tile, a->T, a->B * a->H), s, *a, key, out, stats,
-      q, k, v);
+      (attention_forward<N, W>), launch_attention(&tile, tsr_attention_own(a), a->B * a->H), s, *a,
+      key, out, stats, q, k, v);
 }
 
 template <typename N>

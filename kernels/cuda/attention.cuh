@@ -54,6 +54,86 @@ static __device__ inline attention_item attention_item_of_keys(int64_t lines, in
   return item;
 }
 
+/* Rows of a block's tile that belong to one document (tsr_attention.positions): `count` rows from
+ * `row` on, of those that the rank computes; the first one is the document's token `first`, and
+ * stands at `at` in the sequence, where the document has the tokens [begin, begin + length). */
+typedef struct {
+  int64_t row, count, at, first, begin, length;
+} attention_part;
+
+/* How many positions of a sequence the rank computes. */
+static __device__ inline int64_t attention_own(const tsr_attention &a) {
+  return a.rows.runs ? a.rows.runs * a.rows.each : a.T;
+}
+
+/* The first token behind `token`, before `limit`, that begins a document; by warps whose lanes all
+ * come here. */
+static __device__ inline int64_t
+attention_document_end(const int32_t *positions, int64_t token, int64_t limit) {
+  for (int64_t t = token + 1; t < limit; t += TSR_WARP) {
+    int64_t at = t + threadIdx.x % TSR_WARP;
+    int first = at < limit && positions[at] == 0 ? (int)(threadIdx.x % TSR_WARP) : TSR_WARP;
+    for (int n = TSR_WARP / 2; n; n /= 2) {
+      int other = __shfl_xor_sync(0xffffffffu, first, n);
+      first = other < first ? other : first;
+    }
+    if (first < TSR_WARP) return t + first;
+  }
+  return limit;
+}
+
+/* The part that begins at `row` of the tile's rows before `end`, of sample b. Its document's end is
+ * looked for where later tokens matter: to tiles of `keys`, and to queries that see later keys. */
+static __device__ inline attention_part
+attention_part_at(const tsr_attention &a, int64_t b, int64_t row, int64_t end, bool keys) {
+  attention_part p = {row, end - row, row, row, 0, a.T};
+  if (a.rows.runs) {
+    int64_t run = row / a.rows.each, left = (run + 1) * a.rows.each - row;
+    p.at = a.rows.first[run] + row % a.rows.each;
+    if (left < p.count) p.count = left;
+  }
+  p.first = p.at;
+  if (!a.positions) return p;
+  const int32_t *positions = a.positions + b * a.T;
+  int64_t position = positions[p.at];
+  p.begin = position > 0 && position <= p.at ? p.at - position : p.at;
+  p.first = p.at - p.begin;
+  int64_t limit = keys || !a.causal ? a.T : p.at + p.count;
+  int64_t document_end = attention_document_end(positions, p.at, limit);
+  p.length = document_end - p.begin;
+  if (document_end - p.at < p.count) p.count = document_end - p.at;
+  return p;
+}
+
+/* Of a sequence that has the part's document alone. */
+static __device__ inline tsr_attention
+attention_of_part(const tsr_attention &a, const attention_part &part) {
+  tsr_attention alone = a;
+  alone.T = part.length;
+  return alone;
+}
+
+/* A head at the part's document, in arrays that have all positions; and its part's first row in an
+ * array that has those that the rank computes, of `heads` heads, of which it is the h-th. */
+static __device__ inline attention_head
+attention_head_of_part(const tsr_attention &a, const attention_part &part, int64_t b, int64_t h) {
+  attention_head at = attention_head_at(a, b, h);
+  at.q_start += part.begin * at.q_stride;
+  at.k_start += part.begin * at.k_stride;
+  return at;
+}
+static __device__ inline int64_t attention_own_start(
+    const tsr_attention &a, const attention_part &part, int64_t b, int64_t h, int64_t heads) {
+  return ((b * attention_own(a) + part.row) * heads + h) * a.D;
+}
+
+/* The end of a tile of rows that the rank computes. */
+static __device__ inline int64_t
+attention_tile_end(const tsr_attention &a, int64_t first, int size) {
+  int64_t own = attention_own(a);
+  return first + size < own ? first + size : own;
+}
+
 /* Keys before this one are seen by some query before `end`. */
 static __device__ inline int64_t attention_keys(const tsr_attention &a, int64_t end) {
   return a.causal && end < a.T ? end : a.T;

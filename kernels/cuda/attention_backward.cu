@@ -27,21 +27,29 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
   TSR_SHARED(float, shared);
   backward_parts p = backward_layout<W>(shared, a, false);
   attention_item item = attention_item_of_queries(a.B * a.H, S::QUERIES);
-  attention_head at = attention_head_at(a, item.line / a.H, item.line % a.H);
-  attention_statistics rows = attention_statistics_at(x.stats, x.delta, at.line * a.T);
-  int64_t first = item.first, start = at.q_start + first * at.q_stride;
-  dq_sums<W> sums;
-  simt_zero(sums.dq);
-  simt_load<N, W, S::QUERIES>(p.queries, x.q + start, at.q_stride, a.T - first, a.D);
-  simt_load<N, W, S::QUERIES>(p.douts, x.dout + start, at.q_stride, a.T - first, a.D);
-  attention_rows(p.rows, rows, first, a.T, S::QUERIES);
-  dq_add<N, W>(
-      &sums, p, a, attention_drop_at(a, key, at, a.T, 0, 0), first, x.k + at.k_start,
-      x.v + at.k_start, at.k_stride);
-  for (int i = 0; i < S::I; i++) {
-    int row = i * SIMT_SIDE + simt_y();
-    if (first + row < a.T)
-      simt_store<N, W>(x.dq + start + row * at.q_stride, sums.dq[i], a.scale, a.D);
+  int64_t b = item.line / a.H, h = item.line % a.H;
+  int64_t end = attention_tile_end(a, item.first, S::QUERIES);
+  for (int64_t row = item.first; row < end;) {
+    attention_part part = attention_part_at(a, b, row, end, false);
+    attention_head at = attention_head_of_part(a, part, b, h);
+    attention_statistics rows =
+        attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin);
+    int64_t start = at.q_start + part.first * at.q_stride;
+    N *to = x.dq + attention_own_start(a, part, b, h, a.H);
+    dq_sums<W> sums;
+    simt_zero(sums.dq);
+    simt_load<N, W, S::QUERIES>(p.queries, x.q + start, at.q_stride, part.count, a.D);
+    simt_load<N, W, S::QUERIES>(p.douts, x.dout + start, at.q_stride, part.count, a.D);
+    attention_rows(p.rows, rows, part.first, part.first + part.count, S::QUERIES);
+    dq_add<N, W>(
+        &sums, p, attention_of_part(a, part),
+        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, x.k + at.k_start,
+        x.v + at.k_start, at.k_stride);
+    for (int i = 0; i < S::I; i++) {
+      int r = i * SIMT_SIDE + simt_y();
+      if (r < part.count) simt_store<N, W>(to + r * at.q_stride, sums.dq[i], a.scale, a.D);
+    }
+    row += part.count;
   }
 }
 
@@ -53,26 +61,33 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
   TSR_SHARED(float, shared);
   backward_parts p = backward_layout<W>(shared, a, true);
   attention_item item = attention_item_of_keys(a.B * a.G, S::KEYS);
-  int64_t heads = a.H / a.G, b = item.line / a.G, h = item.line % a.G * heads;
-  attention_head at = attention_head_at(a, b, h);
-  int64_t first = item.first, from = at.k_start + first * at.k_stride;
-  dkv_sums<W> sums;
-  simt_zero(sums.dk);
-  simt_zero(sums.dv);
-  simt_load<N, W, S::KEYS>(p.keys, x.k + from, at.k_stride, a.T - first, a.D);
-  simt_load<N, W, S::KEYS>(p.values, x.v + from, at.k_stride, a.T - first, a.D);
-  for (int64_t n = 0; n < heads; n++) {
-    at = attention_head_at(a, b, h + n);
-    dkv_add<N, W>(
-        &sums, p, a, attention_drop_at(a, key, at, a.T, 0, 0),
-        attention_statistics_at(x.stats, x.delta, at.line * a.T), first, x.q + at.q_start,
-        x.dout + at.q_start, at.q_stride);
-  }
-  for (int j = 0; j < S::J; j++) {
-    int row = simt_y() * S::J + j;
-    if (first + row >= a.T) continue;
-    simt_store<N, W>(x.dk + from + row * at.k_stride, sums.dk[j], a.scale, a.D);
-    simt_store<N, W>(x.dv + from + row * at.k_stride, sums.dv[j], 1, a.D);
+  int64_t heads = a.H / a.G, b = item.line / a.G, g = item.line % a.G;
+  int64_t end = attention_tile_end(a, item.first, S::KEYS);
+  for (int64_t row = item.first; row < end;) {
+    attention_part part = attention_part_at(a, b, row, end, true);
+    attention_head at = attention_head_of_part(a, part, b, g * heads);
+    int64_t from = at.k_start + part.first * at.k_stride;
+    int64_t to = attention_own_start(a, part, b, g, a.G);
+    dkv_sums<W> sums;
+    simt_zero(sums.dk);
+    simt_zero(sums.dv);
+    simt_load<N, W, S::KEYS>(p.keys, x.k + from, at.k_stride, part.count, a.D);
+    simt_load<N, W, S::KEYS>(p.values, x.v + from, at.k_stride, part.count, a.D);
+    for (int64_t n = 0; n < heads; n++) {
+      at = attention_head_of_part(a, part, b, g * heads + n);
+      dkv_add<N, W>(
+          &sums, p, attention_of_part(a, part),
+          attention_drop_at(a, key, at, a.T, part.begin, part.begin),
+          attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin), part.first,
+          x.q + at.q_start, x.dout + at.q_start, at.q_stride);
+    }
+    for (int j = 0; j < S::J; j++) {
+      int r = simt_y() * S::J + j;
+      if (r >= part.count) continue;
+      simt_store<N, W>(x.dk + to + r * at.k_stride, sums.dk[j], a.scale, a.D);
+      simt_store<N, W>(x.dv + to + r * at.k_stride, sums.dv[j], 1, a.D);
+    }
+    row += part.count;
   }
 }
 
@@ -82,8 +97,12 @@ backward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backwar
   const attention_tile dq = simt_tile(TSR_ATTENTION_DQ, W), dkv = simt_tile(TSR_ATTENTION_DKV, W);
   TSR_ALLOW_SHARED((attention_dq<N, W>), dq.shared_bytes);
   TSR_ALLOW_SHARED((attention_dkv<N, W>), dkv.shared_bytes);
-  TSR_LAUNCH((attention_dkv<N, W>), launch_attention(&dkv, a->T, a->B * a->G), s, *a, key, x);
-  TSR_LAUNCH((attention_dq<N, W>), launch_attention(&dq, a->T, a->B * a->H), s, *a, key, x);
+  TSR_LAUNCH(
+      (attention_dkv<N, W>), launch_attention(&dkv, tsr_attention_own(a), a->B * a->G), s, *a, key,
+      x);
+  TSR_LAUNCH(
+      (attention_dq<N, W>), launch_attention(&dq, tsr_attention_own(a), a->B * a->H), s, *a, key,
+      x);
 }
 
 template <typename N>

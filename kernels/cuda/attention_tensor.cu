@@ -2,24 +2,22 @@
 /* Attention forward with tensor cores. */
 #include "kernels/cuda/attention_tensor_passes.cuh"
 
-/* Writes out and statistics of the 16 queries from `query` on; `tile` is a place for them. */
+/* Writes out and statistics of 16 queries, of which `left` exist; `tile` is a place for them. */
 template <tsr_cuda_type TYPE, int W>
 static __device__ inline void rows_finish(
-    forward_rows<W> *rows, const tsr_attention &a, const attention_head &at, int64_t query,
-    uint16_t *out, float *stats, uint16_t *tile) {
+    forward_rows<W> *rows, const tsr_attention &a, int64_t stride, int64_t left, uint16_t *out,
+    float *stats, uint16_t *tile) {
   float factor[2], kept = a.dropout != 0 ? attention_kept(a) : 1.0f;
   rows_end(rows);
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    int64_t t = query + tensor_c_row(2 * r), to = 2 * (at.line * a.T + t);
+    int t = tensor_c_row(2 * r);
     factor[r] = kept / rows->sum[r];
-    if (t >= a.T || tensor_lane() % 4 > 0) continue;
-    stats[to] = rows->max[r] * LOG_2;
-    stats[to + 1] = rows->sum[r];
+    if (t >= left || tensor_lane() % 4 > 0) continue;
+    stats[2 * t] = rows->max[r] * LOG_2;
+    stats[2 * t + 1] = rows->sum[r];
   }
-  tensor_store<TYPE, W>(
-      out + at.q_start + query * at.q_stride, at.q_stride, a.T - query, a.D, tile, rows->out,
-      factor[0], factor[1]);
+  tensor_store<TYPE, W>(out, stride, left, a.D, tile, rows->out, factor[0], factor[1]);
 }
 
 template <tsr_cuda_type TYPE, int W, int M>
@@ -30,21 +28,32 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, M == 1 ? 3 : 2) attenti
   TSR_SHARED(uint16_t, shared);
   tensor_forward_parts p = tensor_forward_layout<W, M>(shared, a);
   attention_item item = attention_item_of_queries(a.B * a.H, S::QUERIES);
-  attention_head at = attention_head_at(a, item.line / a.H, item.line % a.H);
-  int64_t first = item.first;
-  int row = tensor_row(M);
-  forward_rows<W> rows[M];
+  int64_t b = item.line / a.H, h = item.line % a.H;
+  int64_t end = attention_tile_end(a, item.first, S::QUERIES);
+  for (int64_t own = item.first; own < end;) {
+    attention_part part = attention_part_at(a, b, own, end, false);
+    attention_head at = attention_head_of_part(a, part, b, h);
+    int64_t start = attention_own_start(a, part, b, h, a.H), stride = at.q_stride;
+    float *numbers = stats + 2 * (at.line * attention_own(a) + own);
+    int row = tensor_row(M);
+    forward_rows<W> rows[M];
 #pragma unroll
-  for (int m = 0; m < M; m++) rows_begin(&rows[m]);
-  tensor_load<W, S::QUERIES, TENSOR_THREADS>(
-      p.queries, q + at.q_start + first * at.q_stride, at.q_stride, a.T - first, a.D);
-  tensor_forward_add<TYPE, W, M>(
-      rows, p, a, attention_drop_at(a, key, at, a.T, 0, 0), first, k + at.k_start, v + at.k_start,
-      at.k_stride);
+    for (int m = 0; m < M; m++) rows_begin(&rows[m]);
+    tensor_load<W, S::QUERIES, TENSOR_THREADS>(p.queries, q + start, stride, part.count, a.D);
+    tensor_forward_add<TYPE, W, M>(
+        rows, p, attention_of_part(a, part),
+        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, k + at.k_start,
+        v + at.k_start, at.k_stride);
 #pragma unroll
-  for (int m = 0; m < M; m++)
-    rows_finish<TYPE, W>(
-        &rows[m], a, at, first + row + 16 * m, out, stats, p.queries + (row + 16 * m) * S::STRIDE);
+    for (int m = 0; m < M; m++) {
+      int from = row + 16 * m;
+      rows_finish<TYPE, W>(
+          &rows[m], a, stride, part.count - from, out + start + from * stride, numbers + 2 * from,
+          p.queries + from * S::STRIDE);
+    }
+    own += part.count;
+    __syncthreads(); /* p is loaded anew */
+  }
 }
 
 template <tsr_cuda_type TYPE, int W, int M>
@@ -54,8 +63,9 @@ static void forward(
   const attention_tile tile = tensor_tile(TSR_ATTENTION_OUT, W);
   TSR_ALLOW_SHARED((attention_tensor_forward<TYPE, W, M>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_tensor_forward<TYPE, W, M>), launch_attention(&tile, a->T, a->B * a->H), s, *a,
-      key, (uint16_t *)out, stats, (const uint16_t *)q, (const uint16_t *)k, (const uint16_t *)v);
+      (attention_tensor_forward<TYPE, W, M>),
+      launch_attention(&tile, tsr_attention_own(a), a->B * a->H), s, *a, key, (uint16_t *)out,
+      stats, (const uint16_t *)q, (const uint16_t *)k, (const uint16_t *)v);
 }
 
 template <tsr_cuda_type TYPE>

@@ -17,22 +17,32 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
   TSR_SHARED(uint16_t, shared);
   tensor_backward_parts p = tensor_backward_layout<W>(shared, a);
   attention_item item = attention_item_of_queries(a.B * a.H, TILE);
-  attention_head at = attention_head_at(a, item.line / a.H, item.line % a.H);
-  int64_t first = item.first, start = at.q_start + first * at.q_stride;
-  int row = tensor_row(1);
-  float sums[W / 8][4];
-  zero<W>(sums);
-  tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.q + start, at.q_stride, a.T - first, a.D);
-  tensor_load<W, TILE, TENSOR_THREADS>(
-      p.own + S::OWN_SIZE, x.dout + start, at.q_stride, a.T - first, a.D);
-  attention_rows(
-      p.rows, attention_statistics_at(x.stats, x.delta, at.line * a.T), first, a.T, TILE);
-  tensor_dq_add<TYPE, W>(
-      sums, p, a, attention_drop_at(a, key, at, a.T, 0, 0), first, x.k + at.k_start,
-      x.v + at.k_start, at.k_stride);
-  tensor_store<TYPE, W>(
-      x.dq + start + row * at.q_stride, at.q_stride, a.T - first - row, a.D,
-      p.own + row * S::STRIDE, sums, a.scale, a.scale);
+  int64_t b = item.line / a.H, h = item.line % a.H;
+  int64_t end = attention_tile_end(a, item.first, TILE);
+  for (int64_t own = item.first; own < end;) {
+    attention_part part = attention_part_at(a, b, own, end, false);
+    attention_head at = attention_head_of_part(a, part, b, h);
+    attention_statistics rows =
+        attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin);
+    int64_t start = at.q_start + part.first * at.q_stride, stride = at.q_stride;
+    int64_t to = attention_own_start(a, part, b, h, a.H);
+    int row = tensor_row(1);
+    float sums[W / 8][4];
+    zero<W>(sums);
+    tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.q + start, stride, part.count, a.D);
+    tensor_load<W, TILE, TENSOR_THREADS>(
+        p.own + S::OWN_SIZE, x.dout + start, stride, part.count, a.D);
+    attention_rows(p.rows, rows, part.first, part.first + part.count, TILE);
+    tensor_dq_add<TYPE, W>(
+        sums, p, attention_of_part(a, part),
+        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, x.k + at.k_start,
+        x.v + at.k_start, at.k_stride);
+    tensor_store<TYPE, W>(
+        x.dq + to + row * stride, stride, part.count - row, a.D, p.own + row * S::STRIDE, sums,
+        a.scale, a.scale);
+    own += part.count;
+    __syncthreads(); /* p is loaded anew */
+  }
 }
 
 template <tsr_cuda_type TYPE, int W>
@@ -43,29 +53,35 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
   TSR_SHARED(uint16_t, shared);
   tensor_backward_parts p = tensor_backward_layout<W>(shared, a);
   attention_item item = attention_item_of_keys(a.B * a.G, TILE);
-  int64_t heads = a.H / a.G;
-  attention_head at = attention_head_at(a, item.line / a.G, item.line % a.G * heads);
-  int64_t first = item.first, from = at.k_start + first * at.k_stride, stride = at.k_stride;
-  int row = tensor_row(1);
-  float dk[W / 8][4], dv[W / 8][4];
-  zero<W>(dk);
-  zero<W>(dv);
-  tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.k + from, stride, a.T - first, a.D);
-  tensor_load<W, TILE, TENSOR_THREADS>(p.own + S::OWN_SIZE, x.v + from, stride, a.T - first, a.D);
-  tensor_queries queries = {
-      x.q + at.q_start,
-      x.dout + at.q_start,
-      at.q_stride,
-      heads,
-      a.T,
-      attention_statistics_at(x.stats, x.delta, at.line * a.T),
-      attention_drop_at(a, key, at, a.T, 0, 0)};
-  tensor_dkv_add<TYPE, W>(dk, dv, p, a, queries, first);
-  int64_t to = from + row * stride, left = a.T - first - row;
-  tensor_store<TYPE, W>(
-      x.dk + to, stride, left, a.D, p.own + row * S::STRIDE, dk, a.scale, a.scale);
-  tensor_store<TYPE, W>(
-      x.dv + to, stride, left, a.D, p.own + S::OWN_SIZE + row * S::STRIDE, dv, 1, 1);
+  int64_t heads = a.H / a.G, b = item.line / a.G, g = item.line % a.G;
+  int64_t end = attention_tile_end(a, item.first, TILE);
+  for (int64_t own = item.first; own < end;) {
+    attention_part part = attention_part_at(a, b, own, end, true);
+    attention_head at = attention_head_of_part(a, part, b, g * heads);
+    int64_t from = at.k_start + part.first * at.k_stride, stride = at.k_stride;
+    int row = tensor_row(1);
+    float dk[W / 8][4], dv[W / 8][4];
+    zero<W>(dk);
+    zero<W>(dv);
+    tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.k + from, stride, part.count, a.D);
+    tensor_load<W, TILE, TENSOR_THREADS>(p.own + S::OWN_SIZE, x.v + from, stride, part.count, a.D);
+    tensor_queries queries = {
+        x.q + at.q_start,
+        x.dout + at.q_start,
+        at.q_stride,
+        heads,
+        a.T,
+        attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin),
+        attention_drop_at(a, key, at, a.T, part.begin, part.begin)};
+    tensor_dkv_add<TYPE, W>(dk, dv, p, attention_of_part(a, part), queries, part.first);
+    int64_t to = attention_own_start(a, part, b, g, a.G) + row * stride, left = part.count - row;
+    tensor_store<TYPE, W>(
+        x.dk + to, stride, left, a.D, p.own + row * S::STRIDE, dk, a.scale, a.scale);
+    tensor_store<TYPE, W>(
+        x.dv + to, stride, left, a.D, p.own + S::OWN_SIZE + row * S::STRIDE, dv, 1, 1);
+    own += part.count;
+    __syncthreads(); /* p is loaded anew */
+  }
 }
 
 template <tsr_cuda_type TYPE, int W>
@@ -75,9 +91,11 @@ backward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backwar
   TSR_ALLOW_SHARED((attention_tensor_dkv<TYPE, W>), tile.shared_bytes);
   TSR_ALLOW_SHARED((attention_tensor_dq<TYPE, W>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_tensor_dkv<TYPE, W>), launch_attention(&tile, a->T, a->B * a->G), s, *a, key, x);
+      (attention_tensor_dkv<TYPE, W>), launch_attention(&tile, tsr_attention_own(a), a->B * a->G),
+      s, *a, key, x);
   TSR_LAUNCH(
-      (attention_tensor_dq<TYPE, W>), launch_attention(&tile, a->T, a->B * a->H), s, *a, key, x);
+      (attention_tensor_dq<TYPE, W>), launch_attention(&tile, tsr_attention_own(a), a->B * a->H), s,
+      *a, key, x);
 }
 
 template <tsr_cuda_type TYPE>

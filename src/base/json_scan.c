@@ -2,6 +2,7 @@
 #include "base/json_scan.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,17 +114,6 @@ static int scan_escape(scanner *s, const char *at, uint32_t *ret_code) {
   return 12;
 }
 
-static int put_utf8(uint32_t code, char *to) {
-  if (code < 0x80) {
-    to[0] = (char)code;
-    return 1;
-  }
-  int count = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-  for (int i = count - 1; i > 0; i--, code >>= 6) to[i] = (char)(0x80 | (code & 0x3f));
-  to[0] = (char)((0xf00 >> count & 0xff) | code);
-  return count;
-}
-
 /* A string; s->at is its opening quote. Sets what is between the quotes, and whether it has
  * escapes. */
 static bool scan_string(scanner *s, const char **ret_begin, size_t *ret_length, bool *ret_escapes) {
@@ -156,22 +146,6 @@ static bool scan_string(scanner *s, const char **ret_begin, size_t *ret_length, 
   return true;
 }
 
-/* A string that was scanned, with its escapes resolved. */
-static const char *resolve(scanner *s, const char *begin, size_t length, size_t *ret_length) {
-  char *out = tsr_arena_alloc(s->scratch, length + 1), *to = out;
-  for (const char *at = begin; at < begin + length;) {
-    uint32_t code;
-    if (*at != '\\') {
-      *to++ = *at++;
-      continue;
-    }
-    at += scan_escape(s, at, &code);
-    to += put_utf8(code, to);
-  }
-  *ret_length = (size_t)(to - out);
-  return out;
-}
-
 /* With a last mixing. */
 static uint64_t hash_bytes(const char *bytes, size_t length) {
   uint64_t hash = tsr_hash_fnv1a(bytes, length);
@@ -186,7 +160,11 @@ static bool scan_key(scanner *s) {
   bool escapes;
   if (!scan_string(s, &k.bytes, &k.length, &escapes)) return false;
   k.written = k.length;
-  if (escapes) k.bytes = resolve(s, k.bytes, k.length, &k.length);
+  if (escapes) {
+    char *bytes = tsr_arena_alloc(s->scratch, k.length + 1);
+    tsr_json_unescape(k.at, bytes, &k.length);
+    k.bytes = bytes;
+  }
   k.hash = hash_bytes(k.bytes, k.length);
   tsr_arena_grow(s->scratch, (void **)&s->keys, sizeof *s->keys, s->keys_count, &s->keys_capacity);
   s->keys[s->keys_count++] = k;
@@ -357,4 +335,40 @@ bool tsr_json_scan(tsr_arena *arena, const char *text, size_t length, tsr_json_f
   bool ok = scan_all(&s);
   tsr_arena_free(s.scratch);
   return ok;
+}
+
+/* ---- strings of a text that is JSON ---- */
+
+static uint32_t hex_at(const char *at) {
+  uint32_t code = 0;
+  for (int i = 0; i < 4; i++) {
+    char c = at[i];
+    code = code << 4 | (uint32_t)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+  }
+  return code;
+}
+
+const char *tsr_json_unescape(const char *quote, char *ret_text, size_t *ret_length) {
+  static const char names[] = "bfnrt", codes[] = "\b\f\n\r\t";
+  const char *at = quote + 1;
+  char *to = ret_text;
+  while (*at != '"') {
+    if (*at != '\\') {
+      *to++ = *at++;
+      continue;
+    }
+    const char *name = strchr(names, at[1]);
+    if (at[1] != 'u') {
+      *to++ = name ? codes[name - names] : at[1];
+      at += 2;
+      continue;
+    }
+    uint32_t code = hex_at(at + 2);
+    bool pair = code >= 0xd800 && code < 0xdc00;
+    if (pair) code = 0x10000 + ((code - 0xd800) << 10) + (hex_at(at + 8) - 0xdc00);
+    at += pair ? 12 : 6;
+    to += tsr_utf8_put(code, to);
+  }
+  *ret_length = (size_t)(to - ret_text);
+  return at + 1;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
+#include "base/utf8.h"
 #include "base/memory.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -32,6 +33,11 @@ void tsr_text_add(tsr_text *text, const char *format, ...) {
   vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
   va_end(again);
   text->length += (size_t)length;
+}
+
+void tsr_text_add_code_point(tsr_text *text, uint32_t code) {
+  char bytes[TSR_UTF8_BYTES_MAX];
+  tsr_text_add_bytes(text, bytes, (size_t)tsr_utf8_put(code, bytes));
 }
 
 void tsr_text_free(tsr_text *text) {

@@ -15,6 +15,8 @@ typedef struct {
 
 void tsr_text_add(tsr_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tsr_text_add_bytes(tsr_text *text, const void *bytes, size_t length);
+/* A character as UTF-8; `code` is a code point below 0x110000. */
+void tsr_text_add_code_point(tsr_text *text, uint32_t code);
 void tsr_text_free(tsr_text *text);
 
 /* The candidate within an edit distance (insert, delete, replace, swap) of a third of the word's

@@ -40,6 +40,12 @@ size_t tsr_utf8_valid(const char *text, size_t length) {
   return at;
 }
 
+bool tsr_utf8_is_space(uint32_t code) {
+  return (code >= 9 && code <= 13) || code == ' ' || code == 0x85 || code == 0xa0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
 int tsr_utf8_put(uint32_t code, char ret_bytes[TSR_UTF8_BYTES_MAX]) {
   assert(code < TSR_UTF8_CODES);
   if (code < 0x80) {

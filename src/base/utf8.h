@@ -2,6 +2,7 @@
 /* UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
 #ifndef TSR_BASE_UTF8_H
 #define TSR_BASE_UTF8_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,9 @@ int tsr_utf8_next(const char *text, size_t length, uint32_t *ret_code);
 
 /* How many bytes of the text are whole characters: `length`, or where the first is not valid. */
 size_t tsr_utf8_valid(const char *text, size_t length);
+
+/* Unicode's White_Space. */
+bool tsr_utf8_is_space(uint32_t code);
 
 /* Writes the character's bytes and returns how many they are. */
 int tsr_utf8_put(uint32_t code, char ret_bytes[TSR_UTF8_BYTES_MAX]);

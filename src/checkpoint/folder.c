@@ -131,9 +131,94 @@ static bool is_damaged(tsr_arena *arena, const char *folder, tsr_diags *diags) {
   return true;
 }
 
+/* ---- the best one ---- */
+
+/* The step of the checkpoint that a file `best` names; -1: none. It is no input of the process: a
+ * run that begins with the best one may name another. False where it cannot be read. */
+static bool read_best(const char *best, char ret_name[64], int64_t *ret_step) {
+  struct stat info;
+  if (stat(best, &info) || !S_ISREG(info.st_mode)) return false;
+  int fd = tsr_disk_open(best, O_RDONLY | O_NONBLOCK);
+  ptrdiff_t length = fd < 0 ? -1 : tsr_disk_read(fd, ret_name, 63);
+  if (fd >= 0) close(fd);
+  if (length < 0) return false;
+  ret_name[length] = 0;
+  ret_name[strcspn(ret_name, "\n")] = 0;
+  *ret_step = step_of(ret_name);
+  return true;
+}
+
+/* Not by base/new_file.h, which compares the file with the process's inputs: it may have the inode
+ * of one that was removed. The folder is this run's. */
+static bool write_best(tsr_arena *arena, const char *folder, const char *line, tsr_diags *diags) {
+  const char *best = tsr_path_join(arena, folder, TSR_BEST_NAME);
+  const char *new = tsr_arena_printf(arena, "%s%s", best, unfinished);
+  int fd = tsr_disk_create(new);
+  if (fd < 0) return cannot("write", best, diags);
+  bool ok = tsr_disk_write(fd, line, strlen(line)) && tsr_disk_sync(fd);
+  ok = tsr_disk_close(fd) && ok && tsr_disk_rename(new, best);
+  ok = ok && (tsr_disk_sync_folder(folder) || errno == EINVAL);
+  return ok || cannot("write", best, diags);
+}
+
+bool tsr_checkpoints_name_best(
+    tsr_arena *arena, const char *folder, const tsr_validation_state *state, tsr_diags *diags) {
+  const char *best = tsr_path_join(arena, folder, TSR_BEST_NAME);
+  char name[64];
+  int64_t step;
+  if (state->best_count && read_best(best, name, &step) && step < 0)
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "'%s' was not written by this program: it is not replaced", best);
+  for (int i = 0; i < state->best_count; i++) {
+    const char *path = tsr_checkpoint_path(arena, folder, state->best[i].step);
+    if (!tsr_file_exists(tsr_path_join(arena, path, TSR_MANIFEST_NAME))) continue;
+    const char *line = tsr_arena_printf(arena, "%s\n", path + strlen(folder) + 1);
+    return write_best(arena, folder, line, diags);
+  }
+  return true;
+}
+
+/* One that this program has written. */
+static bool remove_best(tsr_arena *arena, const char *folder, tsr_diags *diags) {
+  const char *best = tsr_path_join(arena, folder, TSR_BEST_NAME);
+  char name[64];
+  int64_t step;
+  tsr_disk_remove(tsr_arena_printf(arena, "%s%s", best, unfinished));
+  if (!read_best(best, name, &step) || step < 0) return true;
+  return tsr_disk_remove(best) || cannot("remove", best, diags);
+}
+
+/* The file that `path` means: DIR/best, or DIR/checkpoints/best; NULL: none. */
+static const char *find_best(tsr_arena *arena, const char *path) {
+  struct stat info;
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  if (strcmp(name, TSR_BEST_NAME)) return NULL;
+  const char *folder = tsr_path_folder(arena, path);
+  const char *below = tsr_path_join(arena, folder, "checkpoints/" TSR_BEST_NAME);
+  if (!stat(path, &info)) return S_ISREG(info.st_mode) ? path : NULL;
+  return !stat(below, &info) && S_ISREG(info.st_mode) ? below : NULL;
+}
+
+/* The checkpoint that it names is beside it. */
+static bool find_named(
+    tsr_arena *arena, const char *best, tsr_location location, tsr_manifest *ret,
+    tsr_diags *diags) {
+  char name[64];
+  int64_t step;
+  if (!read_best(best, name, &step)) return tsr_file_cannot("read", best, errno, location, diags);
+  if (step < 0)
+    return tsr_diag_error(
+        diags, location, "'%s' does not name a checkpoint: '%s' is no %s…", best, name, prefix);
+  const char *path = tsr_path_join(arena, tsr_path_folder(arena, best), name);
+  if (tsr_file_exists(path)) return tsr_manifest_read(arena, path, location, ret, diags);
+  return tsr_diag_error(diags, location, "'%s' names '%s', which does not exist", best, path);
+}
+
 bool tsr_checkpoint_find(
     tsr_arena *arena, const char *path, tsr_location location, tsr_manifest *ret,
     tsr_diags *diags) {
+  const char *best = find_best(arena, path);
+  if (best) return find_named(arena, best, location, ret, diags);
   const char *manifest = tsr_path_join(arena, path, TSR_MANIFEST_NAME);
   if (tsr_file_exists(manifest)) return tsr_manifest_read(arena, path, location, ret, diags);
   const char *below = tsr_path_join(arena, path, "checkpoints");
@@ -356,6 +441,7 @@ bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_d
     return false;
   int before = tsr_diags_errors(diags);
   for (int i = 0; all && i < count; i++) remove_one(arena, entries[i].path, TSR_WARNING, diags);
+  if (all) remove_best(arena, folder, diags);
   return tsr_diags_errors(diags) == before;
 }
 
@@ -365,20 +451,26 @@ bool tsr_checkpoint_steps_have(const tsr_checkpoint_steps *steps, int64_t step) 
   return false;
 }
 
+static bool is_best(const tsr_validation_state *state, int64_t step) {
+  for (int i = 0; state && i < state->best_count; i++)
+    if (state->best[i].step == step) return true;
+  return false;
+}
+
 bool tsr_checkpoints_prune(
     tsr_arena *arena, const char *folder, const tsr_checkpoint_steps *known, int64_t newest,
-    int64_t keep_last, int64_t keep_every, tsr_diags *diags) {
+    const tsr_checkpoint_retention *keep, tsr_diags *diags) {
   tsr_checkpoint_entry *entries;
   int all, count = 0;
-  if (!keep_last) return true;
+  if (!keep->last) return true;
   if (!tsr_checkpoints_list(arena, folder, &entries, &all, diags)) return false;
   for (int i = 0; i < all; i++)
     if (!known || tsr_checkpoint_steps_have(known, entries[i].step)) entries[count++] = entries[i];
   while (count && entries[count - 1].step > newest) count--;
   bool ok = true;
-  for (int i = 0; i < count - keep_last; i++) {
-    bool kept =
-        (keep_every && entries[i].step % keep_every == 0) || !tsr_own_folder(entries[i].path);
+  for (int i = 0; i < count - keep->last; i++) {
+    bool kept = (keep->every && entries[i].step % keep->every == 0) ||
+                is_best(keep->best, entries[i].step) || !tsr_own_folder(entries[i].path);
     if (!kept) ok &= remove_unheld(arena, entries[i].path, diags);
   }
   return ok;

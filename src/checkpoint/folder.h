@@ -24,7 +24,14 @@ bool tsr_checkpoints_newest(
 /* The warning that `path` is passed over because of the first of `errors`. */
 void tsr_checkpoint_pass_over(const char *path, tsr_diags *errors, tsr_diags *diags);
 
-/* A checkpoint by its own path, or by its run's folder: there the newest. Errors at `place`. */
+/* A file in a run's folder of checkpoints that names the best one (checkpoint.keep_best). */
+#define TSR_BEST_NAME "best"
+/* Lets it name the first of these evaluations whose checkpoint the folder has. */
+bool tsr_checkpoints_name_best(
+    tsr_arena *arena, const char *folder, const tsr_validation_state *state, tsr_diags *diags);
+
+/* A checkpoint by its own path, by its run's folder: there the newest, or by FOLDER/best of either.
+ * Errors at `place`. */
 bool tsr_checkpoint_find(
     tsr_arena *arena, const char *path, tsr_location location, tsr_manifest *ret_manifest,
     tsr_diags *diags);
@@ -70,15 +77,21 @@ typedef struct {
 } tsr_checkpoint_steps;
 bool tsr_checkpoint_steps_have(const tsr_checkpoint_steps *steps, int64_t step);
 
+/* Which checkpoints are kept. */
+typedef struct {
+  int64_t last, every;              /* 0: all; none */
+  const tsr_validation_state *best; /* NULL: none */
+} tsr_checkpoint_retention;
+
 /* Of those that are `known` (NULL: of all) removes those up to step `newest`, the one just written,
- * that are neither among the `keep_last` newest of them (0: all are kept) nor of a step that is a
- * multiple of `keep_every` (0: none is), nor held by a reader, which leaves them to the next call.
+ * that are neither among the last ones of them nor of a step that is a multiple of `every`, nor
+ * among the best, nor held by a reader, which leaves them to the next call.
  * Later ones, which the run resumed from before, may be damaged: they count for nothing and stay,
  * as does what is only named as a checkpoint. A checkpoint loses its name before its files. What
  * this program has not written stays under that other name, which is a failure, as is what cannot
  * be removed; the others are removed all the same. */
 bool tsr_checkpoints_prune(
     tsr_arena *arena, const char *folder, const tsr_checkpoint_steps *known, int64_t newest,
-    int64_t keep_last, int64_t keep_every, tsr_diags *diags);
+    const tsr_checkpoint_retention *keep, tsr_diags *diags);
 
 #endif

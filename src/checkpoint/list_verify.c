@@ -65,6 +65,11 @@ static void show_state(const tsr_manifest *m, tsr_text *text) {
     tsr_text_add(
         text, "\nloss scale: %g, %lld good steps since it changed", (double)s->scale,
         (long long)s->scale_good_steps);
+  for (int i = 0; i < s->validation.best_count; i++)
+    tsr_text_add(
+        text, "%sstep %lld, %.4f",
+        i ? "; " : "\nbest validation losses: ", (long long)s->validation.best[i].step,
+        s->validation.best[i].loss);
   tsr_text_add(text, "\noptimizer state: %s\nwritten: ", m->has_state ? "yes" : "no");
   add_time(text, m->time);
   if (m->version) tsr_text_add(text, ", by tessera-train %s", m->version);

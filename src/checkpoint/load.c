@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/load.h"
+#include "base/memory.h"
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -120,6 +122,32 @@ static bool check_all_used(
   return ok;
 }
 
+/* The parts of a value in NF4 have memory of their own while they are read; a part that is another
+ * one's replica has none. */
+static void open_quantized(loading *l, tsr_part_of_value *parts) {
+  int kept = 0;
+  for (int i = 0; i < l->parts_count; i++) {
+    bool replica = false;
+    for (int k = 0; k < kept; k++)
+      replica |=
+          !memcmp(parts[k].slice.offset, parts[i].slice.offset, sizeof parts[i].slice.offset);
+    if (replica) continue;
+    tsr_part_of_value *p = &parts[kept++];
+    *p = parts[i];
+    p->run = p->stride = p->slice.shape[0] * p->slice.shape[1];
+    p->address = tsr_memory_new(sizeof(float) * (size_t)p->run);
+  }
+  l->parts_count = kept;
+  l->dtype = TSR_F32;
+}
+
+static void close_quantized(const loading *l, tsr_executable *executable, int value) {
+  for (int i = 0; i < l->parts_count; i++) {
+    tsr_executable_quantize(executable, value, l->parts[i].rank, l->parts[i].address, true);
+    free(l->parts[i].address);
+  }
+}
+
 bool tsr_checkpoint_load(
     tsr_arena *arena, const tsr_manifest *m, tsr_executable *executable, tsr_load_kind kind,
     bool verify, tsr_diags *diags) {
@@ -137,7 +165,9 @@ bool tsr_checkpoint_load(
     if (!stored[v]) continue;
     loading l = {tsr_executable_kernels(executable), stored[v], g->values[v].dtype, parts, 0};
     l.parts_count = tsr_executable_parts(executable, v, false, parts);
+    if (g->values[v].dtype == TSR_NF4) open_quantized(&l, parts);
     ok = tsr_checkpoint_reader_read(in, stored[v], wanted, take, &l, diags);
+    if (g->values[v].dtype == TSR_NF4) close_quantized(&l, executable, v);
   }
   tsr_checkpoint_reader_close(in);
   return ok;

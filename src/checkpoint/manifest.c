@@ -33,6 +33,24 @@ static void add_list(tsr_text *text, int count, const int64_t *items) {
   tsr_text_add(text, "]");
 }
 
+/* All digits: a resumed run compares with them. */
+static void add_evaluated(tsr_text *text, tsr_evaluated_step e) {
+  tsr_text_add(text, "{\"step\": %" PRId64 ", \"loss\": %.17g}", e.step, e.loss);
+}
+
+static void add_validation(tsr_text *text, const tsr_validation_state *v) {
+  if (!v->best_count && !v->improved.step && !v->stale) return;
+  tsr_text_add(text, " \"validation\": {\"best\": [");
+  for (int i = 0; i < v->best_count; i++) {
+    tsr_text_add(text, "%s", i ? ", " : "");
+    add_evaluated(text, v->best[i]);
+  }
+  tsr_text_add(text, "], \"improved\": ");
+  if (v->improved.step) add_evaluated(text, v->improved);
+  else tsr_text_add(text, "null");
+  tsr_text_add(text, ", \"stale\": %" PRId64 "},\n", v->stale);
+}
+
 static void add_state(tsr_text *text, const tsr_run_state *s) {
   tsr_text_add(
       text, " \"step\": %" PRId64 ",\n \"updates\": %" PRId64 ",\n \"samples\": %" PRId64 ",\n",
@@ -44,6 +62,7 @@ static void add_state(tsr_text *text, const tsr_run_state *s) {
     tsr_text_add(
         text, " \"loss_scale\": {\"scale\": %.9g, \"good_steps\": %" PRId64 "},\n",
         (double)s->scale, s->scale_good_steps);
+  add_validation(text, &s->validation);
 }
 
 static void add_recipe(tsr_text *text, const tsr_manifest *m) {
@@ -135,6 +154,7 @@ void tsr_manifest_print_content(const tsr_manifest *m, tsr_text *text) {
   if (s->has_scale)
     tsr_text_add(
         text, "loss scale %.9g, good steps %" PRId64 "\n", (double)s->scale, s->scale_good_steps);
+  add_validation(text, &s->validation);
   tsr_text_add(text, "%s\nrecipe %s\n", m->has_state ? "state" : "no state", hash);
   for (int i = 0; i < m->files_count; i++) {
     const tsr_stored_file *f = &m->files[i];

@@ -49,6 +49,21 @@ typedef struct {
   char hash[TSR_HASH_TEXT]; /* of these */
 } tsr_stored_file;
 
+/* An evaluation during the run; step 0: none. */
+typedef struct {
+  int64_t step;
+  double loss;
+} tsr_evaluated_step;
+
+/* What a run remembers of its evaluations (train/validation_monitor.h). */
+enum { TSR_BEST_MAX = 16 };
+typedef struct {
+  tsr_evaluated_step best[TSR_BEST_MAX]; /* of the least losses, the least first */
+  int best_count;
+  tsr_evaluated_step improved; /* the last one that was an improvement */
+  int64_t stale;               /* evaluations since */
+} tsr_validation_state;
+
 /* Where a run is. */
 typedef struct {
   int64_t step;    /* steps done */
@@ -59,6 +74,7 @@ typedef struct {
   bool has_scale; /* fp16's loss scale (train/loss_scale.h), which resumes from here */
   float scale;
   int64_t scale_good_steps;
+  tsr_validation_state validation;
 } tsr_run_state;
 
 typedef struct {

@@ -81,6 +81,30 @@ static bool get_list(const reader *r, const cJSON *o, const char *key, int *coun
                    most == 1 ? "" : "s");
 }
 
+static bool read_evaluated(const reader *r, const cJSON *o, tsr_evaluated_step *ret) {
+  if (!get_count(r, o, "step", &ret->step) ||
+      !tsr_json_double(o, "loss", r->path, &ret->loss, r->diags))
+    return false;
+  return (ret->step > 0 && isfinite(ret->loss)) ||
+         wrong(r, "an evaluation is not of a step from 1 with a finite loss");
+}
+
+/* Only of runs that remember their evaluations. */
+static bool read_validation(const reader *r, const cJSON *root) {
+  tsr_validation_state *v = &r->m->state.validation;
+  const cJSON *all = tsr_json_get(root, "validation"), *best = tsr_json_get(all, "best");
+  const cJSON *improved = tsr_json_get(all, "improved");
+  if (!all) return true;
+  if (!cJSON_IsArray(best) || cJSON_GetArraySize(best) > TSR_BEST_MAX)
+    return tsr_diag_failure(
+        r->diags, (tsr_location){.file = r->path}, "'best' is not a list of up to %d evaluations",
+        TSR_BEST_MAX);
+  for (const cJSON *e = best->child; e; e = e->next)
+    if (!read_evaluated(r, e, &v->best[v->best_count++])) return false;
+  if (!cJSON_IsNull(improved) && !read_evaluated(r, improved, &v->improved)) return false;
+  return get_count(r, all, "stale", &v->stale);
+}
+
 static bool read_state(const reader *r, const cJSON *root) {
   tsr_run_state *s = &r->m->state;
   const char *seed;
@@ -97,6 +121,7 @@ static bool read_state(const reader *r, const cJSON *root) {
   if (!cJSON_IsNull(tsr_json_get(root, "loss")) &&
       !tsr_json_double(root, "loss", r->path, &s->loss, r->diags))
     return false;
+  if (!read_validation(r, root)) return false;
   const cJSON *scale = tsr_json_get(root, "loss_scale");
   double value = 0;
   if (!scale) return true;

@@ -204,9 +204,9 @@ void tsr_saver_write(tsr_saver *s) {
   s->rested = 0;
   bool ok = write_checkpoint(s, arena, diags);
   const tsr_saver_options *o = &s->options;
-  if (ok && !o->process)
-    tsr_checkpoints_prune(
-        arena, o->folder, &s->known, s->state.step, o->keep_last, o->keep_every, diags);
+  tsr_checkpoint_retention keep = {o->keep_last, o->keep_every, &s->state.validation};
+  if (ok && !o->process && tsr_checkpoints_name_best(arena, o->folder, keep.best, diags))
+    tsr_checkpoints_prune(arena, o->folder, &s->known, s->state.step, &keep, diags);
   double seconds = clock_of(CLOCK_MONOTONIC) - begin;
   pthread_mutex_lock(&s->mutex);
   if (tsr_diags_errors(diags)) {

@@ -40,6 +40,7 @@ int app_run_checkpoint(app *a);
 int app_run_import(app *a);
 int app_run_export(app *a);
 int app_run_tokenize(app *a);
+int app_run_data(app *a);
 int app_run_kernels(app *a);
 int app_run_doctor(app *a);
 

@@ -42,7 +42,7 @@ static bool compile_evaluation(trained_model *m, tsr_compiled *ret) {
   if (!needs.text)
     return tsr_diag_error(
         a->diags, TSR_NOWHERE, "evaluate is for models of text, and this one is none");
-  m->data.sequence = needs.sequence;
+  tsr_run_data_set_sequence(a->arena, &m->data, needs.sequence);
   console_print_dumps(a, &m->setup, ret);
   return trained_model_load(m, ret, &ret->programs, 1);
 }

@@ -3,8 +3,9 @@
 #include "cli/trained_model.h"
 #include "base/file_read.h"
 #include "checkpoint/hf_side_files.h"
+#include "data/chat_template_builtin.h"
+#include "data/conversation.h"
 #include "data/text_check.h"
-#include "train/chat_template_check.h"
 #include "train/generate.h"
 #include <string.h>
 
@@ -39,20 +40,36 @@ static bool add_prompt(generation *g, const char *name, const char *text, size_t
   return true;
 }
 
-/* A conversation is a prompt whose text is not shown. */
+enum { CHAT_BYTES_MAX = 1 << 26 };
+
+/* A conversation, rendered up to the assistant's answer, is a prompt whose text is not shown. */
 static bool add_chat(generation *g) {
   app *a = g->m.a;
+  char *text;
+  tsr_text_file file = {.path = a->options.chat};
   tsr_chat chat;
-  tsr_prompt prompt;
+  const tsr_chat_template *template;
+  tsr_jinja_output out;
   const tsr_tokenizer *tokenizer = &g->m.data.dataset.tokenizer;
-  if (!tsr_chat_read(a->arena, a->options.chat, TSR_NOWHERE, &chat, a->diags) ||
-      !tsr_chat_template_check(
-          a->arena, g->m.weights.folder, &chat, tsr_chat_format_of(tokenizer), a->diags) ||
-      !tsr_chat_tokens(a->arena, &chat, tokenizer, &prompt.tokens, &prompt.count, a->diags))
+  if (!tsr_file_read(
+          a->arena, file.path, CHAT_BYTES_MAX, TSR_NOWHERE, &text, &file.length, a->diags))
     return false;
+  file.text = text;
+  if (!tsr_conversation_chat(a->arena, &file, &chat, a->diags) ||
+      !tsr_chat_template_open(
+          a->arena, g->m.weights.folder, NULL, tokenizer, TSR_NOWHERE, &template, a->diags) ||
+      !tsr_chat_template_render(
+          a->arena, template, &chat, chat.messages.list->count, true, &out, a->diags))
+    return false;
+  tsr_text_file rendered = {"the chat", out.text.data ? out.text.data : "", out.text.length};
+  int64_t room = tsr_tokenizer_room(tokenizer, rendered.text, rendered.length), count;
+  int32_t *tokens = tsr_arena_array(a->arena, int32_t, room + 1);
+  bool ok = tsr_tokenizer_encode(tokenizer, &rendered, tokens, &count, a->diags);
+  tsr_text_free(&out.text);
+  if (ok && !count) ok = tsr_diag_error(a->diags, TSR_NOWHERE, "the chat template renders no text");
   g->texts[g->count] = "";
-  g->prompts[g->count++] = prompt;
-  return true;
+  g->prompts[g->count++] = (tsr_prompt){tokens, count};
+  return ok;
 }
 
 enum { PROMPT_FILE_BYTES_MAX = 1 << 24 };

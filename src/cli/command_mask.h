@@ -9,7 +9,7 @@
 /* Commands that read a configuration. */
 #define CONFIGURED                                                                                 \
   (ONLY(TRAIN) | ONLY(CHECK) | ONLY(INSPECT) | ONLY(TRACE) | ONLY(PROFILE) | ONLY(PLAN) |          \
-   ONLY(EVALUATE) | ONLY(GENERATE))
+   ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(DATA))
 /* Those that run a program, or would. */
 #define COMPILED                                                                                   \
   (ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE) | ONLY(PLAN) | ONLY(EVALUATE) | ONLY(GENERATE))

@@ -254,6 +254,7 @@ check_idle_keys(app *a, const tsr_config *config, const tsr_checkpoint_manager_o
   } keys[] = {
       {"checkpoint.keep_last", c->keep_last != 3},
       {"checkpoint.keep_every", c->keep_every},
+      {"checkpoint.keep_best", c->keep_best},
       {"checkpoint.resume", c->resume == TSR_RESUME_AUTO && !config->elastic.rejoin},
       {"checkpoint.tag", *c->tag},
       {"checkpoint.optimizer", !c->optimizer},

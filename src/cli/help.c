@@ -32,6 +32,7 @@ static const entry usages[] = {
     {ONLY(TOKENIZE),
      "tessera-train tokenize INPUT… --out FILE [--overwrite] [--tokenizer FILE|byte|char] "
      "[--format WHAT]\n"},
+    {ONLY(DATA), "tessera-train data show --config FILE [--sample N] [--split train|validation]\n"},
     {ONLY(KERNELS), "tessera-train kernels [--bench] [--threads N] [--filter TEXT]\n"},
     {ONLY(DOCTOR), "tessera-train doctor [--topology]\n"},
 };
@@ -62,6 +63,10 @@ static const entry summaries[] = {
      "  import, export   from and to a model folder of Hugging Face (config.json, "
      "*.safetensors)\n"},
     {ONLY(TOKENIZE), "  tokenize         turns text or JSONL into a file of tokens\n"},
+    {ONLY(DATA),
+     "  data show        prints a sample of the training data, its documents, positions "
+     "and targets, and what\n"
+     "                   the data consist of\n"},
     {ONLY(KERNELS),
      "  kernels          lists the instruction-set levels and the kernels; with --bench "
      "measures each\n"
@@ -152,6 +157,10 @@ static const entry options[] = {
      "  --max-new-tokens N, --temperature X, --top-k N, --top-p X, --repetition-penalty "
      "X, --seed N\n"
      "                   generate: as in eval_config\n"},
+    {ONLY(DATA),
+     "  --sample N       data show: the sample, counted from 0 in the order in which the "
+     "run reads them; 0 unless given\n"},
+    {ONLY(DATA), "  --split WHAT     data show: train (the default) or validation\n"},
     {ONLY(CHECKPOINT), "  --shards N       checkpoint reshard: files of tensors\n"},
     {ONLY(EXPORT), "  --dtype WHAT     export: f32, bf16 or f16; as stored unless given\n"},
     {ONLY(EXPORT),

@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",      "inspect", "trace",  "profile",  "plan",    "evaluate",
-    "generate", "checkpoint", "import",  "export", "tokenize", "kernels", "doctor"};
+    "train",      "check",  "inspect", "trace",    "profile", "plan",    "evaluate", "generate",
+    "checkpoint", "import", "export",  "tokenize", "data",    "kernels", "doctor"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
@@ -65,6 +65,8 @@ static const option options[] = {
     {"--top-p", KEY, 0, ONLY(GENERATE), "eval_config.top_p"},
     {"--repetition-penalty", KEY, 0, ONLY(GENERATE), "eval_config.repetition_penalty"},
     {"--seed", KEY, 0, ONLY(GENERATE), "eval_config.seed"},
+    {"--sample", VALUE, AT(sample_text), ONLY(DATA)},
+    {"--split", VALUE, AT(split), ONLY(DATA)},
     {"--shards", VALUE, AT(shards_text), ONLY(CHECKPOINT)},
     {"--dtype", VALUE, AT(dtype), ONLY(EXPORT)},
     {"--merge", FLAG, AT(merge), ONLY(EXPORT)},
@@ -86,6 +88,7 @@ static const option options[] = {
 enum { OPTIONS = sizeof options / sizeof *options };
 
 static const char *const dumps[] = {"mesh", "groups", "graph", "placement", "program", "memory"};
+static const char *const splits[] = {"train", "validation"};
 static const char *const emits[] = {"graph-ir", "schedule-ir", "tile-ir"};
 
 typedef struct {
@@ -292,6 +295,7 @@ static void check_arguments(const tsr_options *c, tsr_diags *diags) {
   } wants[] = {
       {TSR_COMMAND_CHECKPOINT, 2, 3,
        "what to do (ls, show, verify, diff, merge, reshard), and a folder"},
+      {TSR_COMMAND_DATA, 1, 1, "what to do: show"},
       {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
       {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
       {TSR_COMMAND_TOKENIZE, 1, TSR_WORDS_MAX, "a file of text or JSONL"}};
@@ -371,6 +375,8 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   }
   check_list("--dump", c->dump, dumps, sizeof dumps / sizeof *dumps, diags);
   check_list("--emit", c->emit, emits, sizeof emits / sizeof *emits, diags);
+  check_list("--split", c->split, splits, sizeof splits / sizeof *splits, diags);
+  check_number("--sample", c->sample_text, 0, &c->sample, diags);
   check_number("--rank", c->rank_text, 0, &c->rank, diags);
   check_number("--steps", c->steps_text, 1, &c->steps, diags);
   check_number("--check-determinism", c->determinism_text, 1, &c->determinism, diags);

@@ -19,6 +19,7 @@ typedef enum {
   TSR_COMMAND_IMPORT,
   TSR_COMMAND_EXPORT,
   TSR_COMMAND_TOKENIZE,
+  TSR_COMMAND_DATA,
   TSR_COMMAND_KERNELS,
   TSR_COMMAND_DOCTOR,
   TSR_COMMANDS
@@ -38,7 +39,7 @@ typedef struct {
   const char *config, *mesh, *metrics, *out;
   tsr_set sets[TSR_SETS_MAX]; /* --set, and options that stand for a key */
   int sets_count;
-  tsr_words arguments; /* of checkpoint (its own command first), import, export, tokenize */
+  tsr_words arguments; /* of checkpoint and data (their own command first), import, … */
   const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
   bool quiet, strict, print_config, print_schema, print_manual, version, help;
   /* train */
@@ -57,6 +58,9 @@ typedef struct {
   /* plan */
   const char *machine, *svg, *calibration; /* calibration: the file for --calibrate */
   bool gantt;
+  /* data */
+  const char *sample_text, *split;
+  int64_t sample;
   /* evaluate, generate */
   const char *checkpoint, *data;
   tsr_words prompts;

@@ -169,7 +169,7 @@ static bool check_source(app *a, const setup *s, prepared *p) {
   bool is_open = !strcmp(c->model.kind, "transformer");
   if (!is_open && !open_data(a, s, &needs, p)) return false;
   if (!p->has_data) return true;
-  p->data.sequence = needs.sequence;
+  tsr_run_data_set_sequence(a->arena, &p->data, needs.sequence);
   return tsr_run_data_check(&p->data, &needs, a->diags) &&
          tsr_run_data_check_prompt(a->arena, &p->data, a->diags);
 }

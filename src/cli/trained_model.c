@@ -77,6 +77,8 @@ static void use_tokenizer(tsr_arena *arena, tsr_config *config, const tsr_manife
   tsr_config_training *t = &config->training;
   if (!m->tokenizer) return;
   t->tokenizer_path = tsr_path_join(arena, m->folder, m->tokenizer);
+  if (tsr_file_exists(tsr_path_join(arena, m->folder, "chat_template.jinja")))
+    config->data.template_path = "tokenizer"; /* the one that the model was trained with */
   bool json = strstr(m->tokenizer, ".json") != NULL;
   t->tokenizer_type = json ? TSR_TOKENS_BPE : TSR_TOKENS_CHAR;
 }

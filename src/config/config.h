@@ -69,6 +69,32 @@ typedef struct {
   tsr_location location;
 } tsr_config_data_source;
 
+/* What data.format says of all files. */
+typedef enum {
+  TSR_FILES_AUTO, /* as training.data_format says */
+  TSR_FILES_TEXT,
+  TSR_FILES_TOKENS,
+  TSR_FILES_CHAT, /* conversations; then documents are separate */
+} tsr_files_format;
+typedef enum {
+  TSR_TRAINED_ASSISTANT,
+  TSR_TRAINED_LAST_ASSISTANT,
+  TSR_TRAINED_ALL
+} tsr_trained_part;
+typedef enum { TSR_PACKING_BEST_FIT, TSR_PACKING_NONE } tsr_packing;
+typedef enum { TSR_TOO_LONG_TRUNCATE, TSR_TOO_LONG_DROP } tsr_too_long;
+
+/* All but `format` is of conversations. */
+typedef struct {
+  tsr_files_format format;
+  const char *template_path; /* "tokenizer": the one of the tokenizer's folder; ${NAME} expanded */
+  const char *date;          /* that templates read: "2026-01-31"; "": none */
+  int64_t date_s;            /* seconds from 1970 to its begin (UTC) */
+  tsr_trained_part train_on;
+  tsr_packing packing;
+  tsr_too_long too_long;
+} tsr_config_data;
+
 typedef enum { TSR_VALIDATE_NONE, TSR_VALIDATE_REPLICAS } tsr_validate;
 
 typedef struct {
@@ -98,6 +124,8 @@ typedef struct {
   int64_t validation_batch_size;  /* never 0 */
   int64_t eval_every;             /* steps; 0: never */
   double validation_fraction;     /* of the data, [0, 1) */
+  int64_t early_stop_patience;    /* evaluations; 0: no early stop */
+  double early_stop_min_delta;    /* >= 0 */
   int64_t log_every;              /* steps, >= 1 */
   const char *checkpoint_dir;     /* with ${NAME} expanded */
   const char *model_path;         /* weights to start from; "": none */
@@ -226,6 +254,7 @@ typedef enum { TSR_RESUME_NEVER, TSR_RESUME_AUTO } tsr_resume;
 /* Where and how often: training.checkpoint_dir and training.model_save_interval. */
 typedef struct {
   int64_t keep_last, keep_every; /* 0: all; none */
+  int64_t keep_best;             /* 0 to TSR_BEST_MAX (checkpoint/manifest.h) */
   tsr_resume resume;
   const char *tag; /* a label of the run's checkpoints; "": none */
   bool optimizer;  /* the optimizer's state is kept; false: weights alone */
@@ -279,6 +308,7 @@ typedef struct {
   int count;
 } tsr_config_numbers;
 
+typedef enum { TSR_LORA_BASE_PLAIN, TSR_LORA_BASE_NF4 } tsr_lora_base;
 typedef enum { TSR_LORA_BIAS_NONE, TSR_LORA_BIAS_ALL, TSR_LORA_BIAS_LORA_ONLY } tsr_lora_bias;
 
 typedef struct {
@@ -290,12 +320,14 @@ typedef struct {
   tsr_config_numbers rank_pattern, alpha_pattern; /* of some modules, instead of r and alpha */
   tsr_config_names target_modules, exclude_modules, modules_to_save;
   tsr_lora_bias bias;
+  tsr_lora_base base;
 } tsr_config_lora;
 
 typedef struct tsr_config {
   const char *file;
   tsr_yaml *root; /* with the --set values in it */
   tsr_config_training training;
+  tsr_config_data data;
   tsr_config_optimizer optimizer;
   tsr_config_scheduler scheduler;
   tsr_config_device device;

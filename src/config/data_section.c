@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The keys of the data: one path or several sources, and the rules between them. */
 #include "config/config_internal.h"
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static bool
 read_path(tsr_loader *l, const char *where, const tsr_yaml *node, tsr_config_data_source *source) {
@@ -80,6 +82,74 @@ bool tsr_sources_read(tsr_loader *l, const tsr_field *f, const char *key, const 
   return true;
 }
 
+/* ---- the data section ---- */
+
+/* Whether files of a format (training_config.data_format) may be what data.format says. */
+static bool agree(tsr_files_format files, tsr_data_format format) {
+  if (files == TSR_FILES_AUTO || format == TSR_DATA_AUTO) return true;
+  return files != TSR_FILES_CHAT && (files == TSR_FILES_TEXT) == (format == TSR_DATA_TEXT);
+}
+
+static void check_formats(tsr_loader *l) {
+  const tsr_config_training *t = &l->config->training;
+  tsr_files_format files = l->config->data.format;
+  if (!agree(files, t->data_format))
+    tsr_loader_contradict(l, "training_config.data_format", "data.format");
+  for (int i = 0; i < t->data_sources_count; i++)
+    if (!agree(files, t->data_sources[i].format))
+      tsr_diag_error(
+          l->diags, t->data_sources[i].location,
+          "the format of 'data_sources[%d]' contradicts data.format: %s", i,
+          tsr_loader_value(l, "data.format")->text);
+}
+
+static void resolve_chat(tsr_loader *l) {
+  static const char documents[] = "training_config.documents", format[] = "data.format";
+  tsr_config_training *t = &l->config->training;
+  if (t->sample_stride) tsr_loader_contradict(l, "training_config.sample_stride", format);
+  if (tsr_loader_value(l, documents) && t->documents == TSR_DOCUMENTS_PACKED) {
+    tsr_loader_contradict(l, documents, format);
+    tsr_diag_hint(l->diags, "conversations do not attend to each other: documents are separate");
+  }
+  t->documents = TSR_DOCUMENTS_SEPARATE;
+  tsr_loader_take_origin(l, documents, format);
+}
+
+/* Midnight of a day of the years 1970 to 9999. */
+static bool read_date(const char *text, int64_t *ret_seconds) {
+  struct tm parts = {0}, again;
+  int end = 0;
+  if (sscanf(text, "%4d-%2d-%2d%n", &parts.tm_year, &parts.tm_mon, &parts.tm_mday, &end) != 3 ||
+      end != 10 || text[end])
+    return false;
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  again = parts;
+  time_t seconds = timegm(&again);
+  *ret_seconds = seconds;
+  return seconds >= 0 && again.tm_mon == parts.tm_mon && again.tm_mday == parts.tm_mday;
+}
+
+static void check_date(tsr_loader *l) {
+  tsr_config_data *d = &l->config->data;
+  const tsr_yaml *node = tsr_loader_value(l, "data.date");
+  if (!node || !*d->date || read_date(d->date, &d->date_s)) return;
+  tsr_diag_error(
+      l->diags, node->location, "'date' must be a day such as 2026-01-31, found %s",
+      tsr_yaml_describe(l->arena, node));
+}
+
+static void warn_without_chat(tsr_loader *l) {
+  static const char *const keys[] = {"template", "date", "train_on", "packing", "too_long"};
+  for (int i = 0; i < 5; i++) {
+    const tsr_yaml *key = tsr_loader_key(l, tsr_arena_printf(l->arena, "data.%s", keys[i]));
+    if (!key) continue;
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING), key->location,
+        "'%s' has no effect: data.format is not chat", keys[i]);
+  }
+}
+
 void tsr_data_resolve(tsr_loader *l) {
   tsr_config_training *t = &l->config->training;
   if (t->data_sources_count && *t->data_path)
@@ -89,4 +159,9 @@ void tsr_data_resolve(tsr_loader *l) {
         l, "training_config.validation_path", "training_config.validation_fraction");
     tsr_diag_hint(l->diags, "eval_every: 0 switches evaluation off");
   }
+  check_formats(l);
+  check_date(l);
+  if (l->config->data.format == TSR_FILES_TEXT) t->data_format = TSR_DATA_TEXT;
+  if (l->config->data.format == TSR_FILES_CHAT) resolve_chat(l);
+  else warn_without_chat(l);
 }

@@ -17,6 +17,21 @@ static const tsr_field_choice data_formats[] = {
     {0}};
 static const tsr_field_choice documents[] = {
     {"packed", TSR_DOCUMENTS_PACKED}, {"separate", TSR_DOCUMENTS_SEPARATE}, {0}};
+static const tsr_field_choice files_formats[] = {
+    {"auto", TSR_FILES_AUTO},
+    {"text", TSR_FILES_TEXT},
+    {"tokens", TSR_FILES_TOKENS},
+    {"chat", TSR_FILES_CHAT},
+    {0}};
+static const tsr_field_choice trained_parts[] = {
+    {"assistant", TSR_TRAINED_ASSISTANT},
+    {"last_assistant", TSR_TRAINED_LAST_ASSISTANT},
+    {"all", TSR_TRAINED_ALL},
+    {0}};
+static const tsr_field_choice packings[] = {
+    {"best_fit", TSR_PACKING_BEST_FIT}, {"none", TSR_PACKING_NONE}, {0}};
+static const tsr_field_choice too_long[] = {
+    {"truncate", TSR_TOO_LONG_TRUNCATE}, {"drop", TSR_TOO_LONG_DROP}, {0}};
 static const tsr_field_choice runners[] = {
     {"default", TSR_RUNNER_DEFAULT}, {"memory_efficient", TSR_RUNNER_MEMORY_EFFICIENT}, {0}};
 static const tsr_field_choice schedulers[] = {
@@ -121,6 +136,8 @@ static const tsr_field_choice partitions[] = {
     {"owner_hash", TSR_PARTITION_OWNER_HASH},
     {"dimension", TSR_PARTITION_FLAT},
     {0}};
+static const tsr_field_choice lora_bases[] = {
+    {"none", TSR_LORA_BASE_PLAIN}, {"nf4", TSR_LORA_BASE_NF4}, {0}};
 static const tsr_field_choice lora_biases[] = {
     {"none", TSR_LORA_BIAS_NONE},
     {"all", TSR_LORA_BIAS_ALL},
@@ -148,6 +165,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define WR "collectives.all_reduce"
 #define X "elastic"
 #define A "lora_config"
+#define DATA "data"
 #define SCALE "training_config.loss_scale"
 #define HOSTS "multihost_config"
 #define HOSTS_PIPE "multihost_config.pipeline_parallel_config"

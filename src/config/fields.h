@@ -66,7 +66,7 @@ typedef struct tsr_field {
 
 extern const tsr_field tsr_fields[];
 extern const int tsr_fields_count;
-enum { TSR_FIELDS_MAX = 320 };
+enum { TSR_FIELDS_MAX = 384 };
 
 /* The row of a key in a section, or -1; `section_length` bytes of `section` count. */
 int tsr_field_find(const char *section, size_t section_length, const char *key);

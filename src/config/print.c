@@ -272,6 +272,8 @@ bool tsr_field_is_printed(const tsr_config *config, const tsr_field *f) {
   if (!strcmp(f->section, "scheduler_config"))
     return tsr_scheduler_uses(config->scheduler.type, f->key);
   if (!strcmp(f->section, "lora_config")) return config->lora.enabled;
+  if (!strcmp(f->section, "data") && f->at != offsetof(tsr_config, data.format))
+    return config->data.format == TSR_FILES_CHAT;
   bool batch = f->at == offsetof(tsr_config, training.batch_size);
   return !batch || config->training.batch_size_given || !config->training.batch_size_per_rank;
 }

@@ -26,6 +26,7 @@ static void add_number(recipe *r, const char *key, int64_t value) {
  * is left to them. */
 static bool is_outside(const tsr_field *f) {
   static const char *const sections[] = {
+      "data", /* the fingerprint has the samples that are made */
       "device_config",
       "mesh",
       "eval_config",
@@ -46,7 +47,7 @@ static bool is_outside(const tsr_field *f) {
       "tokenizer_path", "validation_batch_size", "eval_every", "validation_path", "log_every",
       "checkpoint_dir", "runner", "model_save_interval", "sample_every", "sample_tokens",
       "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights",
-      "validate", "reduce_tree"};
+      "validate", "reduce_tree", "early_stop_patience", "early_stop_min_delta"};
   // clang-format on
   for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
     if (!strcmp(f->section, sections[i])) return true;

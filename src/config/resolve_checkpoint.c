@@ -66,8 +66,30 @@ static void check_tag(tsr_loader *l) {
     }
 }
 
+/* What evaluations decide, in a run that makes none. */
+static void warn_without_evaluation(tsr_loader *l) {
+  static const char *const keys[] = {
+      "checkpoint.keep_best", "training_config.early_stop_patience",
+      "training_config.early_stop_min_delta"};
+  const tsr_config_training *t = &l->config->training;
+  bool evaluates = t->eval_every && t->validation_fraction > 0;
+  const bool used[] = {
+      l->config->checkpoint.keep_best, t->early_stop_patience, t->early_stop_min_delta > 0};
+  for (int i = 0; i < 3; i++) {
+    const tsr_yaml *key = tsr_loader_key(l, keys[i]);
+    const char *why = !evaluates                          ? "there is no evaluation"
+                      : i == 2 && !t->early_stop_patience ? "early_stop_patience is 0"
+                                                          : NULL;
+    if (used[i] && key && why)
+      tsr_diag(
+          l->diags, tsr_diag_normative(l->diags, TSR_WARNING), key->location,
+          "'%s' has no effect: %s", key->text, why);
+  }
+}
+
 void tsr_checkpoint_resolve(tsr_loader *l) {
   tsr_config_checkpoint *c = &l->config->checkpoint;
+  warn_without_evaluation(l);
   resolve_elastic(l);
   require_variables(l, "training_config.checkpoint_dir");
   require_variables(l, "training_config.model_path");

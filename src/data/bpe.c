@@ -19,7 +19,7 @@ struct tsr_bpe_scratch {
   tsr_bpe_words *words;
   tsr_bpe_match *match;
   tsr_normalize_scratch normalize;
-  buffer valid, normal, spaced;
+  buffer valid, normal, spaced, from;
 };
 
 tsr_bpe_scratch *tsr_bpe_scratch_new(void) {
@@ -96,7 +96,29 @@ typedef struct {
   tsr_bpe_scratch *scratch;
   int32_t *tokens;
   int64_t count;
+  int64_t *begins;     /* of the tokens, in the text; NULL: not needed */
+  const char *piece;   /* the piece that is being cut, as it is or normalized */
+  size_t piece_begin;  /* of the piece, in the text */
+  const size_t *from;  /* of each byte of a normalized piece, its source; NULL: not normalized */
+  const char *spaced;  /* a part of the piece with a space in front; NULL: none is being cut */
+  size_t spaced_begin; /* of that part, in the piece */
 } encoder;
+
+/* The offset in the text of a byte that is being cut. */
+static int64_t source_of(const encoder *e, const char *at) {
+  size_t offset = e->spaced ? e->spaced_begin + (size_t)(at - e->spaced) - (at > e->spaced)
+                            : (size_t)(at - e->piece);
+  return (int64_t)(e->piece_begin + (e->from ? e->from[offset] : offset));
+}
+
+/* Of the tokens from `first` on, whose bytes are at `at`. */
+static void add_begins(encoder *e, int64_t first, const char *at) {
+  for (int64_t i = first; e->begins && i < e->count; i++) {
+    int64_t begin = source_of(e, at);
+    e->begins[i] = i && begin < e->begins[i - 1] ? e->begins[i - 1] : begin;
+    at += e->bpe->lengths[e->tokens[i]];
+  }
+}
 
 static bool split(encoder *e, int level, const char *text, size_t length);
 
@@ -125,15 +147,23 @@ static bool split_by(encoder *e, int level, const char *text, size_t length) {
 }
 
 static bool split(encoder *e, int level, const char *text, size_t length) {
-  if (level == e->bpe->space_at && text[0] != ' ') {
+  bool adds_space = level == e->bpe->space_at && text[0] != ' ', ok = true;
+  if (adds_space) {
     char *spaced = reserve(e->scratch, &e->scratch->spaced, length + 1);
     spaced[0] = ' ';
     memcpy(spaced + 1, text, length++);
-    text = spaced;
+    e->spaced_begin = (size_t)(text - e->piece);
+    e->spaced = text = spaced;
   }
-  if (level < e->bpe->splits_count) return split_by(e, level, text, length);
-  e->count += tsr_bpe_word(e->bpe, e->scratch->words, text, length, e->tokens + e->count);
-  return true;
+  if (level < e->bpe->splits_count) {
+    ok = split_by(e, level, text, length);
+  } else {
+    int64_t first = e->count;
+    e->count += tsr_bpe_word(e->bpe, e->scratch->words, text, length, e->tokens + first);
+    add_begins(e, first, text);
+  }
+  if (adds_space) e->spaced = NULL;
+  return ok;
 }
 
 typedef bool (*piece_function)(encoder *e, const char *text, size_t length);
@@ -151,6 +181,7 @@ static bool cut_added(
     bool has_gap = taken < span.outer_begin;
     if (has_gap && !piece(e, text + taken, span.outer_begin - taken)) return false;
     e->tokens[e->count++] = added->token;
+    add_begins(e, e->count - 1, text + span.outer_begin);
     at = span.end;
     taken = span.outer_end;
   }
@@ -163,18 +194,34 @@ static bool encode_words(encoder *e, const char *text, size_t length) {
 
 static bool encode_piece(encoder *e, const char *text, size_t length) {
   const tsr_normalizer *normalizer = e->bpe->normalizer;
+  const char *whole = e->piece;
+  e->piece = text;
+  e->piece_begin = (size_t)(text - whole);
   if (normalizer && !tsr_normalizer_is_plain(normalizer, text, length)) {
-    size_t room = length * (size_t)tsr_normalizer_growth(normalizer);
+    size_t room = length * (size_t)tsr_normalizer_growth(normalizer), *from = NULL;
     char *normal = reserve(e->scratch, &e->scratch->normal, room);
-    length = tsr_normalize(normalizer, &e->scratch->normalize, text, length, normal);
-    text = normal;
+    if (e->begins)
+      from = (size_t *)(void *)reserve(e->scratch, &e->scratch->from, (room + 1) * sizeof *from);
+    length = tsr_normalize(normalizer, &e->scratch->normalize, text, length, normal, from);
+    e->piece = text = normal;
+    e->from = from;
   }
-  return cut_added(e, &e->bpe->normalized, text, length, encode_words);
+  bool ok = cut_added(e, &e->bpe->normalized, text, length, encode_words);
+  e->piece = whole;
+  e->piece_begin = 0;
+  e->from = NULL;
+  return ok;
 }
 
 bool tsr_bpe_encode(
     const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
     int32_t *ret_tokens, int64_t *ret_count, tsr_diags *diags) {
+  return tsr_bpe_encode_begins(bpe, scratch, text, length, ret_tokens, NULL, ret_count, diags);
+}
+
+bool tsr_bpe_encode_begins(
+    const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
+    int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
   if (scratch->serial && scratch->serial != bpe->serial) tsr_bpe_words_forget(scratch->words);
   scratch->serial = bpe->serial;
   if (tsr_utf8_valid(text, length) < length) {
@@ -183,9 +230,11 @@ bool tsr_bpe_encode(
     length = replace_broken(text, length, valid);
     text = valid;
   }
-  encoder e = {bpe, scratch, ret_tokens, 0};
+  encoder e = {
+      .bpe = bpe, .scratch = scratch, .tokens = ret_tokens, .begins = ret_begins, .piece = text};
   bool ok = !length || cut_added(&e, &bpe->raw, text, length, encode_piece);
   *ret_count = e.count;
+  if (ret_begins) ret_begins[e.count] = (int64_t)length;
   if (ok) return true;
   return tsr_diag_failure(
       diags, (tsr_location){.file = bpe->file}, "a split pattern fails on this text: %s",

@@ -43,6 +43,12 @@ bool tsr_bpe_encode(
     const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
     int32_t *ret_tokens, int64_t *ret_count, tsr_diags *diags);
 
+/* The same with the place of each token: token i is made of bytes [begins[i], begins[i + 1]) of a
+ * text that is valid UTF-8. `ret_begins` has room for one more than there are tokens. */
+bool tsr_bpe_encode_begins(
+    const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
+    int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags);
+
 /* The tokens that the file's template (post_processor) puts before and behind a text, such as
  * "<|begin_of_text|>": what `add_special_tokens` adds. */
 int tsr_bpe_before(const tsr_bpe *bpe, const int32_t **ret_tokens);

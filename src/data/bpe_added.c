@@ -33,7 +33,7 @@ bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags) {
     if (added.is_normalized && normalizer) {
       size_t room = added.length * (size_t)tsr_normalizer_growth(normalizer);
       char *text = tsr_arena_alloc(arena, room);
-      added.length = tsr_normalize(normalizer, &scratch, added.text, added.length, text);
+      added.length = tsr_normalize(normalizer, &scratch, added.text, added.length, text, NULL);
       added.text = text;
     }
     set->items[set->count++] = added;
@@ -78,13 +78,6 @@ find_longest(const tsr_bpe_added_set *set, const char *text, size_t length) {
   return longest;
 }
 
-/* Unicode's White_Space. */
-static bool is_space(uint32_t code) {
-  return (code >= 9 && code <= 13) || code == ' ' || code == 0x85 || code == 0xa0 ||
-         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
-         code == 0x202f || code == 0x205f || code == 0x3000;
-}
-
 /* Where the character before `at` begins. */
 static size_t step_back(const char *text, size_t at) {
   do at--;
@@ -98,7 +91,7 @@ static size_t spaces_before(const char *text, size_t at, size_t floor) {
     size_t back = step_back(text, at);
     uint32_t code = 0;
     tsr_utf8_next(text + back, at - back, &code);
-    if (!is_space(code)) break;
+    if (!tsr_utf8_is_space(code)) break;
     at = back;
   }
   return at;
@@ -107,7 +100,7 @@ static size_t spaces_before(const char *text, size_t at, size_t floor) {
 static size_t spaces_behind(const char *text, size_t length, size_t at) {
   for (uint32_t code = 0; at < length;) {
     int bytes = tsr_utf8_next(text + at, length - at, &code);
-    if (!is_space(code)) break;
+    if (!tsr_utf8_is_space(code)) break;
     at += (size_t)bytes;
   }
   return at;

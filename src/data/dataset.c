@@ -72,21 +72,37 @@ bool tsr_dataset_add_validation(
 
 /* ---- parts ---- */
 
-static int64_t tokens_part(double fraction, int64_t count) {
+static int64_t first_part(double fraction, int64_t count) {
   return count - (int64_t)((double)count * fraction);
 }
 
 void tsr_dataset_split(tsr_dataset *dataset, double fraction) {
   assert(fraction >= 0 && fraction < 1);
-  dataset->validation_at = tokens_part(fraction, dataset->table.rows);
-  for (int i = 0; i < dataset->sources_count; i++)
-    dataset->sources[i].validation_at = tokens_part(fraction, dataset->sources[i].tokens);
+  dataset->validation_at = first_part(fraction, dataset->table.rows);
+  for (int i = 0; i < dataset->sources_count; i++) {
+    tsr_data_source *s = &dataset->sources[i];
+    s->validation_at = first_part(fraction, s->chat ? s->chat->count : s->tokens);
+  }
 }
 
-/* A part's tokens of a source, its files one after the other: [begin, end). */
+void tsr_dataset_pack(tsr_arena *arena, tsr_dataset *dataset, int64_t T) {
+  int all = dataset->sources_count + (dataset->validation != NULL); /* which is behind them */
+  for (int i = 0; i < all; i++) {
+    tsr_data_source *s = &dataset->sources[i];
+    if (!s->chat) continue;
+    int64_t at = i < dataset->sources_count ? s->validation_at : 0, count = s->chat->count;
+    tsr_packs_make(arena, s->chat, 0, at, &dataset->packing, T, &s->packs[TSR_SPLIT_TRAIN]);
+    tsr_packs_make(
+        arena, s->chat, at, count, &dataset->packing, T, &s->packs[TSR_SPLIT_VALIDATION]);
+  }
+}
+
+/* A part's tokens of a source, its files one after the other: [begin, end). Of conversations: its
+ * packs. */
 typedef struct {
   const tsr_data_source *source;
   int64_t begin, end;
+  const tsr_packs *packs; /* NULL: of files */
 } token_range;
 
 static int ranges_of(const tsr_dataset *dataset, tsr_split split) {
@@ -95,10 +111,11 @@ static int ranges_of(const tsr_dataset *dataset, tsr_split split) {
 
 static token_range range_of(const tsr_dataset *dataset, tsr_split split, int i) {
   const tsr_data_source *s = &dataset->sources[i];
-  if (split == TSR_SPLIT_TRAIN) return (token_range){s, 0, s->validation_at};
-  if (dataset->validation)
-    return (token_range){dataset->validation, 0, dataset->validation->tokens};
-  return (token_range){s, s->validation_at, s->tokens};
+  bool own = split == TSR_SPLIT_VALIDATION && dataset->validation;
+  if (own) s = dataset->validation;
+  if (s->chat) return (token_range){.source = s, .packs = &s->packs[split]};
+  if (split == TSR_SPLIT_TRAIN) return (token_range){s, 0, s->validation_at, NULL};
+  return (token_range){s, own ? 0 : s->validation_at, s->tokens, NULL};
 }
 
 static int64_t stride_of(const tsr_dataset *dataset, const tsr_data_source *source, int64_t T) {
@@ -118,6 +135,10 @@ static int64_t windows_in(
 
 static int64_t samples_in(const tsr_dataset *dataset, token_range range, int64_t T) {
   int64_t samples = 0, at = 0, begin, stride = stride_of(dataset, range.source, T);
+  if (range.packs) {
+    assert(range.packs->sequence == T);
+    return range.packs->count;
+  }
   for (int i = 0; i < range.source->files_count; at += range.source->files[i++].count)
     samples += windows_in(range, at, range.source->files[i].count, T, stride, &begin);
   return samples;
@@ -136,6 +157,35 @@ int64_t tsr_dataset_samples(const tsr_dataset *dataset, tsr_split split, int64_t
   return samples;
 }
 
+static bool too_few_tokens(
+    token_range range, const char *part, int64_t T, tsr_location location, tsr_diags *diags) {
+  tsr_diag_error(
+      diags, location,
+      "the %s part of '%s' has %lld tokens, too few for a sequence length of %lld: one sample "
+      "takes %lld",
+      part, range.source->name, (long long)(range.end - range.begin), (long long)T,
+      (long long)T + 1);
+  if (range.source->files_count > 1)
+    tsr_diag_hint(
+        diags, "in %d files, of which each must be long enough by itself",
+        range.source->files_count);
+  return false;
+}
+
+static bool no_conversation(
+    token_range range, const char *part, int64_t T, tsr_location location, tsr_diags *diags) {
+  const tsr_packs *p = range.packs;
+  tsr_diag_error(
+      diags, location, "the %s part of '%s' has no conversation to train on", part,
+      range.source->name);
+  if (p->end > p->first)
+    tsr_diag_hint(
+        diags, "of %lld, %lld are dropped as longer than %lld tokens, and %lld have no target",
+        (long long)(p->end - p->first), (long long)p->dropped, (long long)T,
+        (long long)p->untrained);
+  return false;
+}
+
 bool tsr_dataset_check(
     const tsr_dataset *dataset, tsr_split split, int64_t T, tsr_location location,
     tsr_diags *diags) {
@@ -147,18 +197,30 @@ bool tsr_dataset_check(
   for (int i = 0; i < ranges_of(dataset, split); i++) {
     token_range range = range_of(dataset, split, i);
     if (samples_in(dataset, range, T) > 0) continue;
-    ok = tsr_diag_error(
-        diags, location,
-        "the %s part of '%s' has %lld tokens, too few for a sequence length of %lld: one sample "
-        "takes %lld",
-        part, range.source->name, (long long)(range.end - range.begin), (long long)T,
-        (long long)T + 1);
-    if (range.source->files_count > 1)
-      tsr_diag_hint(
-          diags, "in %d files, of which each must be long enough by itself",
-          range.source->files_count);
+    ok = range.packs ? no_conversation(range, part, T, location, diags)
+                     : too_few_tokens(range, part, T, location, diags);
   }
   return ok;
+}
+
+int tsr_dataset_ranges(
+    tsr_arena *arena, const tsr_dataset *dataset, tsr_split split, tsr_data_range **ret_ranges) {
+  int count = 0, most = 0;
+  for (int i = 0; i < ranges_of(dataset, split); i++)
+    most += range_of(dataset, split, i).source->files_count + 1;
+  tsr_data_range *ranges = *ret_ranges = tsr_arena_array(arena, tsr_data_range, most);
+  for (int i = 0; i < ranges_of(dataset, split); i++) {
+    token_range r = range_of(dataset, split, i);
+    int64_t at = 0;
+    if (r.packs) ranges[count++] = (tsr_data_range){.source = r.source, .packs = r.packs};
+    for (int k = 0; k < r.source->files_count; at += r.source->files[k++].count) {
+      const tsr_token_file *file = &r.source->files[k];
+      int64_t begin = r.begin > at ? r.begin - at : 0, end = r.end - at;
+      if (end > file->count) end = file->count;
+      if (begin < end) ranges[count++] = (tsr_data_range){r.source, file, begin, end, NULL};
+    }
+  }
+  return count;
 }
 
 /* ---- samples ---- */
@@ -176,69 +238,63 @@ int64_t tsr_dataset_sample_at(
   return first + tsr_sample_order_at(own, samples, before);
 }
 
-const tsr_token_file *tsr_dataset_find_window(
-    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t *ret_begin) {
+tsr_window
+tsr_dataset_window(const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin) {
+  return (tsr_window){
+      .file = file,
+      .begin = begin,
+      .separate = dataset->separate,
+      .end_of_text = dataset->end_of_text};
+}
+
+tsr_window
+tsr_dataset_find_window(const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T) {
   assert(dataset->kind == TSR_DATASET_TEXT && index >= 0);
   for (int i = 0; i < ranges_of(dataset, split); i++) {
     token_range range = range_of(dataset, split, i);
-    int64_t at = 0, stride = stride_of(dataset, range.source, T);
+    int64_t at = 0, begin, stride = stride_of(dataset, range.source, T);
+    if (range.packs && index < range.packs->count)
+      return (tsr_window){.separate = true, .packs = range.packs, .pack = index};
+    if (range.packs) index -= range.packs->count;
     for (int k = 0; k < range.source->files_count; k++) {
       const tsr_token_file *file = &range.source->files[k];
-      int64_t windows = windows_in(range, at, file->count, T, stride, ret_begin);
-      *ret_begin += index * stride;
-      if (index < windows) return file;
+      int64_t windows = windows_in(range, at, file->count, T, stride, &begin);
+      if (index < windows) return tsr_dataset_window(dataset, file, begin + index * stride);
       index -= windows;
       at += file->count;
     }
   }
   assert(!"a sample that the part does not have");
-  return NULL;
-}
-
-/* The targets of a window: the tokens behind its own. Of separate documents the last token has
- * none, be it the end of text or the one before a document's begin. Returns how many count. */
-static int64_t take_targets(
-    const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin, int64_t T,
-    int64_t ignored, int32_t *ret_targets) {
-  bool separate = dataset->separate;
-  int64_t count = 0, end_of_text = separate ? dataset->end_of_text : -1;
-  int64_t document = separate ? tsr_token_file_next_document(file, begin) : file->count;
-  for (int64_t at = begin + 1; at <= begin + T; at++) {
-    bool ends = end_of_text >= 0 && tsr_token_at(file, at - 1) == end_of_text;
-    if (at == document) {
-      ends = true;
-      document = tsr_token_file_next_document(file, at);
-    }
-    int32_t target = ends ? TSR_TARGET_IGNORED : (int32_t)tsr_token_at(file, at);
-    if (ret_targets) ret_targets[at - begin - 1] = target;
-    count += target != TSR_TARGET_IGNORED && target != ignored;
-  }
-  return count;
+  return (tsr_window){0};
 }
 
 void tsr_dataset_fill_tokens(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_tokens,
     int32_t *ret_targets) {
-  int64_t begin;
-  const tsr_token_file *file = tsr_dataset_find_window(dataset, split, index, T, &begin);
-  if (ret_targets) take_targets(dataset, file, begin, T, TSR_TARGET_IGNORED, ret_targets);
-  for (int64_t t = 0; ret_tokens && t < T; t++)
-    ret_tokens[t] = (int32_t)tsr_token_at(file, begin + t);
+  tsr_window w = tsr_dataset_find_window(dataset, split, index, T);
+  if (ret_targets) tsr_window_fill_targets(&w, T, TSR_TARGET_IGNORED, ret_targets);
+  if (ret_tokens) tsr_window_fill_tokens(&w, T, ret_tokens);
+}
+
+void tsr_dataset_fill_positions(
+    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_positions) {
+  tsr_window w = tsr_dataset_find_window(dataset, split, index, T);
+  tsr_window_fill_positions(&w, T, ret_positions);
 }
 
 int64_t tsr_dataset_count_targets(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t ignored) {
-  int64_t begin;
-  const tsr_token_file *file = tsr_dataset_find_window(dataset, split, index, T, &begin);
-  return take_targets(dataset, file, begin, T, ignored, NULL);
+  tsr_window w = tsr_dataset_find_window(dataset, split, index, T);
+  return tsr_window_fill_targets(&w, T, ignored, NULL);
 }
 
 int64_t tsr_dataset_find_outside(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T,
     const tsr_token_file **ret_file) {
-  int64_t begin;
-  *ret_file = tsr_dataset_find_window(dataset, split, index, T, &begin);
-  return tsr_token_file_find_outside(*ret_file, begin, T + 1, dataset->vocab_size);
+  tsr_window w = tsr_dataset_find_window(dataset, split, index, T);
+  *ret_file = w.file;
+  if (w.packs) return -1;
+  return tsr_token_file_find_outside(w.file, w.begin, T + 1, dataset->vocab_size);
 }
 
 static int64_t find_row(const tsr_dataset *dataset, tsr_split split, int64_t index) {

@@ -6,26 +6,30 @@
  * window one token later. Windows of a text begin at each token, so N tokens give N - T samples (as
  * tt-train has it); those of a token file every T tokens, (N - 1) / T samples (as llm.c and
  * Megatron have it); a stride of one's own is above both. No window leaves its file; the files of
- * a text count as one. table, images: a sample is a row. */
+ * a text count as one. A sample of conversations is a pack of them (data/packing.h). table, images:
+ * a sample is a row. */
 #ifndef TSR_DATA_DATASET_H
 #define TSR_DATA_DATASET_H
 #include "data/mixture.h"
 #include "data/table.h"
-#include "data/token_files.h"
 #include "data/tokenizer.h"
+#include "data/window.h"
 
 typedef enum { TSR_DATASET_TEXT, TSR_DATASET_TABLE, TSR_DATASET_IMAGES } tsr_dataset_kind;
 typedef enum { TSR_SPLIT_TRAIN, TSR_SPLIT_VALIDATION } tsr_split;
 
-/* One path or pattern of tokens: a text, or token files. */
+/* One path or pattern of tokens: a text, token files, or conversations. */
 typedef struct {
   const char *name; /* the path, or the first of several */
   bool is_text;
   tsr_token_file *files; /* of a text one, in memory */
   int files_count;
-  int64_t tokens;        /* of all files */
-  int64_t validation_at; /* the first token of the validation part, the files one after the other */
-  double weight;         /* 0: none was given, it counts by its tokens */
+  const tsr_masked_documents *chat; /* instead of files; else NULL */
+  tsr_packs packs[2];               /* of conversations: of each part, once it is packed */
+  int64_t tokens;                   /* of all files */
+  /* The first of the validation part, the files one after the other: a token, or a conversation. */
+  int64_t validation_at;
+  double weight; /* 0: none was given, it counts by its tokens */
 } tsr_data_source;
 
 typedef struct {
@@ -40,11 +44,10 @@ typedef struct {
   int64_t stride;                    /* of all windows; 0: as above */
   bool separate;                     /* a document's last token has no target */
   int64_t end_of_text;               /* the token that ends a document, where one does; else -1 */
+  tsr_packing_rule packing;          /* of conversations */
   tsr_table table;                   /* table, images */
   int64_t validation_at;             /* table, images: the first row of the validation part */
 } tsr_dataset;
-
-enum { TSR_TARGET_IGNORED = -100 }; /* a target that has no loss */
 
 /* Reads text files (see tsr_text_files_read) and encodes them one after the other. A char tokenizer
  * with `chars` NULL takes its vocabulary from the text; any other is used as given. All of it
@@ -66,9 +69,13 @@ bool tsr_dataset_add_validation(
 /* Unmaps token files; the arena's memory stays. */
 void tsr_dataset_close(tsr_dataset *dataset);
 
-/* Gives the last `fraction` (in [0, 1), rounded down) of the rows, or of the tokens of each source,
- * to the validation part. Windows stay inside their part. */
+/* Gives the last `fraction` (in [0, 1), rounded down) of the rows, or of the tokens or
+ * conversations of each source, to the validation part. Windows and packs stay inside their part.
+ */
 void tsr_dataset_split(tsr_dataset *dataset, double fraction);
+/* Packs conversations, where there are any, into samples of T tokens; after the split. From then on
+ * T is this one. */
+void tsr_dataset_pack(tsr_arena *arena, tsr_dataset *dataset, int64_t T);
 
 /* The samples of a part, of all sources together, for sequences of T tokens (T has no meaning for
  * rows); 0 when it is too short. */
@@ -91,6 +98,10 @@ int64_t tsr_dataset_sample_at(
 void tsr_dataset_fill_tokens(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_tokens,
     int32_t *ret_targets);
+/* The position of each of the sample's T tokens in its document (graph/documents.h). Where
+ * documents are packed the sample counts as one. */
+void tsr_dataset_fill_positions(
+    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_positions);
 /* How many targets of the sample are neither ignored nor `ignored`. */
 int64_t tsr_dataset_count_targets(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t ignored);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/jsonl.h"
 #include "base/json_scan.h"
-#include "base/utf8.h"
 #include <string.h>
 
 /* All that follows reads a text that tsr_json_scan has found right, so nothing ends too early. */
@@ -32,46 +31,15 @@ static const char *skip_value(const char *at) {
   return at;
 }
 
-static uint32_t hex_at(const char *at) {
-  uint32_t code = 0;
-  for (int i = 0; i < 4; i++) {
-    char c = at[i];
-    code = code << 4 | (uint32_t)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-  }
-  return code;
-}
-
-/* The string whose opening quote is at `at`. */
-static size_t resolve(const char *at, char *to) {
-  static const char names[] = "bfnrt", codes[] = "\b\f\n\r\t";
-  char *begin = to;
-  for (at++; *at != '"';) {
-    if (*at != '\\') {
-      *to++ = *at++;
-      continue;
-    }
-    const char *name = strchr(names, at[1]);
-    if (at[1] != 'u') {
-      *to++ = name ? codes[name - names] : at[1];
-      at += 2;
-      continue;
-    }
-    uint32_t code = hex_at(at + 2);
-    bool pair = code >= 0xd800 && code < 0xdc00;
-    if (pair) code = 0x10000 + ((code - 0xd800) << 10) + (hex_at(at + 8) - 0xdc00);
-    at += pair ? 12 : 6;
-    to += tsr_utf8_put(code, to);
-  }
-  return (size_t)(to - begin);
-}
-
 /* Keys with escapes are compared with these resolved; a key that is longer cannot be meant. */
 static bool is_key(const char *at, const char *end, const char *key, size_t key_length) {
   char text[256];
   if (!memchr(at, '\\', (size_t)(end - at)))
     return (size_t)(end - at) == key_length + 2 && !memcmp(at + 1, key, key_length);
   if ((size_t)(end - at) > sizeof text) return false;
-  return resolve(at, text) == key_length && !memcmp(text, key, key_length);
+  size_t length;
+  tsr_json_unescape(at, text, &length);
+  return length == key_length && !memcmp(text, key, key_length);
 }
 
 static const char *name_of(char first) {
@@ -108,7 +76,7 @@ bool tsr_jsonl_text(
         return fail(
             ret_fault, line, value,
             tsr_arena_printf(arena, "key '%s' should be a text, not %s", key, name_of(*value)));
-      *ret_length = resolve(value, ret_text);
+      tsr_json_unescape(value, ret_text, ret_length);
       return true;
     }
     at = skip_blanks(skip_value(value));

@@ -53,8 +53,9 @@ static bool find_files(const loader *l, const tsr_data_input *input, opened *ret
   ret->paths_count = count;
   int kept = 0;
   for (int i = 0; i < count; i++) {
-    bool is_text = input->format == TSR_TOKEN_FILE_TEXT ||
-                   (input->format == TSR_TOKEN_FILE_AUTO && !tsr_token_file_is(l->arena, paths[i]));
+    bool by_name = input->format == TSR_TOKEN_FILE_AUTO && !input->tokens;
+    bool is_text =
+        input->format == TSR_TOKEN_FILE_TEXT || (by_name && !tsr_token_file_is(l->arena, paths[i]));
     if (i == 0) ret->is_text = is_text;
     if (!check_kind(l, ret, paths[i], paths[0], is_text)) return false;
   }
@@ -109,15 +110,6 @@ static bool encode_texts(const loader *l, const opened *o, tsr_token_file *ret) 
       .begins = begins,
       .begins_count = o->paths_count};
   return true;
-}
-
-int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer) {
-  static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
-  for (int i = 0; i < 3 && tokenizer->kind == TSR_TOKENIZER_BPE; i++) {
-    int32_t token = tsr_bpe_find(tokenizer->bpe, names[i]);
-    if (token >= 0 && tsr_bpe_is_special(tokenizer->bpe, token)) return token;
-  }
-  return -1;
 }
 
 /* A char tokenizer without characters takes those of all the texts. */
@@ -194,14 +186,14 @@ static bool open_source(const loader *l, const opened *o, tsr_data_source *ret) 
   return true;
 }
 
-static void mix_sources(const loader *l) {
-  const tsr_data_source *sources = l->dataset->sources;
+void tsr_dataset_mix(tsr_arena *arena, tsr_dataset *dataset) {
+  const tsr_data_source *sources = dataset->sources;
   double weights[TSR_MIX_SOURCES_MAX];
-  for (int i = 0; i < l->dataset->sources_count; i++) {
+  for (int i = 0; i < dataset->sources_count; i++) {
     double tokens = sources[i].tokens ? (double)sources[i].tokens : 1;
     weights[i] = sources[i].weight > 0 ? sources[i].weight : tokens;
   }
-  tsr_mixture_make(l->arena, weights, l->dataset->sources_count, &l->dataset->mix);
+  tsr_mixture_make(arena, weights, dataset->sources_count, &dataset->mix);
 }
 
 static bool open_all(const loader *l) {
@@ -223,7 +215,7 @@ static bool open_all(const loader *l) {
   l->dataset->sources = sources;
   l->dataset->sources_count = count;
   l->dataset->validation = options->validation ? &sources[count] : NULL;
-  if (ok) mix_sources(l);
+  if (ok) tsr_dataset_mix(l->arena, l->dataset);
   return ok;
 }
 
@@ -267,7 +259,7 @@ bool tsr_dataset_text(
   if (ok && count > 1)
     ret_dataset->sources->name =
         tsr_arena_printf(arena, "%s (and %d more)", patterns[0], count - 1);
-  if (ok) mix_sources(&l);
+  if (ok) tsr_dataset_mix(arena, ret_dataset);
   ret_dataset->name = ret_dataset->sources->name;
   ret_dataset->vocab_size = ret_dataset->tokenizer.vocab_size;
   tsr_arena_free(l.scratch);

@@ -9,6 +9,7 @@ typedef struct {
   tsr_token_format format;
   double weight; /* above 0; of all inputs or of none: 0 */
   tsr_location location;
+  bool tokens; /* a file of AUTO is a token file whatever its name */
 } tsr_data_input;
 
 typedef struct {
@@ -30,14 +31,30 @@ typedef struct {
 bool tsr_dataset_tokens(
     tsr_arena *arena, const tsr_data_options *options, tsr_dataset *ret_dataset, tsr_diags *diags);
 
-/* The special token <|endoftext|>, <|end_of_text|> or </s> of a tokenizer, or -1. */
-int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer);
+/* Makes the mixture of the sources by their weights. */
+void tsr_dataset_mix(tsr_arena *arena, tsr_dataset *dataset);
 
-/* The file that a sample's window is in, and the window's first token there. */
-const tsr_token_file *tsr_dataset_find_window(
-    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t *ret_begin);
+/* What a part consists of: the tokens [begin, end) of a file, or packs of conversations. */
+typedef struct {
+  const tsr_data_source *source;
+  const tsr_token_file *file;
+  int64_t begin, end;
+  const tsr_packs *packs; /* NULL: of a file */
+} tsr_data_range;
+/* All of a part, in `arena`, in the order of its samples; how many there are. */
+int tsr_dataset_ranges(
+    tsr_arena *arena, const tsr_dataset *dataset, tsr_split split, tsr_data_range **ret_ranges);
 
-/* A token of the window outside the vocabulary: its place in its file, or -1. */
+/* A window of a file as the data set's documents are. */
+tsr_window
+tsr_dataset_window(const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin);
+
+/* Of a sample, by which its tokens are filled in. */
+tsr_window
+tsr_dataset_find_window(const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T);
+
+/* A token of a sample's window outside the vocabulary: its place in its file, or -1 (of
+ * conversations always). */
 int64_t tsr_dataset_find_outside(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T,
     const tsr_token_file **ret_file);

@@ -150,6 +150,17 @@ bool tsr_content_check_kind(const tsr_text_file *file, tsr_location location, ts
   return false;
 }
 
+bool tsr_content_check_lines(const tsr_text_file *file, tsr_location location, tsr_diags *diags) {
+  const char *at = file->text, *end = at + file->length;
+  if (!check_begin(file, 0, "lines of JSON", location, diags)) return false;
+  while (at < end && *at && strchr(" \t\r\n", *at)) at++;
+  if (at == end || *at != '[') return true;
+  tsr_diag_error(
+      diags, location, "'%s' holds a JSON array, not an object on each line", file->path);
+  tsr_diag_hint(diags, "`jq -c '.[]'` writes its elements as lines");
+  return false;
+}
+
 bool tsr_content_check_bytes(const tsr_text_file *file, tsr_diags *diags) {
   size_t valid = tsr_utf8_valid(file->text, file->length);
   const char *nul = memchr(file->text, 0, valid);

@@ -10,6 +10,10 @@
  * object, or all of it one object or array. */
 bool tsr_content_check_kind(const tsr_text_file *file, tsr_location location, tsr_diags *diags);
 
+/* An error at `place` when a file that should hold JSON, an object a line, begins as one of the
+ * formats above, or holds one array. */
+bool tsr_content_check_lines(const tsr_text_file *file, tsr_location location, tsr_diags *diags);
+
 /* An error at `place` when a file that should be nothing but token numbers begins as one of these
  * formats with a number of 4 bytes or more, holds weights, or is text. */
 bool tsr_content_check_tokens(const tsr_text_file *file, tsr_location location, tsr_diags *diags);

@@ -84,7 +84,7 @@ static int32_t find_char(const tsr_tokenizer *tokenizer, uint32_t code) {
 
 static bool encode_chars(
     const tsr_tokenizer *tokenizer, const tsr_text_file *file, int32_t *ret_tokens,
-    int64_t *ret_count, tsr_diags *diags) {
+    int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
   int64_t count = 0;
   for (size_t at = 0; at < file->length;) {
     uint32_t code;
@@ -99,6 +99,7 @@ static bool encode_chars(
           is_visible ? "'" : "", is_visible ? bytes : 0, file->text + at, is_visible ? "' (" : "",
           code, is_visible ? ")" : "", tokenizer->vocab_size);
     }
+    if (ret_begins) ret_begins[count] = (int64_t)at;
     ret_tokens[count++] = token;
     at += (size_t)bytes;
   }
@@ -110,7 +111,7 @@ static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 static bool encode_ids(
     const tsr_tokenizer *tokenizer, const tsr_text_file *file, int32_t *ret_tokens,
-    int64_t *ret_count, tsr_diags *diags) {
+    int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
   int64_t count = 0;
   for (size_t at = 0, end; at < file->length; at = end) {
     end = at + 1;
@@ -123,6 +124,7 @@ static bool encode_ids(
       if (is_number && number <= INT32_MAX) number = number * 10 + (c - '0');
     }
     if (is_number && number < tokenizer->vocab_size) {
+      if (ret_begins) ret_begins[count] = (int64_t)at;
       ret_tokens[count++] = (int32_t)number;
       continue;
     }
@@ -139,23 +141,46 @@ static bool encode_ids(
   return true;
 }
 
+static bool encode_bpe(
+    const tsr_bpe *bpe, tsr_bpe_scratch *given, const tsr_text_file *file, int32_t *ret_tokens,
+    int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
+  tsr_bpe_scratch *scratch = given ? given : tsr_bpe_scratch_new();
+  bool ok = tsr_bpe_encode_begins(
+      bpe, scratch, file->text, file->length, ret_tokens, ret_begins, ret_count, diags);
+  if (!given) tsr_bpe_scratch_free(scratch);
+  return ok;
+}
+
+bool tsr_tokenizer_encode_begins(
+    const tsr_tokenizer *tokenizer, tsr_bpe_scratch *scratch, const tsr_text_file *file,
+    int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
+  bool ok = true;
+  switch (tokenizer->kind) {
+  case TSR_TOKENIZER_CHAR:
+    ok = encode_chars(tokenizer, file, ret_tokens, ret_begins, ret_count, diags);
+    break;
+  case TSR_TOKENIZER_IDS:
+    ok = encode_ids(tokenizer, file, ret_tokens, ret_begins, ret_count, diags);
+    break;
+  case TSR_TOKENIZER_BPE:
+    ok = encode_bpe(tokenizer->bpe, scratch, file, ret_tokens, ret_begins, ret_count, diags);
+    break;
+  case TSR_TOKENIZER_BYTE:
+    *ret_count = (int64_t)file->length;
+    for (size_t i = 0; i < file->length; i++) {
+      ret_tokens[i] = (unsigned char)file->text[i];
+      if (ret_begins) ret_begins[i] = (int64_t)i;
+    }
+    break;
+  }
+  if (ok && ret_begins) ret_begins[*ret_count] = (int64_t)file->length;
+  return ok;
+}
+
 bool tsr_tokenizer_encode(
     const tsr_tokenizer *tokenizer, const tsr_text_file *file, int32_t *ret_tokens,
     int64_t *ret_count, tsr_diags *diags) {
-  if (tokenizer->kind == TSR_TOKENIZER_CHAR)
-    return encode_chars(tokenizer, file, ret_tokens, ret_count, diags);
-  if (tokenizer->kind == TSR_TOKENIZER_IDS)
-    return encode_ids(tokenizer, file, ret_tokens, ret_count, diags);
-  if (tokenizer->kind == TSR_TOKENIZER_BPE) {
-    tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
-    bool ok = tsr_bpe_encode(
-        tokenizer->bpe, scratch, file->text, file->length, ret_tokens, ret_count, diags);
-    tsr_bpe_scratch_free(scratch);
-    return ok;
-  }
-  for (size_t i = 0; i < file->length; i++) ret_tokens[i] = (unsigned char)file->text[i];
-  *ret_count = (int64_t)file->length;
-  return true;
+  return tsr_tokenizer_encode_begins(tokenizer, NULL, file, ret_tokens, NULL, ret_count, diags);
 }
 
 void tsr_tokenizer_decode(
@@ -188,6 +213,15 @@ int32_t tsr_tokenizer_newline(const tsr_tokenizer *tokenizer) {
     return -1;
   case TSR_TOKENIZER_BPE:
     return tsr_bpe_find(tokenizer->bpe, "\n");
+  }
+  return -1;
+}
+
+int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer) {
+  static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
+  for (int i = 0; i < 3 && tokenizer->kind == TSR_TOKENIZER_BPE; i++) {
+    int32_t token = tsr_bpe_find(tokenizer->bpe, names[i]);
+    if (token >= 0 && tsr_bpe_is_special(tokenizer->bpe, token)) return token;
   }
   return -1;
 }

@@ -49,6 +49,13 @@ bool tsr_tokenizer_encode(
     const tsr_tokenizer *tokenizer, const tsr_text_file *file, int32_t *ret_tokens,
     int64_t *ret_count, tsr_diags *diags);
 
+/* The same with the place of each token: token i is made of bytes [begins[i], begins[i + 1]) of a
+ * text that is valid UTF-8. `ret_begins` has room for one more than there are tokens; `scratch`
+ * (NULL: a new one) belongs to one thread. */
+bool tsr_tokenizer_encode_begins(
+    const tsr_tokenizer *tokenizer, tsr_bpe_scratch *scratch, const tsr_text_file *file,
+    int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags);
+
 /* Appends the text of tokens, each in [0, vocab_size). Numbers are divided by blanks. Token by
  * token it gives the same bytes (but for those blanks); a token of bytes may end inside a
  * character. */
@@ -57,6 +64,9 @@ void tsr_tokenizer_decode(
 
 /* The token that ends a line, or -1. */
 int32_t tsr_tokenizer_newline(const tsr_tokenizer *tokenizer);
+
+/* The special token <|endoftext|>, <|end_of_text|> or </s>, or -1. */
+int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer);
 
 /* How many of the first bytes are whole characters: all but a last one that may still be completed,
  * so that a stream can be shown as it comes. */

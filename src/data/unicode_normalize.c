@@ -176,11 +176,12 @@ bool tsr_normalizer_is_plain(const tsr_normalizer *n, const char *text, size_t l
 
 /* ---- texts ---- */
 
-/* From the text at `at`: the first code point and all touched ones behind it, normalized. */
+/* From the text at `at`: the first code point and all touched ones behind it, normalized.
+ * `ret_kept`: the bytes of the first one, if it stays as it is and joins with none; else 0. */
 static size_t normalize_part(
     const tsr_normalizer *n, tsr_normalize_scratch *s, const char *text, size_t length, size_t *at,
-    char *to) {
-  size_t count = 0;
+    char *to, size_t *ret_kept) {
+  size_t count = 0, begin = *at;
   do {
     uint32_t code = 0;
     *at += (size_t)tsr_utf8_next(text + *at, length - *at, &code);
@@ -192,6 +193,9 @@ static size_t normalize_part(
   count = compose(n->form, s, count);
   size_t put = 0;
   for (size_t i = 0; i < count; i++) put += (size_t)tsr_utf8_put((uint32_t)s->codes[i], to + put);
+  uint32_t first = 0;
+  size_t bytes = (size_t)tsr_utf8_next(text + begin, length - begin, &first);
+  *ret_kept = count && s->codes[0] == (int32_t)first ? bytes : 0;
   return put;
 }
 
@@ -207,15 +211,20 @@ static size_t joining(const char *text, size_t at) {
 
 size_t tsr_normalize(
     const tsr_normalizer *n, tsr_normalize_scratch *s, const char *text, size_t length,
-    char *ret_text) {
+    char *ret_text, size_t *ret_from) {
   size_t put = 0;
   for (size_t at = 0; at < length;) {
     size_t next = next_touched(n, text, length, at);
     size_t end = next > at && next < length ? joining(text, next) : next;
     memcpy(ret_text + put, text + at, end - at);
+    for (size_t i = at; ret_from && i < end; i++) ret_from[put + i - at] = i;
     put += end - at;
     at = end;
-    if (at < length) put += normalize_part(n, s, text, length, &at, ret_text + put);
+    if (at == length) break;
+    size_t kept, part = normalize_part(n, s, text, length, &at, ret_text + put, &kept);
+    for (size_t i = 0; ret_from && i < part; i++) ret_from[put + i] = end + (i < kept ? 0 : kept);
+    put += part;
   }
+  if (ret_from) ret_from[put] = length;
   return put;
 }

@@ -32,9 +32,10 @@ typedef struct {
 } tsr_normalize_scratch;
 
 /* Writes the form of valid UTF-8 and returns its length; `ret_text` has room for
- * tsr_normalizer_growth * `length` bytes. */
+ * tsr_normalizer_growth * `length` bytes. `ret_from` (NULL: none) has room for one more: for each
+ * byte written, where the source begins that it is made of, and then `length`. */
 size_t tsr_normalize(
     const tsr_normalizer *normalizer, tsr_normalize_scratch *scratch, const char *text,
-    size_t length, char *ret_text);
+    size_t length, char *ret_text, size_t *ret_from);
 
 #endif

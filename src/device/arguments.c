@@ -30,6 +30,7 @@ tsr_rope tsr_rope_of(const tsr_task_call *c) {
 tsr_attention_inputs tsr_attention_inputs_of(tsr_op op) {
   switch ((int)op) {
   case TSR_OP_ATTENTION_DX:
+  case TSR_OP_DOCUMENT_ATTENTION_DX:
   case TSR_OP_RING_DQ:
     return (tsr_attention_inputs){1, 2};
   case TSR_OP_RING_DKV:
@@ -52,7 +53,7 @@ static tsr_attention attention_sizes(const tsr_task_call *c) {
   const tsr_tensor *q = &c->task->inputs[in.q], *k = &c->task->inputs[in.k];
   int64_t D = attr->head_dim, Dv = tsr_node_value_head(&c->program->graph->nodes[c->task->node]);
   int64_t width = c->task->op == TSR_OP_RING_ROWS ? Dv : D;
-  tsr_attention a = {.B = q->shape[0], .T = q->shape[1], .D = D, .Dv = Dv};
+  tsr_attention a = {.B = q->shape[0], .T = k->shape[1], .D = D, .Dv = Dv};
   a.H = q->shape[2] / width;
   a.G = k->shape[2] / width;
   a.causal = attr->causal;
@@ -78,6 +79,31 @@ tsr_attention tsr_attention_of(const tsr_task_call *c) {
   }
   a.key = tsr_random_key(
       c->at.seed, c->program->graph->nodes[c->task->node].stream, (uint64_t)c->at.step);
+  return a;
+}
+
+/* The positions of the task's results, where cp splits them and not the keys. */
+static tsr_attention_rows rows_of(const tsr_task_call *c) {
+  const tsr_tensor *out = &c->task->outputs[0]; // (B, T, features)
+  int64_t own = out->shape[1];
+  tsr_tensor_slice slice = tsr_operand_slice(c, out);
+  tsr_attention_rows rows = {.runs = 1, .each = own, .first = {slice.offset[1]}};
+  if (own == slice.global[1]) return (tsr_attention_rows){0};
+  if (!tsr_operand_is_zigzag(c, out, 1)) return rows;
+  int members = (int)c->program->lowering.size[TSR_CP], coord = c->rank->coord[TSR_CP];
+  rows.runs = 2;
+  rows.each = own / 2;
+  for (int i = 0; i < 2; i++)
+    rows.first[i] = tsr_sequence_position(true, members, coord, own, i * rows.each);
+  return rows;
+}
+
+tsr_attention tsr_document_attention_of(const tsr_task_call *c) {
+  tsr_attention a = tsr_attention_of(c);
+  int at = c->task->op == TSR_OP_DOCUMENT_ATTENTION ? 3 : 6;
+  if (!c->rank) return a;
+  a.positions = tsr_operand_address(c, &c->task->inputs[at]);
+  a.rows = rows_of(c);
   return a;
 }
 

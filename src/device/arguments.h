@@ -11,6 +11,8 @@ tsr_unary tsr_unary_of(tsr_op op);
 tsr_rope tsr_rope_of(const tsr_task_call *call);
 /* Of the task's queries and keys; without a rank, sizes alone. */
 tsr_attention tsr_attention_of(const tsr_task_call *call);
+/* The same inside documents, of whose positions cp may split the results. */
+tsr_attention tsr_document_attention_of(const tsr_task_call *call);
 tsr_attention_cached tsr_attention_cached_of(const tsr_task_call *call);
 /* The same over units; `step` is that of a ring's op. */
 tsr_attention_ring tsr_attention_ring_of(const tsr_task_call *call);

@@ -17,8 +17,10 @@
 #include "graph/padding.h"
 #include <stdint.h>
 
-typedef enum { TSR_F32, TSR_I32, TSR_BF16, TSR_F16 } tsr_dtype;
-int64_t tsr_dtype_bytes(tsr_dtype dtype);
+typedef enum { TSR_F32, TSR_I32, TSR_BF16, TSR_F16, TSR_NF4 } tsr_dtype;
+int64_t tsr_dtype_bytes(tsr_dtype dtype); /* of an element; not of NF4 */
+/* Of so many elements; of NF4 those of a matrix that is one unit (base/nf4_layout.h). */
+int64_t tsr_dtype_size(tsr_dtype dtype, int64_t elements);
 static inline bool tsr_dtype_is_half(tsr_dtype d) { return d == TSR_BF16 || d == TSR_F16; }
 const char *tsr_dtype_name(tsr_dtype dtype);
 enum { TSR_OUTPUTS_MAX = 3 };
@@ -76,7 +78,8 @@ static inline int64_t tsr_routed_rows(tsr_routed r, int64_t tokens, int64_t here
 typedef struct {
   const char *name;    /* unique, as in graph and metrics: block.0.attn.wq */
   const char *hf_name; /* in Hugging Face checkpoints, or NULL */
-  tsr_dtype dtype;     /* as it is stored: TSR_F32, or TSR_BF16 in a graph without a loss */
+  tsr_dtype dtype;     /* as it is stored: TSR_F32, TSR_BF16 in a graph without a loss, or
+                          TSR_NF4 of a frozen weight of linear layers (tsr_pass_quantize) */
   bool hf_transposed;  /* there the two dimensions are swapped (GPT-2's Conv1D) */
   int ndim;
   int64_t shape[TSR_DIMS_MAX];
@@ -225,6 +228,8 @@ double tsr_node_dropout(const tsr_node *n);
 /* The input of a forward node that an update of its own writes, and no optimizer: the bias of a
  * choice of experts, or the counts of the step before; -1: none. */
 int tsr_node_updated_input(const tsr_node *n);
+/* Of attention and document_attention: the index of the input that is the sinks; -1: none. */
+int tsr_node_sinks(const tsr_node *n);
 /* Of attention in any form: the features of a head of values, and of out. */
 int64_t tsr_node_value_head(const tsr_node *n);
 

@@ -169,15 +169,28 @@ static const char *infer_attention(const inference *i) {
         i, "%lld key/value heads do not divide %lld query heads", (long long)groups,
         (long long)heads);
   if (attr->window > 0 && !attr->causal) return wrong(i, "a window needs causal attention");
-  bool sinks = i->node->inputs_count == 4;
-  if (sinks && (i->in[3]->ndim != 1 || i->in[3]->shape[0] != heads))
+  int at = tsr_node_sinks(i->node);
+  const tsr_value *sinks = at < 0 ? NULL : i->in[at];
+  if (sinks && (sinks->ndim != 1 || sinks->shape[0] != heads))
     return wrong(
-        i, "'%s' must have a sink for each of the %lld heads, not %s", i->in[3]->name,
-        (long long)heads, shape_of(i, i->in[3]));
+        i, "'%s' must have a sink for each of the %lld heads, not %s", sinks->name,
+        (long long)heads, shape_of(i, sinks));
   i->out[0] = type_of(q);
   i->out[0].shape[2] = heads * dv;
   i->out[1] = (tsr_type){TSR_F32, 4, {q->shape[0], heads, q->shape[1], 2}};
   return NULL;
+}
+
+static const char *infer_document_attention(const inference *i) {
+  const tsr_value *q = i->in[0], *positions = i->in[3];
+  const char *bad = infer_attention(i);
+  if (bad) return bad;
+  bool fit = positions->ndim == 2 && positions->dtype == TSR_I32 &&
+             positions->shape[0] == q->shape[0] && positions->shape[1] == q->shape[1];
+  return fit ? NULL
+             : wrong(
+                   i, "'%s' %s are not the positions of '%s' %s", positions->name,
+                   shape_of(i, positions), q->name, shape_of(i, q));
 }
 
 /* dout, out (B, T, H*Dv), stats, sinks (H) → (B, T, H) */

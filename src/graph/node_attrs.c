@@ -9,7 +9,13 @@ int64_t tsr_loss_samples(const tsr_node *loss) {
 
 double tsr_node_dropout(const tsr_node *n) {
   if (n->op == TSR_OP_DROPOUT) return n->attr.dropout.p;
-  return n->op == TSR_OP_ATTENTION ? n->attr.attention.dropout : 0;
+  bool attention = n->op == TSR_OP_ATTENTION || n->op == TSR_OP_DOCUMENT_ATTENTION;
+  return attention ? n->attr.attention.dropout : 0;
+}
+
+int tsr_node_sinks(const tsr_node *n) {
+  int sinks = n->op == TSR_OP_ATTENTION ? 3 : 4;
+  return n->inputs_count > sinks ? sinks : -1;
 }
 
 int tsr_node_updated_input(const tsr_node *n) {

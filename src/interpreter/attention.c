@@ -51,7 +51,8 @@ static void add_turned(const tsr_interpreted *n, double sign, double *y, const d
     for (int64_t d = 0; d < D; d++)
       if (d < rope->offset || d >= rope->offset + size) y[at + d] += x[at + d];
     for (int64_t i = 0; i < half; i++) {
-      const double *turn = n->in[1] + ((at / C % T) * half + i) * 2;
+      int64_t position = n->in[2] ? (int64_t)n->in[2][at / C] : at / C % T;
+      const double *turn = n->in[1] + (position * half + i) * 2;
       double cosine = turn[0], sine = sign * turn[1];
       int64_t a = at + rope->offset + (rope->interleaved ? 2 * i : i), b = a + apart;
       y[a] += x[a] * cosine - x[b] * sine;
@@ -68,6 +69,8 @@ static void vjp_rope(const tsr_interpreted *n) {
   add_turned(n, -(double)n->node->attr.rope.sign, n->d_in[0], n->d_out);
 }
 const tsr_interpreter_rule tsr_interpret_rope = {.forward = forward_rope, .vjp = vjp_rope};
+/* x, table, the position of each token */
+const tsr_interpreter_rule tsr_interpret_rope_at = {.forward = forward_rope, .vjp = vjp_rope};
 
 /* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of scale q_i . k_j;
  * with sinks the softmax is of one logit more, that of the head, to which no value belongs ---- */
@@ -77,8 +80,10 @@ const tsr_interpreter_rule tsr_interpret_rope = {.forward = forward_rope, .vjp =
 typedef struct {
   int64_t B, T, D, Dv, H, G;
   double scale;
-  bool causal, sinks;
-  int64_t window; /* 0: all */
+  bool causal;
+  int sinks;               /* the input that they are, or -1 */
+  const double *positions; /* (B, T): of each token in its document; NULL: there is one document */
+  int64_t window;          /* 0: all */
 } attention_sizes;
 
 static attention_sizes sizes_of(const tsr_interpreted *n) {
@@ -89,7 +94,8 @@ static attention_sizes sizes_of(const tsr_interpreted *n) {
   s.H = tsr_interpreted_columns(n, 0) / s.D;
   s.G = tsr_interpreted_columns(n, 1) / s.D;
   s.causal = attr->causal;
-  s.sinks = n->node->inputs_count == 4;
+  s.sinks = tsr_node_sinks(n->node);
+  if (n->node->op == TSR_OP_DOCUMENT_ATTENTION) s.positions = n->in[3];
   s.window = attr->window;
   s.scale = attr->scale != 0 ? attr->scale : 1 / sqrt((double)s.D);
   return s;
@@ -105,7 +111,19 @@ typedef struct {
   int64_t h;
 } query;
 
+/* The tokens [begin, end) of the document of token i. */
+static void
+find_document(const attention_sizes *s, int64_t b, int64_t i, int64_t *begin, int64_t *end) {
+  const double *positions = s->positions + b * s->T;
+  *begin = 0, *end = s->T;
+  if (!s->positions) return;
+  for (*begin = i; *begin > 0 && positions[*begin] != 0;) --*begin;
+  for (*end = i + 1; *end < s->T && positions[*end] != 0;) ++*end;
+}
+
 static query query_at(const attention_sizes *s, int64_t b, int64_t h, int64_t i) {
+  int64_t begin, end;
+  find_document(s, b, i, &begin, &end);
   return (query){
       .q = ((b * s->T + i) * s->H + h) * s->D,
       .out = ((b * s->T + i) * s->H + h) * s->Dv,
@@ -114,8 +132,8 @@ static query query_at(const attention_sizes *s, int64_t b, int64_t h, int64_t i)
       .v = (b * s->T * s->G + h / (s->H / s->G)) * s->Dv,
       .stride = s->G * s->D,
       .v_stride = s->G * s->Dv,
-      .first = s->window && i >= s->window ? i - s->window + 1 : 0,
-      .keys = s->causal ? i + 1 : s->T,
+      .first = s->window && i - begin >= s->window ? i - s->window + 1 : begin,
+      .keys = s->causal ? i + 1 : end,
       .h = h};
 }
 
@@ -142,8 +160,8 @@ static void forward_query(const tsr_interpreted *n, const attention_sizes *s, co
     for (int64_t d = 0; d < s->D; d++) p[j] += s->scale * q[d] * k[d];
   }
   double lse = tsr_interpreter_softmax(p + at->first, p + at->first, at->keys - at->first);
-  if (s->sinks)
-    for (int64_t j = at->first; j < at->keys; j++) p[j] /= 1 + exp(n->in[3][at->h] - lse);
+  if (s->sinks >= 0)
+    for (int64_t j = at->first; j < at->keys; j++) p[j] /= 1 + exp(n->in[s->sinks][at->h] - lse);
   for (int64_t d = 0; d < s->Dv; d++) {
     out[d] = 0;
     for (int64_t j = at->first; j < at->keys; j++)
@@ -166,9 +184,9 @@ static void vjp_query(const tsr_interpreted *n, const attention_sizes *s, const 
   double mean = 0;
   for (int64_t j = at->first; j < at->keys; j++) mean += p[j] * d_probability(n, s, at, j);
   mean = tsr_interpreted_round(n, 0, at->q, mean);
-  double of_sink = s->sinks ? 1 : 0; /* its probability */
-  for (int64_t j = at->first; j < at->keys && s->sinks; j++) of_sink -= p[j];
-  if (s->sinks) n->d_in[3][at->h] -= of_sink * mean;
+  double of_sink = 1; /* its probability */
+  for (int64_t j = at->first; j < at->keys && s->sinks >= 0; j++) of_sink -= p[j];
+  if (s->sinks >= 0) n->d_in[s->sinks][at->h] -= of_sink * mean;
   for (int64_t j = at->first; j < at->keys; j++) {
     double ds = s->scale * p[j] * (d_probability(n, s, at, j) - mean);
     for (int64_t d = 0; d < s->D; d++) {
@@ -199,6 +217,11 @@ static int64_t saved_probabilities(const tsr_interpreted *n) {
   return s.B * s.H * s.T * s.T;
 }
 const tsr_interpreter_rule tsr_interpret_attention = {
+    .forward = forward_attention,
+    .vjp = vjp_attention,
+    .saved = saved_probabilities,
+    .mask_shape = attention_mask};
+const tsr_interpreter_rule tsr_interpret_document_attention = {
     .forward = forward_attention,
     .vjp = vjp_attention,
     .saved = saved_probabilities,

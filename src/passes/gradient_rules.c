@@ -162,15 +162,31 @@ static void grad_rope(const call *c) {
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_ROPE, 0, 2, (int[]){c->dy[0], input(c, 1)}, &attrs));
 }
 
-static void grad_attention(const call *c) {
-  int inputs[] = {c->dy[0], input(c, 0), input(c, 1), input(c, 2), output(c, 0), output(c, 1)};
+static void grad_rope_at(const call *c) {
   tsr_attrs attrs = *attr(c);
-  int first = add(c, TSR_OP_ATTENTION_DX, 0, 6, inputs, &attrs);
+  attrs.rope.sign = -attrs.rope.sign;
+  int inputs[] = {c->dy[0], input(c, 1), input(c, 2)};
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_ROPE_AT, 0, 3, inputs, &attrs));
+}
+
+/* dout, q, k, v, out, stats, and of documents the positions. */
+static void attention_gradients(const call *c, tsr_op op, int count, int positions) {
+  int inputs[] = {c->dy[0],     input(c, 0),  input(c, 1), input(c, 2),
+                  output(c, 0), output(c, 1), positions};
+  tsr_attrs attrs = *attr(c);
+  int sinks = tsr_node_sinks(&c->g->nodes[c->node]), first = add(c, op, 0, count, inputs, &attrs);
   c->g->nodes[c->g->values[first].node].stream = c->g->nodes[c->node].stream;
   for (int i = 0; i < 3; i++) give(c, i, first + i);
-  if (c->g->nodes[c->node].inputs_count < 4 || !wanted(c, 3)) return;
-  int of_rows[] = {c->dy[0], output(c, 0), output(c, 1), input(c, 3)};
-  give(c, 3, sum_to(c, 3, add(c, TSR_OP_ATTENTION_SINKS_DX, 3, 4, of_rows, &attrs)));
+  if (sinks < 0 || !wanted(c, sinks)) return;
+  int of_rows[] = {c->dy[0], output(c, 0), output(c, 1), input(c, sinks)};
+  int dx = add(c, TSR_OP_ATTENTION_SINKS_DX, sinks, 4, of_rows, &attrs);
+  give(c, sinks, sum_to(c, sinks, dx));
+}
+
+static void grad_attention(const call *c) { attention_gradients(c, TSR_OP_ATTENTION_DX, 6, -1); }
+
+static void grad_document_attention(const call *c) {
+  attention_gradients(c, TSR_OP_DOCUMENT_ATTENTION_DX, 7, input(c, 3));
 }
 
 static void grad_reshape(const call *c) {

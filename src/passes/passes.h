@@ -8,6 +8,7 @@
 /* How a parameter is trained. */
 typedef struct {
   bool is_frozen;
+  bool is_nf4;   /* stored in NF4: a frozen weight of linear layers (QLoRA) */
   bool is_saved; /* it is trained whole because modules_to_save names its module */
   int64_t rank;  /* > 0: linear layers that read it have adapters of this rank */
   double alpha;  /* lora_alpha of these */
@@ -23,6 +24,8 @@ typedef struct {
 /* Adds adapters to linear layers (LoRA, DoRA), and freezes parameters. DoRA's magnitudes begin with
  * ones, and not with the norms of the weights' rows. */
 tsr_graph *tsr_pass_adapters(const tsr_graph *graph, const tsr_adapters *adapters);
+/* An error where a weight in NF4 has blocks that its rows, or the units of tp, cut. */
+bool tsr_pass_check_nf4(const tsr_graph *graph, tsr_diags *diags);
 /* The parameters of a weight's adapter, in a graph that has them; false: it has none. */
 typedef struct {
   int a, b, m; /* (r, in), (out, r), (out) of DoRA or -1 */
@@ -136,6 +139,15 @@ tsr_graph *tsr_pass_precision(const tsr_graph *graph, tsr_precision_types how);
 bool tsr_pass_cache(
     const tsr_graph *graph, int64_t new_tokens, bool last_only, tsr_graph **ret_graph,
     const char **ret_why);
+
+/* A graph of text whose samples are runs of whole or partial documents, for which the input
+ * TSR_DOCUMENT_POSITIONS (batch, positions) has the position of each token in its document, 0 at
+ * the first. Attention becomes document_attention, and rotary positions and rows of tables by
+ * position are those of the document. As it was read, before all other passes. Error: something
+ * else mixes positions. */
+#define TSR_DOCUMENT_POSITIONS "documents.positions"
+bool tsr_pass_separate_documents(
+    const tsr_graph *graph, tsr_location location, tsr_graph **ret_graph, tsr_diags *diags);
 
 /* The loss of a forward graph (one that tsr_graph_find_loss knows) becomes a number for each of the
  * batch's `samples`, of which the first `real` are the step's; their sum is the loss. What is made

@@ -7,9 +7,11 @@
 static bool has_value_heads(const call *c, int i) {
   switch ((int)c->node->op) {
   case TSR_OP_ATTENTION:
+  case TSR_OP_DOCUMENT_ATTENTION:
   case TSR_OP_ATTENTION_CACHED:
     return i == 2;
   case TSR_OP_ATTENTION_DX:
+  case TSR_OP_DOCUMENT_ATTENTION_DX:
     return i == 0 || i == 3 || i == 4;
   case TSR_OP_ATTENTION_SINKS_DX:
     return i < 2;
@@ -54,7 +56,7 @@ void tsr_place_attention(call *c) {
     if (splits && p.kind != TSR_SHARD) p = c->in[i];
   }
   /* The gradient's first input, dout, may be split where q is whole. */
-  bool backward = c->node->op == TSR_OP_ATTENTION_DX;
+  bool backward = c->node->op == TSR_OP_ATTENTION_DX || c->node->op == TSR_OP_DOCUMENT_ATTENTION_DX;
   if (backward && is_shard(p, 2) && !divides && c->in[1].kind != TSR_SHARD) p = whole;
   /* (batch, heads, sequence, 2) */
   tsr_placement stats = is_shard(p, 2) ? shard(1) : is_shard(p, 1) ? shard(2) : p;
@@ -64,7 +66,24 @@ void tsr_place_attention(call *c) {
     if (ndim(c, i) == 3) check_heads(c, i);
   }
   give_all(c, p);
-  if (c->node->op == TSR_OP_ATTENTION) c->out[1] = stats;
+  if (!backward) c->out[1] = stats;
+}
+
+/* attention, with positions (batch, sequence) among the inputs. Over cp a rank computes its own
+ * positions: forward of its queries and all keys; backward of all inputs, for the gradients of its
+ * keys sum over queries of all members. */
+void tsr_place_document_attention(call *c) {
+  bool backward = c->node->op == TSR_OP_DOCUMENT_ATTENTION_DX;
+  tsr_placement out, stats;
+  tsr_place_attention(c);
+  out = c->out[0], stats = c->out[1];
+  for (int i = 0; i < c->node->inputs_count; i++) {
+    bool own = i == 0 && !backward;
+    if (ndim(c, i) == 2) c->in[i] = is_shard(out, 0) ? out : whole;
+    else if (c->axis == TSR_CP && is_shard(out, 1) && !own) c->in[i] = whole;
+  }
+  give_all(c, out);
+  if (!backward) c->out[1] = stats;
 }
 
 /* dout, out (batch, sequence, heads * features), stats, sinks (heads) → (batch, sequence, heads) */
@@ -94,6 +113,14 @@ void tsr_place_cached(call *c) {
     if (i < tensors && (op == TSR_OP_ATTENTION_CACHED || op == TSR_OP_ROPE_AT)) check_heads(c, i);
   }
   give_all(c, p);
+}
+
+/* x, table, positions (batch) of new tokens, or (batch, positions) of the tokens of documents. */
+void tsr_place_rope_at(call *c) {
+  if (ndim(c, 2) == 1) return tsr_place_cached(c);
+  tsr_place_rope(c);
+  c->in[1] = whole;
+  c->in[2] = is_shard(c->in[0], 2) ? whole : c->in[0];
 }
 
 /* table (positions, features), positions (batch) → (batch, new tokens, features) */

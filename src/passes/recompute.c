@@ -25,7 +25,8 @@ static bool is_chosen(const recompute *r, int node) {
   unsigned facts = tsr_op_facts(n->op);
   if (n->section != TSR_FORWARD || n->block < 0 || facts & TSR_FACT_LOSS) return false;
   if (n->op == TSR_OP_CHOOSE_EXPERTS || n->op == TSR_OP_EXPERT_PLAN) return false;
-  if (r->how.kind == TSR_RECOMPUTE_ATTENTION) return n->op == TSR_OP_ATTENTION;
+  if (r->how.kind == TSR_RECOMPUTE_ATTENTION)
+    return n->op == TSR_OP_ATTENTION || n->op == TSR_OP_DOCUMENT_ATTENTION;
   if (r->how.kind == TSR_RECOMPUTE_MAPS)
     return facts & TSR_FACT_CHEAP && !(facts & TSR_FACT_STATISTICS && r->how.keeps_norms);
   return n->block % r->how.every == 0;

@@ -9,7 +9,7 @@ static double kept_bytes(const tsr_graph *g) {
   for (int i = 0; i < g->values_count; i++) {
     const tsr_value *v = &g->values[i];
     if (v->kind != TSR_VALUE_PARAM && v->kind != TSR_VALUE_STATE) continue;
-    double own = (double)(tsr_value_elements(v) * tsr_dtype_bytes(v->dtype));
+    double own = (double)tsr_dtype_size(v->dtype, tsr_value_elements(v));
     bytes += v->kind == TSR_VALUE_PARAM && g->loss >= 0 ? 2 * own : own;
   }
   return bytes;

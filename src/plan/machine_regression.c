@@ -82,6 +82,7 @@ typedef enum { KIND_PRODUCTS, KIND_ATTENTION, KIND_MEMORY, KINDS } op_kind;
 
 static op_kind kind_of(tsr_op op) {
   if (op == TSR_OP_ATTENTION || op == TSR_OP_ATTENTION_DX) return KIND_ATTENTION;
+  if (op == TSR_OP_DOCUMENT_ATTENTION || op == TSR_OP_DOCUMENT_ATTENTION_DX) return KIND_ATTENTION;
   bool is_product = tsr_task_is_product(&(tsr_task){.op = op});
   return is_product ? KIND_PRODUCTS : KIND_MEMORY;
 }

@@ -63,12 +63,13 @@ static double cost_collective(const tsr_task *t) {
 /* Two products over the pairs of positions (half of them when causal; the products are counted
  * whole, as is the field's custom): 2 B T T H (D + Dv). */
 static double cost_attention(const tsr_task *t) {
-  const tsr_tensor *q = &t->inputs[0], *out = &t->outputs[0];
-  return 2 * (elements(q) + elements(out)) * (double)q->shape[1];
+  const tsr_tensor *q = &t->inputs[0], *k = &t->inputs[1], *out = &t->outputs[0];
+  return 2 * (elements(q) + elements(out)) * (double)k->shape[1];
 }
+/* Of documents the gradient may be that of some of the positions. */
 static double cost_attention_dx(const tsr_task *t) {
   const tsr_tensor *dout = &t->inputs[0], *q = &t->inputs[1];
-  return 2 * (3 * elements(q) + 2 * elements(dout)) * (double)q->shape[1];
+  return 2 * (3 * elements(q) + 2 * elements(dout)) * (double)t->outputs[0].shape[1];
 }
 
 /* A step sees one member's part of the other side: the same products over T of its positions. Pass
@@ -124,9 +125,11 @@ double tsr_task_flops(const tsr_program *p, const tsr_task *t) {
 static const tsr_tensor *queries_of(const tsr_task *t) {
   switch ((int)t->op) {
   case TSR_OP_ATTENTION:
+  case TSR_OP_DOCUMENT_ATTENTION:
   case TSR_OP_RING_ATTENTION:
     return &t->inputs[0];
   case TSR_OP_ATTENTION_DX:
+  case TSR_OP_DOCUMENT_ATTENTION_DX:
   case TSR_OP_RING_DQ:
   case TSR_OP_RING_DKV:
     return &t->inputs[1];
@@ -171,7 +174,8 @@ double tsr_attention_share(const tsr_attention_attrs *attr, double length) {
 tsr_machine_work tsr_task_work(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
   const tsr_tensor *q = queries_of(t);
-  bool whole = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX;
+  bool whole = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX ||
+               t->op == TSR_OP_DOCUMENT_ATTENTION_DX;
   tsr_machine_work w = {tsr_task_flops(p, t), bytes_of(t), calls_of(t, n)};
   double members = whole ? 1 : (double)p->lowering.size[TSR_CP];
   if (q) w.flops *= tsr_attention_share(&n->attr.attention, (double)q->shape[1] * members);
@@ -227,7 +231,7 @@ tsr_model_work tsr_model_work_of(const tsr_graph *g, int64_t microbatches) {
       w.forward += forward;
       w.products += (has_frozen_weight(g, n) ? frozen : trained) * forward;
     }
-    if (n->op == TSR_OP_ATTENTION)
+    if (n->op == TSR_OP_ATTENTION || n->op == TSR_OP_DOCUMENT_ATTENTION)
       w.attention +=
           times * tsr_node_flops(g, i) *
           tsr_attention_share(&n->attr.attention, (double)g->values[n->inputs[0]].shape[1]);

@@ -201,7 +201,7 @@ void tsr_plan_print_trained(const tsr_graph *g, tsr_text *text) {
     const tsr_param *p = &g->params[value->param];
     int64_t n = tsr_param_real_elements(p);
     count[p->is_frozen] += n;
-    bytes[p->is_frozen] += n * tsr_dtype_bytes(value->dtype);
+    bytes[p->is_frozen] += tsr_dtype_size(value->dtype, n);
   }
   if (!count[1]) return;
   tsr_text_add(

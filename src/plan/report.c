@@ -294,7 +294,7 @@ static void add_tensors(const tsr_report *r, tsr_text *text) {
     tsr_text_add(
         text, "  %s %s %s %s bytes, ", value->name, tsr_dtype_name(value->dtype),
         tsr_shape_text(value->ndim, whole.shape).text,
-        tsr_text_count(tsr_value_elements(&whole) * tsr_dtype_bytes(value->dtype)).text);
+        tsr_text_count(tsr_dtype_size(value->dtype, tsr_value_elements(&whole))).text);
     tsr_text_add(
         text, "%s %s bytes\n", tsr_shape_text(t->ndim, t->shape).text,
         tsr_text_count(tsr_tensor_bytes(t)).text);

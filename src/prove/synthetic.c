@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/synthetic.h"
+#include "graph/documents.h"
 #include "kernels/kernels.h"
 #include "train/run_data.h"
 #include <string.h>
 
-enum { IGNORED_EVERY = 5 };
+enum { IGNORED_EVERY = 5, DOCUMENT_EVERY = 6 };
 
 bool tsr_synthetic_make(
     const tsr_config *c, const tsr_graph *g, tsr_synthetic *ret, tsr_diags *diags) {
@@ -22,10 +23,21 @@ static bool is_target(const tsr_value *v) {
   return !strcmp(v->name, "targets") || !strcmp(v->name, "labels");
 }
 
+/* Documents begin at random tokens, and at the sample's first. */
+static int64_t position_in_document(uint64_t key, int64_t sample, int64_t i) {
+  for (int64_t begin = i; begin > 0; begin--) {
+    uint32_t words[4];
+    tsr_philox((uint64_t)begin, (uint64_t)sample, key, words);
+    if (words[0] % DOCUMENT_EVERY == 0) return i - begin;
+  }
+  return i;
+}
+
 double tsr_synthetic_number(const tsr_synthetic *s, int input, int64_t sample, int64_t i) {
   const tsr_value *v = &s->graph->values[input];
   uint64_t key = tsr_random_key(s->seed, v->name, (uint64_t)s->step);
   uint32_t words[4];
+  if (tsr_value_is_document_positions(v)) return (double)position_in_document(key, sample, i);
   tsr_philox((uint64_t)i, (uint64_t)sample, key, words);
   if (v->dtype != TSR_I32) return (double)(float)((double)words[0] / 2147483648.0 - 1);
   if (s->ignores && is_target(v) && words[1] % IGNORED_EVERY == 0) return TSR_TARGET_IGNORED;

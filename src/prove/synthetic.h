@@ -7,7 +7,7 @@
 #include "graph/graph.h"
 
 typedef struct {
-  const tsr_graph *graph; /* its inputs: tokens, targets, features, labels, values */
+  const tsr_graph *graph; /* its inputs: tokens, targets, positions, features, labels, values */
   uint64_t seed;
   int64_t tokens, classes; /* tokens and targets, and labels, are below */
   bool ignores;            /* every fifth target has no loss */
@@ -15,7 +15,8 @@ typedef struct {
 } tsr_synthetic;
 
 /* Errors are those of tsr_run_data_needs_of. Targets are ignored where the configuration has an
- * ignore_index, or documents apart from each other. */
+ * ignore_index, or documents apart from each other. Documents (graph/documents.h) begin at every
+ * sixth token on average. */
 bool tsr_synthetic_make(
     const tsr_config *config, const tsr_graph *graph, tsr_synthetic *ret, tsr_diags *diags);
 

@@ -41,7 +41,8 @@ static double bytes_of(const tsr_task *t) {
 
 /* What there is to compute: the field's custom counts masked scores too. */
 static double flops_of(const tsr_program *p, const tsr_task *t) {
-  bool attention = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX;
+  bool attention = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX ||
+                   t->op == TSR_OP_DOCUMENT_ATTENTION || t->op == TSR_OP_DOCUMENT_ATTENTION_DX;
   double flops = tsr_task_flops(p, t);
   if (!attention) return flops;
   double length = (double)t->inputs[t->op == TSR_OP_ATTENTION ? 0 : 1].shape[1];

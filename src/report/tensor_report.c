@@ -129,9 +129,9 @@ bool tsr_tensor_report_print(
   if (v->kind == TSR_VALUE_NODE && g->nodes[v->node].section > TSR_FORWARD) kind = "result";
   int64_t shape[TSR_DIMS_MAX];
   tsr_value_real_shape(g, v, shape);
-  int64_t bytes = tsr_dtype_bytes(v->dtype);
-  for (int d = 0; d < v->ndim; d++) bytes *= shape[d];
-  print_head(v, kind, shape, bytes, text);
+  int64_t elements = 1;
+  for (int d = 0; d < v->ndim; d++) elements *= shape[d];
+  print_head(v, kind, shape, tsr_dtype_size(v->dtype, elements), text);
   print_placement(parallel, v, text);
   for (int rank = 0; rank < parallel->ranks && rank < RANKS_SHOWN_MAX; rank++)
     print_rank(programs, parallel, value, rank, text);

@@ -101,11 +101,15 @@ void tsr_executable_read(const tsr_executable *executable, int value, float *out
 void tsr_executable_read_row(const tsr_executable *executable, int value, int64_t row, float *out);
 /* Copies a whole value in, to all ranks' parts. */
 void tsr_executable_write(tsr_executable *executable, int value, const float *whole);
+/* A rank's part of a value in NF4 from its numbers (rows, cols); `replicas`: and the same parts of
+ * the ranks here behind it. */
+void tsr_executable_quantize(
+    tsr_executable *executable, int value, int rank, const float *numbers, bool replicas);
 /* A rectangle of real elements that a rank of this process holds of a value (graph/padding.h):
  * slice.shape elements of what is whole without padding, row-major, in runs. */
 typedef struct {
   int rank;
-  void *address;
+  void *address; /* of NF4 where its bytes begin, in base/nf4_layout.h's order */
   tsr_tensor_slice slice;
   int64_t run, stride; /* elements that are neighbours at `address`, and from one such run to the
                           next one's first */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whole tensors in and out of the ranks' parts, and their first values. */
+#include "base/memory.h"
 #include "base/sequence_layout.h"
 #include "runtime/executable_internal.h"
 #include <assert.h>
@@ -55,18 +56,29 @@ write_numbers(const tsr_executable *b, tsr_dtype to, void *out, const float *x, 
   else memcpy(out, x, sizeof(float) * (size_t)n);
 }
 
+static const tsr_tensor *tensor_of(const tsr_executable *b, int value, int rank) {
+  return &tsr_executable_program(b, rank)->tensors[value];
+}
+
 /* Rows of a rank's part into the whole. */
 static void take_part(const tsr_executable *b, int value, int rank, const char *part, float *out) {
   tsr_dtype dtype = b->programs->graph->values[value].dtype;
   tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
   int64_t cols = slice.shape[slice.ndim - 1], rows = slice_rows(&slice);
+  if (dtype == TSR_NF4) {
+    tsr_nf4 x = {part, tsr_tensor_nf4_layout(tensor_of(b, value, rank)), TSR_ELEMENT_F32};
+    for (int64_t i = 0; i < rows; i++)
+      b->process->options.kernels->nf4_to_f32(
+          out + whole_index(b, &slice, value, rank, i), &x, i * cols, cols);
+    return;
+  }
   int64_t row = cols * tsr_dtype_bytes(dtype);
   for (int64_t i = 0; i < rows; i++)
     read_numbers(b, dtype, out + whole_index(b, &slice, value, rank, i), part + i * row, cols);
 }
 
 static int64_t part_bytes(const tsr_executable *b, int value, int rank) {
-  return tsr_tensor_bytes(&tsr_executable_program(b, rank)->tensors[value]);
+  return tsr_tensor_bytes(tensor_of(b, value, rank));
 }
 
 void tsr_executable_read(const tsr_executable *b, int value, float *out) {
@@ -122,10 +134,41 @@ void tsr_executable_read_row(const tsr_executable *b, int value, int64_t row, fl
   }
 }
 
+void tsr_executable_quantize(
+    tsr_executable *b, int value, int rank, const float *numbers, bool replicas) {
+  tsr_nf4_layout layout = tsr_tensor_nf4_layout(tensor_of(b, value, rank));
+  void *part = tsr_executable_address(b, value, rank, 0);
+  tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
+  tsr_nf4_quantize(&layout, part, numbers);
+  for (int r = rank + 1; replicas && r < b->process->options.parallel->ranks; r++) {
+    if (!tsr_executable_has(b, value, r)) continue;
+    tsr_tensor_slice other = tsr_executable_slice(b, value, r);
+    if (!memcmp(slice.offset, other.offset, sizeof slice.offset))
+      memcpy(tsr_executable_address(b, value, r, 0), part, (size_t)part_bytes(b, value, r));
+  }
+}
+
+/* A rank's part of a whole value in NF4. */
+static void write_quantized(tsr_executable *b, int value, int rank, const float *whole) {
+  tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
+  int64_t cols = slice.shape[slice.ndim - 1], rows = slice_rows(&slice);
+  float *part = tsr_memory_new(sizeof *part * (size_t)(rows * cols));
+  for (int64_t i = 0; i < rows; i++)
+    memcpy(
+        part + i * cols, whole + whole_index(b, &slice, value, rank, i),
+        sizeof *part * (size_t)cols);
+  tsr_executable_quantize(b, value, rank, part, false);
+  free(part);
+}
+
 void tsr_executable_write(tsr_executable *b, int value, const float *whole) {
   tsr_dtype dtype = b->programs->graph->values[value].dtype;
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_has(b, value, r)) continue;
+    if (dtype == TSR_NF4) {
+      write_quantized(b, value, r, whole);
+      continue;
+    }
     tsr_tensor_slice slice = tsr_executable_slice(b, value, r);
     char *part = tsr_executable_address(b, value, r, 0);
     int64_t cols = slice.shape[slice.ndim - 1], rows = slice_rows(&slice),
@@ -161,7 +204,8 @@ static int add_parts(const tsr_executable *b, int value, int rank, tsr_part_of_v
   const tsr_padding *padding = &b->programs->graph->params[v->param].padding;
   tsr_tensor_slice stored = tsr_executable_slice(b, value, rank);
   int count = 0, dim = padding->dim;
-  int64_t inner = tsr_dtype_bytes(v->dtype), length = stored.shape[dim];
+  int64_t inner = v->dtype == TSR_NF4 ? 0 : tsr_dtype_bytes(v->dtype);
+  int64_t each = inner, length = stored.shape[dim];
   char *address = tsr_executable_address(b, value, rank, 0);
   for (int d = dim + 1; d < stored.ndim; d++) inner *= stored.shape[d];
   tsr_real_run run = {0};
@@ -171,8 +215,8 @@ static int add_parts(const tsr_executable *b, int value, int rank, tsr_part_of_v
     p->slice.global[dim] = padding->real;
     p->slice.offset[dim] = run.begin;
     p->slice.shape[dim] = run.size;
-    p->run = run.size * inner / tsr_dtype_bytes(v->dtype);
-    p->stride = length * inner / tsr_dtype_bytes(v->dtype);
+    p->run = each ? run.size * inner / each : 0;
+    p->stride = each ? length * inner / each : 0;
   }
   return count;
 }
@@ -312,7 +356,7 @@ static void initialise_half(
 
 /* A value's first numbers, in pieces: some rows of each rank's part. */
 typedef struct {
-  const tsr_executable *executable;
+  tsr_executable *executable;
   int value, pieces;
 } first_values;
 
@@ -383,6 +427,17 @@ static void initialise_padded(
   }
 }
 
+/* All of a rank's part in NF4. */
+static void initialise_quantized(const first_values *f, int rank, const tsr_tensor_slice *slice) {
+  const tsr_value *v = &f->executable->programs->graph->values[f->value];
+  int64_t rows = slice_rows(slice), cols = slice->shape[slice->ndim - 1];
+  float *numbers = tsr_memory_new(sizeof *numbers * (size_t)(rows * cols));
+  const tsr_init *init = init_of(f->executable->programs->graph, f->value);
+  initialise(f->executable, init, v->name, slice, numbers, 0, rows);
+  tsr_executable_quantize(f->executable, f->value, rank, numbers, false);
+  free(numbers);
+}
+
 static void initialise_piece(void *context, int job) {
   const first_values *f = context;
   const tsr_graph *g = f->executable->programs->graph;
@@ -394,7 +449,8 @@ static void initialise_piece(void *context, int job) {
           end = rows * (piece + 1) / f->pieces;
   void *part = tsr_executable_address(f->executable, f->value, rank, 0);
   const tsr_init *init = init_of(g, f->value);
-  if (is_padded(g, value)) initialise_padded(f, &slice, part, begin, end);
+  if (value->dtype == TSR_NF4) initialise_quantized(f, rank, &slice);
+  else if (is_padded(g, value)) initialise_padded(f, &slice, part, begin, end);
   else if (tsr_dtype_is_half(value->dtype))
     initialise_half(f->executable, init, value->name, &slice, value->dtype, part, begin, end);
   else if (!is_two_runs(f, rank, &slice))
@@ -407,6 +463,7 @@ static int pieces_of(const tsr_executable *b, int value) {
   enum { PIECE = 1 << 18, PIECES_MAX = 64 };
   const tsr_value *v = &b->programs->graph->values[value];
   int64_t pieces = tsr_value_elements(v) / PIECE / b->process->options.parallel->ranks;
+  if (v->dtype == TSR_NF4) return 1;
   if (init_of(b->programs->graph, value)->kind == TSR_INIT_ROPE || pieces < 1) return 1;
   return (int)(pieces < PIECES_MAX ? pieces : PIECES_MAX);
 }

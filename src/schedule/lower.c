@@ -30,6 +30,15 @@ static tsr_segment segment_of(const tsr_graph *g, const tsr_value *v) {
   return kept ? TSR_SEGMENT_CACHE : segments[v->kind];
 }
 
+/* What tp splits is quantised unit by unit. */
+static void set_nf4_units(const lowering *l, const tsr_value *v, tsr_tensor *t) {
+  tsr_placement tp = v->placement[TSR_TP];
+  for (int d = 0; d < 2; d++) {
+    bool split = tp.kind == TSR_SHARD && tp.dim == d;
+    t->unit_shape[d] = split ? t->shape[d] / l->p->lowering.tp_units : t->shape[d];
+  }
+}
+
 static tsr_tensor local_tensor(const lowering *l, int value) {
   const tsr_value *v = &l->g->values[value];
   tsr_tensor t = {
@@ -45,6 +54,7 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
       t.shape[v->placement[a].dim] /=
           tsr_placement_blocks(v->placement[a], (int)l->p->lowering.size[a]);
   if (tsr_routed_is_rows(v->routed)) t.shape[0] = tsr_lowering_expert_rows(&l->p->lowering, v);
+  if (v->dtype == TSR_NF4) set_nf4_units(l, v, &t);
   t.units = v->units;
   if (v->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= l->p->lowering.size[TSR_TP];
   if (v->units_of_sequence && v->placement[TSR_CP].kind == TSR_PARTIAL)

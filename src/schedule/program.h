@@ -5,6 +5,7 @@
  * that rank alone, and tasks whose results are owned run on the owner alone. */
 #ifndef TSR_SCHEDULE_PROGRAM_H
 #define TSR_SCHEDULE_PROGRAM_H
+#include "base/nf4_layout.h"
 #include "base/tensor_slice.h"
 #include "graph/graph.h"
 #include "schedule/expert_rows.h"
@@ -58,6 +59,7 @@ typedef struct {
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* local */
   int64_t units;               /* local summands that stand before `shape`; 0: none */
+  int64_t unit_shape[2];       /* of NF4: of what is quantised as a matrix of its own */
 } tsr_tensor;
 
 /* Tasks that one kernel computes together (fuse.h). */
@@ -189,6 +191,8 @@ void tsr_program_plan_memory(tsr_program *program);
 int64_t tsr_program_bytes(const tsr_program *program); /* of one rank, all segments */
 int64_t tsr_tensor_elements(const tsr_tensor *tensor); /* local, units included */
 int64_t tsr_tensor_bytes(const tsr_tensor *tensor);
+/* Of a tensor in NF4. */
+tsr_nf4_layout tsr_tensor_nf4_layout(const tsr_tensor *tensor);
 /* The part of a whole tensor that a rank of these coordinates holds; of the sequence over cp in
  * zigzag layout only its place among the members' parts (base/sequence_layout.h). */
 tsr_tensor_slice tsr_program_slice(const tsr_program *program, int value, const int *coord);

@@ -155,7 +155,7 @@ static bool check_indices(tsr_verify *v, const tsr_verify_subject *s) {
     if (t->segment == TSR_SEGMENT_ABSENT) continue;
     if (t->value != x || (int)t->segment < 0 || t->segment > TSR_SEGMENT_ABSENT ||
         t->slot_group < -1 || t->slot_group >= p->slot_groups_count || t->ndim < 0 ||
-        t->ndim > TSR_DIMS_MAX || (int)t->dtype < 0 || t->dtype > TSR_F16)
+        t->ndim > TSR_DIMS_MAX || (int)t->dtype < 0 || t->dtype > TSR_NF4)
       return tsr_verify_say_value(v, s, x, "its tensor is of another value, slot group or dtype"),
              false;
   }
@@ -228,11 +228,18 @@ static tsr_tensor local_tensor(const tsr_verify *v, int value) {
   if (x->units_of_sequence && x->placement[TSR_CP].kind == TSR_PARTIAL)
     t.units /= v->mesh->size[TSR_CP];
   if (x->batch_units) t.units = x->batch_units * (t.units ? t.units : 1);
+  for (int d = 0; d < 2 && x->dtype == TSR_NF4; d++) {
+    tsr_placement tp = x->placement[TSR_TP];
+    t.unit_shape[d] = tp.kind == TSR_SHARD && tp.dim == d
+                          ? x->shape[d] / (v->graph->units.tp > 1 ? v->graph->units.tp : 1)
+                          : t.shape[d];
+  }
   return t;
 }
 
 static bool same_shape(const tsr_tensor *a, const tsr_tensor *b) {
   return a->ndim == b->ndim && a->units == b->units && a->dtype == b->dtype &&
+         !memcmp(a->unit_shape, b->unit_shape, sizeof a->unit_shape) &&
          !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
 }
 

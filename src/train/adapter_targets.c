@@ -9,7 +9,8 @@
 typedef struct {
   bool is_linear; /* a weight of linear layers, which can have adapters */
   bool is_embedding, is_experts, is_head, is_bias, is_counts;
-  int layer; /* of a bias of a linear layer: the parameter of its weight; else -1 */
+  bool is_read_otherwise; /* by more than linear layers as their weight */
+  int layer;              /* of a bias of a linear layer: the parameter of its weight; else -1 */
 } use;
 
 typedef struct {
@@ -70,6 +71,8 @@ static void note_bias(const chooser *c, const tsr_node *n) {
 
 static void note(const chooser *c, const tsr_node *n) {
   use *u = NULL;
+  for (int i = 0; i < n->inputs_count; i++)
+    if ((n->op != TSR_OP_LINEAR || i != 1) && (u = use_of(c, n, i))) u->is_read_otherwise = true;
   if (n->op == TSR_OP_LINEAR) note_linear(c, n);
   if (n->op == TSR_OP_ADD) note_bias(c, n);
   if (n->op == TSR_OP_LAYERNORM && (u = use_of(c, n, 2))) u->is_bias = true;
@@ -198,8 +201,11 @@ static bool trains_bias(const chooser *c, int param) {
 
 static bool choose_trained(const chooser *c, int param) {
   const tsr_config_name *saved = saves(c, param);
+  const use *u = &c->uses[param];
   c->training[param].is_saved = saved != NULL;
   c->training[param].is_frozen = !saved && !trains_bias(c, param) && !c->uses[param].is_counts;
+  c->training[param].is_nf4 = c->lora->base == TSR_LORA_BASE_NF4 && u->is_linear && !u->is_head &&
+                              !u->is_read_otherwise && c->training[param].is_frozen;
   if (!saved || !c->training[param].rank) return true;
   return tsr_diag_error(
       c->diags, saved->location, "'%s' is in modules_to_save, and has adapters too",

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "train/adapter_magnitudes.h"
 #include "train/checkpoint_manager.h"
 #include "base/file_read.h"
 #include "base/memory.h"
@@ -7,9 +8,9 @@
 #include "checkpoint/load.h"
 #include "checkpoint/peft.h"
 #include "config/print.h"
+#include "train/data_paths.h"
 #include "train/resume_recipe.h"
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -137,32 +138,6 @@ static bool load_adapter(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags 
   return true;
 }
 
-/* The norms of the rows of a weight, into DoRA's magnitudes of it. */
-static void begin_magnitude(tsr_executable *executable, const tsr_param *w, int weight, int m) {
-  tsr_arena *scratch = tsr_arena_new();
-  int64_t rows = w->shape[0], columns = w->shape[1];
-  float *x = tsr_arena_array(scratch, float, rows *columns);
-  float *norms = tsr_arena_array(scratch, float, rows);
-  tsr_executable_read(executable, tsr_executable_param(executable, weight), x);
-  for (int64_t r = 0; r < rows; r++) {
-    double squares = 0;
-    for (int64_t i = r * columns; i < (r + 1) * columns; i++)
-      squares += (double)x[i] * (double)x[i];
-    norms[r] = (float)sqrt(squares);
-  }
-  tsr_executable_write(executable, tsr_executable_param(executable, m), norms);
-  tsr_arena_free(scratch);
-}
-
-static void begin_magnitudes(const tsr_checkpoint_manager *k) {
-  const tsr_graph *g = k->run.training->graph;
-  for (int p = 0; p < g->params_count; p++) {
-    tsr_adapter adapter;
-    if (!g->params[p].is_frozen || !tsr_adapter_find(g, p, &adapter) || adapter.m < 0) continue;
-    begin_magnitude(k->run.executable, &g->params[p], p, adapter.m);
-  }
-}
-
 static bool begin(
     tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
     tsr_run_state *state, tsr_diags *diags) {
@@ -172,7 +147,7 @@ static bool begin(
       !tsr_checkpoint_load(arena, weights, k->run.executable, TSR_LOAD_MODEL, verify, diags))
     return false;
   if (weights && !k->run.quiet) printf("weights: '%s'\n", weights->folder);
-  if (!k->options.resume) begin_magnitudes(k);
+  if (!k->options.resume) tsr_magnitudes_begin(k->run.executable, k->run.training->graph);
   if (k->options.adapter && !load_adapter(arena, k, diags)) return false;
   return !k->options.resume || go_on(arena, k, recipe, count, state, diags);
 }
@@ -298,6 +273,26 @@ add_tokenizer(tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_saver_o
   tsr_text_free(&text);
 }
 
+/* Where a file beside the weights is copied from; NULL: there is none. Of conversations it is what
+ * they were rendered with: the file of data.template, and those beside the tokenizer. */
+static const char *
+find_side(tsr_arena *arena, const tsr_checkpoint_manager *k, const char *name, bool *ret_follows) {
+  const tsr_config *c = k->run.config;
+  const tsr_manifest *from = k->options.resume ? k->options.resume : k->options.weights;
+  const char *tokenizer = k->run.data->tokenizer_file, *path;
+  bool chat = c->data.format == TSR_FILES_CHAT;
+  *ret_follows = true;
+  if (chat && strcmp(c->data.template_path, "tokenizer") && !strcmp(name, "chat_template.jinja"))
+    return tsr_data_path(arena, c, c->data.template_path);
+  if (chat && tokenizer) {
+    path = tsr_path_join(arena, tsr_path_folder(arena, tokenizer), name);
+    if (tsr_file_exists(path)) return path;
+  }
+  *ret_follows = false;
+  path = from ? tsr_path_join(arena, from->folder, name) : NULL;
+  return path && tsr_file_exists(path) ? path : NULL;
+}
+
 /* What an imported model has beside its weights is handed on, so that an export has it too. Read
  * now: a checkpoint that a run resumed from may be removed during the run. */
 static bool add_sides(
@@ -307,15 +302,19 @@ static bool add_sides(
   tsr_side_file *sides = tsr_arena_array(arena, tsr_side_file, SIDES_MAX);
   o->sides = sides;
   if (from && !tsr_checkpoint_reader_check_sides(arena, from, diags)) return false;
-  for (int i = 0; from && tsr_hf_side_files[i] && i < SIDES_MAX; i++) {
-    const char *name = tsr_hf_side_files[i], *path = tsr_path_join(arena, from->folder, name);
-    bool tokenizer = o->tokenizer && !strcmp(name, o->tokenizer);
-    if (tokenizer || !tsr_file_exists(path)) continue;
+  for (int i = 0; tsr_hf_side_files[i] && i < SIDES_MAX; i++) {
+    const char *name = tsr_hf_side_files[i];
+    bool follows;
+    const char *path = find_side(arena, k, name, &follows);
+    if (!path || (o->tokenizer && !strcmp(name, o->tokenizer))) continue;
     tsr_side_file *s = &sides[o->sides_count++];
     s->name = name;
     char *bytes;
-    if (!tsr_file_read_nofollow(arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags))
-      return false;
+    bool ok = follows
+                  ? tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags)
+                  : tsr_file_read_nofollow(
+                        arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags);
+    if (!ok) return false;
     s->bytes = bytes;
   }
   return true;

@@ -20,15 +20,24 @@ tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int
   return model;
 }
 
-bool tsr_compile_read_model(
-    tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
-    tsr_model **ret_model, tsr_diags *diags) {
+static bool add_adapters(
+    tsr_arena *arena, const tsr_config *config, const tsr_model_options *options, tsr_model *model,
+    tsr_diags *diags) {
   tsr_adapters adapters;
-  if (!tsr_model_read(arena, config, options, ret_model, diags)) return false;
-  if (!config->lora.enabled) return true;
-  tsr_model *model = *ret_model;
   if (!tsr_adapter_targets(arena, config, model->graph, &adapters, diags)) return false;
   if (options->training) adapters.dropout = config->lora.dropout;
   model->graph = tsr_pass_adapters(model->graph, &adapters);
-  return true;
+  return tsr_pass_check_nf4(model->graph, diags);
+}
+
+bool tsr_compile_read_model(
+    tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
+    tsr_model **ret_model, tsr_diags *diags) {
+  if (!tsr_model_read(arena, config, options, ret_model, diags)) return false;
+  tsr_model *model = *ret_model;
+  if (config->lora.enabled && !add_adapters(arena, config, options, model, diags)) return false;
+  bool separates = config->training.documents == TSR_DOCUMENTS_SEPARATE && model->sequence;
+  if (!options->loss || !separates) return true;
+  tsr_location location = tsr_config_location(config, "training_config.documents");
+  return tsr_pass_separate_documents(model->graph, location, &model->graph, diags);
 }

@@ -1,83 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/evaluate.h"
 #include "data/sources.h"
+#include "graph/documents.h"
 #include "train/score_check.h"
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
-/* Tokens of one file that belong to the part. */
+/* A window of which the first `real` tokens have targets. */
 typedef struct {
-  const tsr_token_file *file;
-  int64_t begin, count;
-} run;
+  tsr_window tokens;
+  int64_t real;
+} window;
 
 typedef struct {
   const tsr_run_data *data;
-  run *runs;
-  int runs_count;
+  tsr_data_range *ranges;
+  int ranges_count;
   int64_t T;
-  int at_run; /* the next batch's first window */
+  int at_range; /* the next batch's first window */
   int64_t at_window;
-  /* the batch that is under way */
-  struct window {
-    const run *of;
-    int64_t begin, real; /* real: targets */
-  } * windows;
+  window *windows; /* the batch that is under way */
   int64_t windows_count;
 } walk;
 
-static void add_runs(walk *w, const tsr_data_source *s, bool whole, tsr_split split) {
-  int64_t before = 0;
-  for (int i = 0; i < s->files_count; i++) {
-    int64_t n = s->files[i].count, train_tokens = s->validation_at - before;
-    train_tokens = train_tokens < 0 ? 0 : train_tokens > n ? n : train_tokens;
-    run r = {&s->files[i], 0, n};
-    if (!whole && split == TSR_SPLIT_VALIDATION)
-      r = (run){&s->files[i], train_tokens, n - train_tokens};
-    if (!whole && split == TSR_SPLIT_TRAIN) r.count = train_tokens;
-    if (r.count > 1) w->runs[w->runs_count++] = r;
-    before += n;
-  }
-}
-
-static void find_runs(tsr_arena *arena, walk *w, tsr_split split) {
+/* A range's window of that number; false behind the last one. */
+static bool window_of(const walk *w, const tsr_data_range *r, int64_t number, window *ret) {
   const tsr_dataset *d = &w->data->dataset;
-  bool own = split == TSR_SPLIT_VALIDATION && d->validation;
-  int most = own ? d->validation->files_count : 0;
-  for (int i = 0; !own && i < d->sources_count; i++) most += d->sources[i].files_count;
-  w->runs = tsr_arena_array(arena, run, most + 1);
-  if (own) add_runs(w, d->validation, true, split);
-  for (int i = 0; !own && i < d->sources_count; i++) add_runs(w, &d->sources[i], false, split);
+  if (r->packs) {
+    *ret = (window){{.packs = r->packs, .pack = number}, w->T};
+    return number < r->packs->count;
+  }
+  int64_t begin = r->begin + number * w->T, left = r->end - 1 - begin;
+  *ret = (window){tsr_dataset_window(d, r->file, begin), left < w->T ? left : w->T};
+  return left > 0;
 }
 
 /* The next `batch` windows, or as many as are left. */
 static bool next_batch(walk *w, int64_t batch) {
   w->windows_count = 0;
-  while (w->windows_count < batch && w->at_run < w->runs_count) {
-    const run *r = &w->runs[w->at_run];
-    int64_t begin = w->at_window * w->T, left = r->count - 1 - begin;
-    if (left <= 0) {
-      w->at_run++;
+  while (w->windows_count < batch && w->at_range < w->ranges_count) {
+    const tsr_data_range *r = &w->ranges[w->at_range];
+    if (window_of(w, r, w->at_window, &w->windows[w->windows_count])) {
+      w->windows_count++;
+      w->at_window++;
+    } else {
+      w->at_range++;
       w->at_window = 0;
-      continue;
     }
-    w->windows[w->windows_count++] =
-        (struct window){r, r->begin + begin, left < w->T ? left : w->T};
-    w->at_window++;
   }
   return w->windows_count > 0;
 }
 
-/* Rows without a window, and what is behind a short one, count for nothing. */
+/* Rows without a window, and what is behind a short one, count for nothing: each token there is a
+ * document of its own. */
 static void fill(void *context, const char *input, int64_t sample, void *row) {
   const walk *w = context;
   bool targets = !strcmp(input, "targets");
   int32_t *out = row;
-  int64_t real = sample < w->windows_count ? w->windows[sample].real : 0;
-  for (int64_t t = 0; t < real; t++)
-    out[t] =
-        (int32_t)tsr_token_at(w->windows[sample].of->file, w->windows[sample].begin + t + targets);
+  int64_t real = 0;
+  if (sample < w->windows_count) {
+    const tsr_window *at = &w->windows[sample].tokens;
+    real = w->windows[sample].real;
+    if (targets) tsr_window_fill_targets(at, real, TSR_TARGET_IGNORED, out);
+    else if (!strcmp(input, TSR_DOCUMENT_POSITIONS)) tsr_window_fill_positions(at, real, out);
+    else tsr_window_fill_tokens(at, real, out);
+  }
   for (int64_t t = real; t < w->T; t++) out[t] = targets ? TSR_TARGET_IGNORED : 0;
   int64_t ignored = w->data->config->training.ignore_index;
   for (int64_t t = 0; targets && t < real; t++)
@@ -87,9 +75,10 @@ static void fill(void *context, const char *input, int64_t sample, void *row) {
 static bool check_tokens(const walk *w, tsr_diags *diags) {
   int64_t vocab = w->data->dataset.vocab_size;
   for (int64_t i = 0; i < w->windows_count; i++) {
-    const struct window *at = &w->windows[i];
-    int64_t bad = tsr_token_file_find_outside(at->of->file, at->begin, at->real + 1, vocab);
-    if (bad >= 0) return tsr_token_file_outside(at->of->file, bad, vocab, TSR_NOWHERE, diags);
+    const tsr_window *at = &w->windows[i].tokens;
+    if (at->packs) continue;
+    int64_t bad = tsr_token_file_find_outside(at->file, at->begin, w->windows[i].real + 1, vocab);
+    if (bad >= 0) return tsr_token_file_outside(at->file, bad, vocab, TSR_NOWHERE, diags);
   }
   return true;
 }
@@ -134,8 +123,8 @@ bool tsr_evaluate(
   walk w = {.data = data, .T = evaluation->model->sequence};
   double begin = now(), sum = 0;
   *ret = (tsr_evaluation){0};
-  find_runs(arena, &w, split);
-  w.windows = tsr_arena_array(arena, struct window, batch);
+  w.ranges_count = tsr_dataset_ranges(arena, &data->dataset, split, &w.ranges);
+  w.windows = tsr_arena_array(arena, window, batch);
   int32_t *row = tsr_arena_array(arena, int32_t, w.T);
   float *numbers = tsr_arena_array(arena, float, evaluation->batch);
   while (!(stop && *stop) && next_batch(&w, batch)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The loss of a model over a text, each token but the first predicted once. */
+/* The loss of a model over a text, each token but the first predicted once; of separate documents
+ * each but a document's first. */
 #ifndef TSR_TRAIN_EVALUATE_H
 #define TSR_TRAIN_EVALUATE_H
 #include "train/compile.h"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_data.h"
-#include "graph/routing.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include "data/sources.h"
+#include "graph/documents.h"
+#include "graph/routing.h"
+#include "train/chat_data.h"
 #include "train/data_paths.h"
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,7 @@ bool tsr_run_data_needs_of(const tsr_graph *g, tsr_run_data_needs *ret, tsr_diag
   for (int i = 0; i < g->values_count; i++) {
     const tsr_value *v = &g->values[i];
     if (v->kind != TSR_VALUE_INPUT || tsr_value_is_routing(v)) continue;
+    if (tsr_value_is_document_positions(v)) continue;
     int64_t last = v->ndim > 1 ? v->shape[v->ndim - 1] : 1;
     if (!strcmp(v->name, "tokens") || !strcmp(v->name, "targets")) {
       ret->text = true;
@@ -80,7 +83,18 @@ static int64_t vocab_of_model(const tsr_config *c) {
 
 static bool is_token_file(tsr_arena *arena, const tsr_data_input *input) {
   if (input->format != TSR_TOKEN_FILE_AUTO) return input->format != TSR_TOKEN_FILE_TEXT;
-  return tsr_token_file_is(arena, input->path);
+  return input->tokens || tsr_token_file_is(arena, input->path);
+}
+
+static tsr_data_input
+input_of(tsr_arena *arena, const tsr_config *c, const tsr_config_data_source *source) {
+  tsr_data_format format = source->format ? source->format : c->training.data_format;
+  return (tsr_data_input){
+      .path = tsr_data_path(arena, c, source->path),
+      .format = (tsr_token_format)format,
+      .weight = source->weight,
+      .location = source->location,
+      .tokens = c->data.format == TSR_FILES_TOKENS};
 }
 
 static tsr_data_input *
@@ -91,9 +105,7 @@ inputs_of(tsr_arena *arena, const tsr_config *c, tsr_location location, int *ret
   for (int i = 0; i < count; i++) {
     tsr_config_data_source one = {.path = t->data_path, .location = location};
     if (t->data_sources_count) one = t->data_sources[i];
-    tsr_data_format format = one.format ? one.format : t->data_format;
-    inputs[i] = (tsr_data_input){
-        tsr_data_path(arena, c, one.path), (tsr_token_format)format, one.weight, one.location};
+    inputs[i] = input_of(arena, c, &one);
   }
   *ret_count = count;
   return inputs;
@@ -185,11 +197,13 @@ static bool open_tokens(
           arena, c, inputs, options.inputs_count, &options.tokenizer, &ret->tokenizer_file, diags))
     return false;
   if (t->validation_path[0]) {
-    validation = (tsr_data_input){
-        tsr_data_path(arena, c, t->validation_path), (tsr_token_format)t->data_format, 0,
-        tsr_config_location(c, "training_config.validation_path")};
+    tsr_config_data_source own = {.path = t->validation_path};
+    own.location = tsr_config_location(c, "training_config.validation_path");
+    validation = input_of(arena, c, &own);
     options.validation = &validation;
   }
+  if (c->data.format == TSR_FILES_CHAT)
+    return tsr_chat_data_open(arena, c, &options, ret->tokenizer_file, &ret->dataset, diags);
   return tsr_dataset_tokens(arena, &options, &ret->dataset, diags);
 }
 
@@ -261,13 +275,19 @@ bool tsr_run_data_open(
   tsr_data_paths_report(arena, c, diags);
   const char *path = tsr_data_path(arena, c, c->training.data_path);
   bool one = !c->training.data_sources_count, own = c->training.validation_path[0];
-  bool rows = one && ((tsr_path_ends(path, ".csv") && !needs->text) || is_folder(path));
+  bool rows = one && c->data.format == TSR_FILES_AUTO &&
+              ((tsr_path_ends(path, ".csv") && !needs->text) || is_folder(path));
   bool ok = rows ? open_rows(arena, path, needs, false, location, &ret->dataset, diags)
                  : open_tokens(arena, c, location, ret, diags);
   if (ok && rows && own) return add_validation(arena, c, needs, &ret->dataset, diags);
   if (ok && !ret->dataset.validation)
     tsr_dataset_split(&ret->dataset, c->training.validation_fraction);
   return ok;
+}
+
+void tsr_run_data_set_sequence(tsr_arena *arena, tsr_run_data *data, int64_t sequence) {
+  data->sequence = sequence;
+  tsr_dataset_pack(arena, &data->dataset, sequence);
 }
 
 static bool
@@ -357,7 +377,7 @@ bool tsr_run_data_check_prompt(tsr_arena *arena, const tsr_run_data *s, tsr_diag
       s->dataset.name);
 }
 
-static int64_t sample_index(const tsr_run_data_step *s, int64_t sample) {
+int64_t tsr_run_data_index(const tsr_run_data_step *s, int64_t sample) {
   uint64_t seed = s->data->config->training.seed;
   return tsr_dataset_sample_at(
       &s->data->dataset, s->split, s->data->sequence, s->split == TSR_SPLIT_TRAIN ? seed : ~seed,
@@ -396,11 +416,15 @@ bool tsr_run_data_check_used(const tsr_run_data *data, tsr_diags *diags) {
                        place_of_data(data->config), diags));
 }
 
-/* A text sample is its tokens and its targets; each input asks for one of them. */
+/* A text sample is its tokens, targets and positions; each input asks for one of them. */
 static void fill_text(const tsr_run_data_step *s, const char *input, int64_t index, int32_t *row) {
   int64_t T = s->data->sequence;
   bool targets = !strcmp(input, "targets");
   if (has_fault(s, index, row)) return;
+  if (!strcmp(input, TSR_DOCUMENT_POSITIONS)) {
+    tsr_dataset_fill_positions(&s->data->dataset, s->split, index, T, row);
+    return;
+  }
   tsr_dataset_fill_tokens(
       &s->data->dataset, s->split, index, T, targets ? NULL : row, targets ? row : NULL);
   if (targets) ignore_targets(s->data, row, T);
@@ -410,7 +434,7 @@ void tsr_run_data_fill(void *context, const char *input, int64_t sample, void *r
   const tsr_run_data_step *s = context;
   const tsr_dataset *d = &s->data->dataset;
   bool padding = sample >= s->samples;
-  int64_t index = sample_index(s, padding ? 0 : sample);
+  int64_t index = tsr_run_data_index(s, padding ? 0 : sample);
   if (d->kind == TSR_DATASET_TEXT) {
     fill_text(s, input, index, row);
     if (padding && !strcmp(input, "targets")) ignore_all(row, s->data->sequence);
@@ -433,7 +457,7 @@ int64_t tsr_run_data_targets(const tsr_run_data_step *step, int64_t samples) {
   if ((ignored < 0 && !d->separate) || (!text && !d->table.classes)) return count;
   count = 0;
   for (int64_t i = 0; i < samples; i++) {
-    int64_t index = sample_index(step, i);
+    int64_t index = tsr_run_data_index(step, i);
     int32_t label;
     if (text) {
       count += tsr_dataset_count_targets(d, step->split, index, T, ignored);

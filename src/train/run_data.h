@@ -21,8 +21,8 @@ typedef struct {
   tsr_run_data_fault *fault;
 } tsr_run_data;
 
-/* What a graph takes from the data, by the names of its inputs: tokens and targets, or features
- * with labels or values. */
+/* What a graph takes from the data, by the names of its inputs: tokens and targets, and where it
+ * keeps documents apart their positions (graph/documents.h), or features with labels or values. */
 typedef struct {
   bool text, labels;
   int64_t sequence, vocab;   /* of text; vocab: the least that an embedding or a loss knows */
@@ -43,6 +43,8 @@ bool tsr_run_data_open_tokenizer(
     tsr_arena *arena, const tsr_config *config, tsr_run_data *ret_source, tsr_diags *diags);
 /* Whether data_path is given and there. */
 bool tsr_run_data_exist(tsr_arena *arena, const tsr_config *config);
+/* The tokens of a sample, once they are known; of conversations samples exist from then on. */
+void tsr_run_data_set_sequence(tsr_arena *arena, tsr_run_data *data, int64_t sequence);
 /* Both parts are long enough, and tokens and features fit what is needed. */
 bool tsr_run_data_check(
     const tsr_run_data *data, const tsr_run_data_needs *needs, tsr_diags *diags);
@@ -62,6 +64,8 @@ typedef struct {
   int64_t first;   /* position of the step's sample 0 in the global order */
   int64_t samples; /* of the step; rows beyond them are padding, whose targets are ignored */
 } tsr_run_data_step;
+/* The data set's number of a sample of the step. */
+int64_t tsr_run_data_index(const tsr_run_data_step *step, int64_t sample);
 void tsr_run_data_fill(void *context, const char *input, int64_t sample, void *row);
 /* After a step: an error for a token outside the vocabulary that a sample of it had (only what was
  * not looked at when the data was opened, data/sources.h, can have one), or for a file that was cut

@@ -6,6 +6,7 @@
 #include "train/score_check.h"
 #include "train/step_files.h"
 #include "train/step_scalars.h"
+#include "train/validation_monitor.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +107,8 @@ static tsr_run_state state_of(const tsr_trainer *t) {
       .loss = t->loss,
       .has_scale = tsr_trainer_scales_loss(t),
       .scale = t->scale.scale,
-      .scale_good_steps = t->scale.good_steps};
+      .scale_good_steps = t->scale.good_steps,
+      .validation = t->validation};
 }
 
 static tsr_checkpoint_manager_run run_of(const tsr_trainer *t) {
@@ -152,6 +154,7 @@ static bool start_checkpoint_manager(tsr_trainer *t) {
   t->loss = state.loss;
   t->scale.scale = state.scale;
   t->scale.good_steps = state.scale_good_steps;
+  t->validation = state.validation;
   return true;
 }
 
@@ -247,6 +250,23 @@ static bool check_scores(tsr_trainer *t) {
   return tsr_check_scores(t->train, when, t->diags);
 }
 
+/* Of the last step behind its checkpoint, but for an evaluation that decides about checkpoints. */
+static bool report_step_texts(tsr_trainer *t) {
+  if (t->step < t->steps) return tsr_trainer_report_texts(t, false);
+  bool monitored = t->eval && tsr_validation_is_monitored(t->o->config);
+  return !monitored || tsr_trainer_report_evaluation(t);
+}
+
+/* A run that has stopped early is not continued, unless its patience has grown. */
+static void end_early(tsr_trainer *t) {
+  if (t->step >= t->steps || !tsr_validation_is_over(t->o->config, &t->validation)) return;
+  t->ends_early = true;
+  t->steps = t->step;
+  if (!t->o->quiet)
+    printf(
+        "nothing is left to train: the run stopped early, after step %lld\n", (long long)t->step);
+}
+
 /* One step is made however late it is: a job that is started again and again gets on. What is made
  * of the last weights (an evaluation, a text) may take long or fail: they are on the disk before.
  */
@@ -266,9 +286,10 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
     if (!isfinite(t->loss))
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
-    bool ok = t->step == t->steps || tsr_trainer_report_texts(t, false);
+    bool ok = report_step_texts(t);
     requests = agree_requests(t);
-    keep_step(t, seconds, requests & REQUEST_SAVE);
+    keep_step(t, seconds, (requests & REQUEST_SAVE) || t->is_best);
+    t->is_best = false;
     if (!ok) return keep_state(t) && false;
   }
   bool late = requests & REQUEST_LATE;
@@ -378,6 +399,7 @@ bool tsr_train(
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
   if (ok) hash_recipe(&t);
+  if (ok) end_early(&t);
   if (ok && o->determinism) ok = begin_determinism(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);

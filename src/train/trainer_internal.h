@@ -26,6 +26,10 @@ typedef struct {
   int64_t steps;         /* to train: the curve's, or fewer */
   int64_t updates;       /* steps that changed the weights; after an overflow none is changed */
   double loss, norm, lr;
+  tsr_validation_state validation;
+  int64_t evaluated;     /* the step of the last evaluation */
+  bool is_best;          /* its loss is among the best, and no checkpoint has it yet */
+  bool ends_early;       /* the loss did not improve any more */
   tsr_loss_scale scale;  /* of fp16 */
   tsr_scale_losses lost; /* of fp16 in this step */
   int64_t lost_in_all;
@@ -43,6 +47,8 @@ static inline bool tsr_trainer_scales_loss(const tsr_trainer *t) {
 void tsr_trainer_print_communication(tsr_trainer *t);
 /* The progress line and the metrics of a step. */
 void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now);
+/* The evaluation of a step, and what follows from it; nothing where it was made before. */
+bool tsr_trainer_report_evaluation(tsr_trainer *t);
 /* The evaluation and the sample that are due after a step, or at the end. */
 bool tsr_trainer_report_texts(tsr_trainer *t, bool last);
 void tsr_trainer_write_start(const tsr_trainer *t);

@@ -3,6 +3,7 @@
 #include "train/evaluate.h"
 #include "train/score_check.h"
 #include "train/trainer_internal.h"
+#include "train/validation_monitor.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +41,36 @@ static bool evaluate(tsr_trainer *t, double *ret_loss) {
   return true;
 }
 
-static bool report_evaluation(tsr_trainer *t) {
+static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+
+/* The run's end may be this step. */
+static void monitor(tsr_trainer *t, double loss) {
+  const tsr_config *c = t->o->config;
+  tsr_validation_state *v = &t->validation;
+  if (!tsr_validation_is_monitored(c)) return;
+  bool due = is_due(c->training.eval_every, t->step);
+  t->is_best = tsr_validation_update(c, v, t->step, loss, due);
+  if (!due || !tsr_validation_is_over(c, v)) return;
+  t->ends_early = true;
+  t->steps = t->step;
+  if (t->o->quiet) return;
+  if (!v->improved.step) printf("early stop: no validation loss was a finite number\n");
+  else
+    printf(
+        "early stop: the validation loss has not improved since step %lld (%.4f)\n",
+        (long long)v->improved.step, v->improved.loss);
+}
+
+bool tsr_trainer_report_evaluation(tsr_trainer *t) {
   double loss;
+  if (t->evaluated == t->step) return true;
   bool ok = evaluate(t, &loss);
+  t->evaluated = t->step;
   tsr_progress_clear(&t->progress);
   if (!ok) return false;
   if (!t->o->quiet) printf("Step %lld: Validation loss = %.4f\n", (long long)t->step, loss);
   tsr_metrics_write_eval(t->o->metrics, t->step, loss, t->diags);
+  monitor(t, loss);
   return true;
 }
 
@@ -108,12 +132,10 @@ void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now) {
   tsr_metrics_write_step(t->o->metrics, &line, t->diags);
 }
 
-static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
-
 bool tsr_trainer_report_texts(tsr_trainer *t, bool last) {
   const tsr_config_training *c = &t->o->config->training;
   bool evaluated = t->eval && (is_due(c->eval_every, t->step) || last);
-  if (evaluated && !report_evaluation(t)) return false;
+  if (evaluated && !tsr_trainer_report_evaluation(t)) return false;
   bool sampled = t->generation && (is_due(c->sample_every, t->step) || last);
   return !sampled || report_sample(t);
 }
@@ -153,6 +175,7 @@ static const char *end_reason(const tsr_trainer *t, int ended_by) {
   if (ended_by == TSR_ENDED_BY_LIMIT) return "time_limit";
   if (ended_by) return "signal";
   if (t->o->recording) return "profile";
+  if (t->ends_early) return "early_stop";
   return t->curve.total_steps < t->o->config->training.max_steps ? "num_epochs" : "max_steps";
 }
 
@@ -171,6 +194,10 @@ bool tsr_trainer_write_end(tsr_trainer *t, int ended_by) {
     printf(
         "fp16: %s scaled numbers under- or overflowed: another loss scale changes the bits\n",
         tsr_text_count(t->lost_in_all).text);
+  if (!t->o->quiet && t->validation.best_count)
+    printf(
+        "best: step %lld, validation loss %.4f\n", (long long)t->validation.best[0].step,
+        t->validation.best[0].loss);
   if (!t->o->quiet)
     printf(
         "%s: step %lld, loss %.4f, weights sha256 %s, recipe %s\n",

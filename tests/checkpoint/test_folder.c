@@ -114,13 +114,14 @@ static int64_t draw(int64_t below) {
 
 /* Plainly: what should stay of `steps`. */
 static const char *
-kept_of(const bool *there, int64_t newest, int64_t keep_last, int64_t keep_every) {
+kept_of(const bool *there, int64_t newest, const tsr_checkpoint_retention *keep) {
   const char *text = "";
   for (int64_t s = 0; s < 40; s++) {
     int64_t behind = 0;
     for (int64_t k = s + 1; k <= newest; k++) behind += there[k];
     bool stays =
-        s > newest || !keep_last || behind < keep_last || (keep_every && s % keep_every == 0);
+        s > newest || !keep->last || behind < keep->last || (keep->every && s % keep->every == 0);
+    for (int b = 0; b < keep->best->best_count; b++) stays |= keep->best->best[b].step == s;
     if (there[s] && stays)
       text = tsr_arena_printf(arena, "%s%s%lld", text, *text ? " " : "", (long long)s);
   }
@@ -137,11 +138,38 @@ static void test_prune(void) {
       there[s] = s == newest || draw(4) == 0;
       if (there[s]) make(folder, s);
     }
-    int64_t keep_last = draw(5), keep_every = draw(2) ? 1 + draw(9) : 0;
-    CHECK(tsr_checkpoints_prune(arena, folder, NULL, newest, keep_last, keep_every, diags));
-    CHECK_STR(steps_in(folder), kept_of(there, newest, keep_last, keep_every));
+    tsr_validation_state best = {.best_count = (int)draw(4)};
+    for (int b = 0; b < best.best_count; b++) best.best[b].step = draw(newest);
+    tsr_checkpoint_retention keep = {draw(5), draw(2) ? 1 + draw(9) : 0, &best};
+    CHECK(tsr_checkpoints_prune(arena, folder, NULL, newest, &keep, diags));
+    CHECK_STR(steps_in(folder), kept_of(there, newest, &keep));
     CHECK(is_there(tsr_checkpoint_path(arena, folder, newest)));
   }
+  CHECK_STR(scratch_diags(diags), "");
+}
+
+/* The name goes to the first of the best that is there, and is read as that checkpoint. */
+static void test_best(void) {
+  tsr_validation_state state = {.best = {{4, 1.0}, {2, 1.5}, {6, 2.0}}, .best_count = 3};
+  tsr_manifest m;
+  mkdir("run", 0777);
+  mkdir("run/checkpoints", 0777);
+  make("run/checkpoints", 2);
+  make("run/checkpoints", 6);
+  check_not_found("run/best", "error: there is no checkpoint 'run/best'\n");
+  CHECK(tsr_checkpoints_name_best(arena, "run/checkpoints", &state, diags));
+  CHECK(tsr_checkpoint_find(arena, "run/checkpoints/best", TSR_NOWHERE, &m, diags));
+  CHECK_INT(m.state.step, 2);
+  make("run/checkpoints", 4);
+  CHECK(tsr_checkpoints_name_best(arena, "run/checkpoints", &state, diags));
+  CHECK(tsr_checkpoint_find(arena, "run/best", TSR_NOWHERE, &m, diags));
+  CHECK_STR(m.folder, "run/checkpoints/step-00000004");
+  CHECK(tsr_checkpoint_find(arena, "run", TSR_NOWHERE, &m, diags) && m.state.step == 6);
+  CHECK(tsr_checkpoints_name_best(arena, "run/checkpoints", &(tsr_validation_state){0}, diags));
+  CHECK(tsr_checkpoint_find(arena, "run/best", TSR_NOWHERE, &m, diags) && m.state.step == 4);
+  tsr_file_forget();
+  CHECK(tsr_checkpoints_clean(arena, "run/checkpoints", true, diags));
+  CHECK(!is_there("run/checkpoints/best"));
   CHECK_STR(scratch_diags(diags), "");
 }
 
@@ -151,7 +179,8 @@ static void test_prune_fails(void) {
   make("stays", 1);
   make("stays", 2);
   mkdir("stays/step-00000001/inner", 0777);
-  CHECK(!tsr_checkpoints_prune(arena, "stays", NULL, 2, 1, 0, diags));
+  tsr_checkpoint_retention keep = {.last = 1};
+  CHECK(!tsr_checkpoints_prune(arena, "stays", NULL, 2, &keep, diags));
   CHECK_STR(
       scratch_diags(diags), "error: 'stays/step-00000001.partial' stays: 'inner' in it was not "
                             "written by this program\n");
@@ -256,6 +285,7 @@ int main(void) {
   test_newest();
   test_find();
   test_prune();
+  test_best();
   test_prune_fails();
   test_lock();
   test_leftovers();

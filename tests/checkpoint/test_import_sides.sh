@@ -100,12 +100,15 @@ imports 0
 ends 0 generate --checkpoint imported --chat chat.json --max-new-tokens 1
 echo '{"chat_template": "{{ messages }}"}' > model/chat_template.json
 imports 0
+ends 0 generate --checkpoint imported --chat chat.json --max-new-tokens 1
+echo '{"chat_template": "{{ messages | nope }}"}' > model/chat_template.json
+imports 0
 ends 2 generate --checkpoint imported --chat chat.json --max-new-tokens 1
-says "error: 'imported/chat_template.json' holds a chat template that this program does not know"
+says "imported/chat_template.json (chat_template):1:15: error: unknown filter 'nope'"
 echo '{"chat_template": 3}' > model/chat_template.json
 imports 0
 ends 2 generate --checkpoint imported --chat chat.json --max-new-tokens 1
-says "error: 'imported/chat_template.json' holds a chat template that this program does not know"
+says "imported/chat_template.json: error: key 'chat_template' should be a string or a list of templates"
 # side files are objects
 for file in chat_template.json generation_config.json special_tokens_map.json; do
   for text in '[]' null 3; do

@@ -37,6 +37,11 @@ static void make_state(tsr_run_state *s) {
   s->has_scale = draw(2);
   s->scale = s->has_scale ? (float)(1 << draw(20)) : 0;
   s->scale_good_steps = s->has_scale ? draw(2000) : 0;
+  tsr_validation_state *v = &s->validation;
+  for (v->best_count = 0; v->best_count < draw(TSR_BEST_MAX + 1); v->best_count++)
+    v->best[v->best_count] = (tsr_evaluated_step){1 + draw(1000), (double)draw(1 << 30) / 3};
+  if (draw(2)) v->improved = (tsr_evaluated_step){1 + draw(1000), (double)draw(1 << 30) / 7};
+  v->stale = draw(3);
 }
 
 static void make_files(tsr_arena *arena, tsr_manifest *m) {
@@ -99,6 +104,7 @@ static void compare_about(const tsr_manifest *a, const tsr_manifest *b) {
   CHECK(x->seed == y->seed && x->has_scale == y->has_scale && x->scale == y->scale);
   CHECK(x->scale_good_steps == y->scale_good_steps);
   CHECK((float)x->loss == (float)y->loss || (isnan(x->loss) && isnan(y->loss)));
+  CHECK(!memcmp(&x->validation, &y->validation, sizeof x->validation));
   CHECK(a->has_state == b->has_state && a->time == b->time);
   CHECK(same_text(a->mesh, b->mesh) && same_text(a->isa, b->isa));
   CHECK(same_text(a->version, b->version) && same_text(a->config, b->config));

@@ -88,8 +88,79 @@ static void test_printed(void) {
   tsr_text_free(&printed);
 }
 
+#define CHAT "data: {format: chat}\n"
+
+static void test_chat(void) {
+  loaded l =
+      load("data: {format: chat, template: a.jinja, train_on: last_assistant, packing: none, "
+           "too_long: drop}");
+  CHECK_STR(l.said, "");
+  const tsr_config_data *d = &l.config->data;
+  CHECK(d->format == TSR_FILES_CHAT && d->train_on == TSR_TRAINED_LAST_ASSISTANT);
+  CHECK(d->packing == TSR_PACKING_NONE && d->too_long == TSR_TOO_LONG_DROP);
+  CHECK_STR(d->template_path, "a.jinja");
+  CHECK_INT(l.config->training.documents, TSR_DOCUMENTS_SEPARATE);
+  CHECK_INT(tsr_config_location(l.config, "training_config.documents").col, 16);
+  unload(&l);
+  CHECK_VALUE(CHAT, data.train_on, TSR_TRAINED_ASSISTANT);
+  CHECK_VALUE(CHAT, data.packing, TSR_PACKING_BEST_FIT);
+  CHECK_VALUE(CHAT, data.too_long, TSR_TOO_LONG_TRUNCATE);
+  CHECK_VALUE(CHAT T "documents: separate}", training.documents, TSR_DOCUMENTS_SEPARATE);
+  CHECK_VALUE("data: {format: chat, date: 2000-03-01}", data.date_s, 951868800);
+  CHECK_VALUE("", data.format, TSR_FILES_AUTO);
+  CHECK_VALUE("", training.documents, TSR_DOCUMENTS_PACKED);
+  CHECK_VALUE("data: {format: text}", training.data_format, TSR_DATA_TEXT);
+  CHECK_VALUE("data: {format: tokens}", training.data_format, TSR_DATA_AUTO);
+
+  CHECK_SAID(
+      CHAT T "documents: packed}", false,
+      "run.yaml:1:8: error: 'format' contradicts 'documents'\n"
+      "    1 | data: {format: chat}\n      |        ^~~~~~\n"
+      "      = 'documents' stands in run.yaml:2\n"
+      "      = conversations do not attend to each other: documents are separate\n");
+  CHECK_SAID(
+      CHAT T "sample_stride: 4, data_format: text}", false,
+      "run.yaml:1:8: error: 'format' contradicts 'data_format'\n"
+      "    1 | data: {format: chat}\n      |        ^~~~~~\n"
+      "      = 'data_format' stands in run.yaml:2\n"
+      "run.yaml:1:8: error: 'format' contradicts 'sample_stride'\n"
+      "    1 | data: {format: chat}\n      |        ^~~~~~\n"
+      "      = 'sample_stride' stands in run.yaml:2\n");
+  CHECK_SAID(
+      "data: {format: tokens}\n" T "data_sources: [{path: a, format: text}]}", false,
+      "run.yaml:2:34: error: the format of 'data_sources[0]' contradicts data.format: tokens\n"
+      "    2 | training_config: {data_sources: [{path: a, format: text}]}\n"
+      "      |                                  ^\n");
+  CHECK_SAID(
+      "data: {packing: none}", true,
+      "run.yaml:1:8: warning: 'packing' has no effect: data.format is not chat\n"
+      "    1 | data: {packing: none}\n      |        ^~~~~~~\n");
+}
+
+/* What is printed is read as the same. */
+static void test_chat_printed(void) {
+  static const char section[] = "data:\n  format: chat  # run.yaml:1\n"
+                                "  template: tokenizer  # default\n"
+                                "  date: \"\"  # default\n"
+                                "  train_on: all  # run.yaml:1\n"
+                                "  packing: best_fit  # default\n"
+                                "  too_long: truncate  # default\n";
+  tsr_text printed = {0};
+  loaded l = load("data: {format: chat, train_on: all}");
+  tsr_config_print(l.config, &printed);
+  CHECK(strstr(printed.data, section) != NULL);
+  loaded again = load(printed.data);
+  CHECK_STR(again.said, "");
+  CHECK_INT(again.config->data.train_on, TSR_TRAINED_ALL);
+  unload(&again);
+  unload(&l);
+  tsr_text_free(&printed);
+}
+
 int main(void) {
   test_sources();
+  test_chat();
+  test_chat_printed();
   test_refused();
   test_printed();
   return check_done("config.data");

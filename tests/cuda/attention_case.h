@@ -9,6 +9,7 @@ struct attention_case {
   tsr_cuda_type type;
   tsr_attention a;
   numbers q, k, v, dout;
+  integers positions; /* (B, T) of documents; empty: none */
 };
 
 enum { RESULTS = 5 };
@@ -35,7 +36,7 @@ static inline tsr_attention attention_of(
 
 static inline attention_case case_new(tsr_cuda_type type, const tsr_attention &a) {
   int64_t n = a.B * a.T * a.D;
-  attention_case c = {type, a, {}, {}, {}, {}};
+  attention_case c = {type, a, {}, {}, {}, {}, {}};
   c.q = rounded(type, random_numbers(n * a.H, 2));
   c.k = rounded(type, random_numbers(n * a.G, 2));
   c.v = rounded(type, random_numbers(n * a.G, 1));
@@ -53,22 +54,32 @@ static inline std::string case_text(const attention_case &c, int result) {
   return s;
 }
 
-/* Forward and backward, by the kernels for a whole sequence. */
-static inline results run_whole(const attention_case &c) {
+/* Forward and backward, by the kernels for a whole sequence, or for the rows of `own`, which are in
+ * own_q; out and stats are those of all rows then. */
+static inline results run_whole(
+    const attention_case &c, tsr_attention_rows own = {}, const numbers &own_q = {},
+    const results &all = {}) {
   call_arrays arrays;
   arrays.shift = 0;
   const uint64_t *key = c.a.dropout != 0 ? arrays.key(c.a.key) : NULL;
-  int64_t q = (int64_t)c.q.size(), k = (int64_t)c.k.size(), rows = c.a.B * c.a.H * c.a.T;
+  bool is_part = own.runs > 0;
+  int64_t of_rows = is_part ? own.runs * own.each : c.a.T, q = c.a.B * of_rows * c.a.H * c.a.D;
+  int64_t k = c.a.B * of_rows * c.a.G * c.a.D, rows = c.a.B * c.a.H * of_rows;
   void *qs = arrays.in(c.type, c.q), *ks = arrays.in(c.type, c.k), *vs = arrays.in(c.type, c.v);
   void *dout = arrays.in(c.type, c.dout), *out = arrays.out(c.type, q);
   void *dq = arrays.out(c.type, q), *dk = arrays.out(c.type, k), *dv = arrays.out(c.type, k);
   float *stats = arrays.out(rows * 2);
   void *scratch = arrays.scratch(tsr_cuda_attention_scratch(&c.a));
+  void *own_qs = is_part ? arrays.in(c.type, own_q) : qs;
+  const void *outs = is_part ? arrays.in(c.type, all.of[0]) : out;
+  const float *all_stats = is_part ? arrays.in(all.of[1]) : stats;
   tsr_attention a = c.a;
   a.key = 0; /* the one in device memory counts */
-  tsr_cuda_attention(NULL, c.type, &a, key, out, stats, qs, ks, vs);
+  a.positions = c.positions.empty() ? NULL : arrays.in(c.positions);
+  a.rows = own;
+  tsr_cuda_attention(NULL, c.type, &a, key, out, stats, own_qs, ks, vs);
   tsr_cuda_attention_backward(
-      NULL, c.type, &a, key, dq, dk, dv, dout, qs, ks, vs, out, stats, scratch);
+      NULL, c.type, &a, key, dq, dk, dv, dout, qs, ks, vs, outs, all_stats, scratch);
   finish_work();
   for (const array &x : arrays.all)
     CHECK_AT(array_intact(&x), "%s: wrote where it may not", case_text(c, 0).c_str());
@@ -78,7 +89,9 @@ static inline results run_whole(const attention_case &c) {
 }
 
 static inline void check_reference(const attention_case &c, const results &got) {
-  const tsr_attention *a = &c.a;
+  tsr_attention of = c.a;
+  const tsr_attention *a = &of;
+  of.positions = c.positions.empty() ? NULL : c.positions.data();
   results want;
   for (int i = 0; i < RESULTS; i++) want.of[i].resize(got.of[i].size());
   float *out = want.of[0].data(), *stats = want.of[1].data();
@@ -122,7 +135,8 @@ static inline attention_case last_group(const attention_case &c) {
       last_heads(c.q, a, a.H, heads),
       last_heads(c.k, a, a.G, 1),
       last_heads(c.v, a, a.G, 1),
-      last_heads(c.dout, a, a.H, heads)};
+      last_heads(c.dout, a, a.H, heads),
+      {}};
   one.a.B = one.a.G = 1;
   one.a.H = heads;
   one.a.batch_offset += a.B - 1;

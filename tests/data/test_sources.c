@@ -98,6 +98,13 @@ static void check_sample(
   CHECK_INT(tsr_dataset_count_targets(d, split, index, 4, TSR_TARGET_IGNORED), count);
 }
 
+static void
+check_positions(const tsr_dataset *d, int64_t index, int64_t T, const int32_t *positions) {
+  int32_t got[8];
+  tsr_dataset_fill_positions(d, TSR_SPLIT_TRAIN, index, T, got);
+  for (int t = 0; t < T; t++) CHECK_INT(got[t], positions[t]);
+}
+
 static void test_windows(void) {
   llmc_file(&file, 100, 13, 2);
   write_file("a-1.bin", &file);
@@ -130,6 +137,21 @@ static void test_windows(void) {
   tsr_dataset_close(&d);
 }
 
+/* A name that is no token file's is one's where all files are. */
+static void test_tokens_by_any_name(void) {
+  llmc_file(&file, 300, 9, 2);
+  write_file("tokens.txt", &file);
+  tsr_data_input input = input_of("tokens.txt", 0);
+  tsr_data_options options = options_of(&input, 1);
+  tsr_dataset d;
+  CHECK(!tsr_dataset_tokens(arena, &options, &d, diags));
+  CHECK(scratch_diags_start(diags, AT "'tokens.txt'"));
+  input.tokens = true;
+  CHECK(tsr_dataset_tokens(arena, &options, &d, diags));
+  check_sample(&d, TSR_SPLIT_TRAIN, 1, 304, NULL);
+  tsr_dataset_close(&d);
+}
+
 static void test_documents(void) {
   static const int lengths[] = {3, 0, 2, 9};
   file.length = 0;
@@ -146,10 +168,15 @@ static void test_documents(void) {
   check_sample(&d, TSR_SPLIT_TRAIN, 0, 10, (int32_t[]){0, 0, 1, 0});
   check_sample(&d, TSR_SPLIT_TRAIN, 1, 14, (int32_t[]){1, 0, 0, 0});
   check_sample(&d, TSR_SPLIT_TRAIN, 2, 18, NULL);
+  check_positions(&d, 0, 4, (int32_t[]){0, 1, 2, 0}); /* begins at 10, 13, 13 and 15 */
+  check_positions(&d, 1, 4, (int32_t[]){0, 0, 1, 2});
+  check_positions(&d, 2, 4, (int32_t[]){0, 1, 2, 3}); /* from the sample's begin */
+  check_positions(&d, 0, 8, (int32_t[]){0, 1, 2, 0, 1, 0, 1, 2});
   tsr_dataset_close(&d);
   options.separate = false;
   CHECK(tsr_dataset_tokens(arena, &options, &d, diags));
   check_sample(&d, TSR_SPLIT_TRAIN, 0, 10, NULL);
+  check_positions(&d, 0, 8, (int32_t[]){0, 1, 2, 3, 4, 5, 6, 7});
   tsr_dataset_close(&d);
 
   input = input_of("a-1.bin", 0); /* 100 … 112 */
@@ -159,12 +186,42 @@ static void test_documents(void) {
   check_sample(&d, TSR_SPLIT_TRAIN, 0, 100, (int32_t[]){0, 1, 0, 0});
   check_sample(&d, TSR_SPLIT_TRAIN, 1, 104, NULL);
   CHECK_INT(tsr_dataset_count_targets(&d, TSR_SPLIT_TRAIN, 0, 4, 103), 2);
+  check_positions(&d, 0, 4, (int32_t[]){0, 1, 0, 1}); /* behind the end of text */
+  check_positions(&d, 1, 4, (int32_t[]){0, 1, 2, 3});
   tsr_dataset_close(&d);
   options.end_of_text = -1;
   CHECK(!tsr_dataset_tokens(arena, &options, &d, diags));
   CHECK_STR(
       scratch_diags(diags), AT "'a-1.bin' does not mark where its documents end\n"
                                "      = training_config.end_of_text: the token that ends one\n");
+}
+
+/* Documents of one token: ends of text that follow each other, and files of one letter. */
+static void test_short_documents(void) {
+  static const int tokens[] = {7, 7, 5, 7, 7, 1, 2, 3, 7};
+  file.length = 0;
+  for (int i = 0; i < 9; i++) put_tokens(&file, tokens[i], 1, 2);
+  write_file("short.bin", &file);
+  tsr_data_input input = input_of("short.bin", 0);
+  tsr_data_options options = options_of(&input, 1);
+  options.separate = true;
+  options.end_of_text = 7;
+  tsr_dataset d;
+  CHECK(tsr_dataset_tokens(arena, &options, &d, diags));
+  check_positions(&d, 0, 8, (int32_t[]){0, 0, 0, 1, 0, 0, 1, 2});
+  check_positions(&d, 0, 1, (int32_t[]){0});
+  tsr_dataset_close(&d);
+
+  scratch_text("text-1", "abc");
+  scratch_text("text-2", "d");
+  scratch_text("text-3", "efgh");
+  input = (tsr_data_input){"text-*", TSR_TOKEN_FILE_TEXT, 0, PLACE};
+  options = (tsr_data_options){&input, 1, .tokenizer = tsr_tokenizer_byte(), .end_of_text = -1};
+  options.separate = true;
+  CHECK(tsr_dataset_tokens(arena, &options, &d, diags));
+  check_positions(&d, 0, 6, (int32_t[]){0, 1, 2, 0, 0, 1});
+  check_positions(&d, 1, 6, (int32_t[]){0, 1, 0, 0, 1, 2});
+  tsr_dataset_close(&d);
 }
 
 /* Over whole epochs of each source every sample comes once in each, in the given proportions. */
@@ -349,7 +406,9 @@ int main(void) {
   scratch_enter(folder);
   test_mix();
   test_windows();
+  test_tokens_by_any_name();
   test_documents();
+  test_short_documents();
   test_order();
   test_no_weights();
   test_texts();

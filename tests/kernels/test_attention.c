@@ -30,14 +30,23 @@ static double dropout_factor(const tsr_attention *a, int64_t b, int64_t h, int64
   return (words[element % 4] >> 8) * 0x1p-24 < a->dropout ? 0 : 1 / (1 - (double)a->dropout);
 }
 
+/* The first token of the document of token i, or the first behind it. */
+static int64_t document_edge(const tsr_attention *a, int64_t b, int64_t i, int64_t step) {
+  const int32_t *positions = a->positions + b * a->T;
+  if (!a->positions) return step < 0 ? 0 : a->T;
+  if (step > 0) i++;
+  while (i > 0 && i < a->T && positions[i]) i += step;
+  return i;
+}
+
 static void reference_row(
     const attention_reference *f, const double *x, int64_t b, int64_t h, int64_t i, double *out,
     double stats[2]) {
   const tsr_attention *a = &f->a;
   static double score[1024];
-  int64_t g = h / (a->H / a->G), seen = a->causal ? i + 1 : a->T;
-  int64_t Dv = tsr_attention_value_size(a);
-  int64_t first = a->window && i >= a->window ? i - a->window + 1 : 0;
+  int64_t g = h / (a->H / a->G), begin = document_edge(a, b, i, -1);
+  int64_t Dv = tsr_attention_value_size(a), seen = a->causal ? i + 1 : document_edge(a, b, i, 1);
+  int64_t first = a->window && i - begin >= a->window ? i - a->window + 1 : begin;
   const double *q = x + ((b * a->T + i) * a->H + h) * a->D;
   const double *k = x + q_size(a), *v = k + k_size(a), *sinks = v + v_size(a);
   stats[0] = a->sinks ? sinks[h] : -INFINITY, stats[1] = 0;
@@ -191,17 +200,49 @@ static void check_shards(const tsr_kernels *k, const attention_case *c) {
   free(whole), free(part), free(stats), free(scratch), free(q);
 }
 
-static attention_case cases[24];
+static attention_case cases[32];
 static int case_count;
 
 static void test_cases(const tsr_kernels *k) {
   for (int i = 0; i < case_count; i++) case_check(k, &cases[i]);
-  check_shards(k, &cases[4]);
+  check_shards(k, &cases[7]);
 }
 
 /* one of them far above all scores, one far below */
 static const float sinks[] = {0.3f, 95.0f, -120.0f, 1.7f};
+/* documents of 30, 1, 1, 70 and 9 tokens, and of 111 */
+static int32_t positions[2 * 111];
+static void make_positions(void) {
+  static const int lengths[] = {30, 1, 1, 70, 9, 111};
+  int32_t *at = positions;
+  for (int d = 0; d < 6; d++)
+    for (int i = 0; i < lengths[d]; i++) *at++ = i;
+}
+
 static const tsr_attention list[] = {
+    {.B = 2,
+     .T = 111,
+     .H = 4,
+     .G = 2,
+     .D = 5,
+     .scale = 0.4f,
+     .causal = true,
+     .positions = positions},
+    {.B = 2, .T = 111, .H = 1, .G = 1, .D = 5, .scale = 0.4f, .positions = positions},
+    {.B = 2,
+     .T = 111,
+     .H = 4,
+     .G = 4,
+     .D = 8,
+     .scale = 0.4f,
+     .causal = true,
+     .window = 11,
+     .dropout = 0.2f,
+     .key = 9,
+     .heads_global = 4,
+     .Dv = 3,
+     .sinks = sinks,
+     .positions = positions},
     {.B = 1, .T = 1, .H = 1, .G = 1, .D = 1, .scale = 1, .causal = true},
     {.B = 2, .T = 7, .H = 2, .G = 2, .D = 3, .scale = 0.5f, .causal = true},
     {.B = 1, .T = 17, .H = 4, .G = 2, .D = 8, .scale = 0.35f, .causal = false},
@@ -282,8 +323,9 @@ static const tsr_attention list[] = {
 };
 
 int main(void) {
+  make_positions();
   case_count = (int)(sizeof list / sizeof list[0]);
-  for (int i = 0; i < case_count; i++) cases[i] = case_new(list[i], i < 3 ? 2000 : 300);
+  for (int i = 0; i < case_count; i++) cases[i] = case_new(list[i], i < 6 ? 1000 : 300);
   each_level(test_cases);
   for (int i = 0; i < case_count; i++) case_free(&cases[i]);
   return check_done("kernels.attention");

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `generate --chat` with the templates that models come with: known ones render as the tokenizer's special tokens say,
-# others are refused.
+# `generate --chat` with the templates that models come with, and without one.
 # usage: test_chat_template.sh PROGRAM
 set -uo pipefail
 tokenizers=$(realpath tests/data/bpe)
@@ -30,11 +29,14 @@ prompt="{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %
 smol="{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\\n' }}{% endif %}${turns#*'%}'}$prompt"
 json() { python3 -c 'import json, sys; print(json.dumps(sys.argv[1]))' "$1"; }
 
+# A template renders the same tokens as the built-in one, or others.
+same_as() { [ "$(grep -v prompt: "$said")" = "$(grep -v prompt: "$1")" ]; }
+
 chat 0 short.json # without a template
 cp "$said" want
 printf '%s\n' "$turns$prompt" > $folder/chat_template.jinja
 chat 0 short.json
-[ "$(grep -v prompt: "$said")" = "$(grep -v prompt: want)" ] || complain "another text than without the template"
+same_as want || complain "another text than without the template"
 chat 0 long.json
 rm $folder/chat_template.jinja
 echo "{\"chat_template\": $(json "$turns $prompt")}" > $folder/tokenizer_config.json
@@ -42,27 +44,46 @@ chat 0 short.json
 echo "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}, {\"name\": \"default\", \"template\": $(json "$turns$prompt")}]}" \
   > $folder/tokenizer_config.json
 chat 0 short.json
+same_as want || complain "another text than without the template"
+# SmolLM2's own system message
 echo "{\"chat_template\": $(json "$smol")}" > $folder/tokenizer_config.json
-chat 0 long.json
-chat 2 short.json
-says "tokenizer_config.json' has a system message of its own: the conversation must begin with one"
+chat 0 short.json
+cp "$said" want
+echo '[{"role": "system", "content": "You are a helpful AI assistant named SmolLM, trained by Hugging Face"}, {"role": "user", "content": "Which words?"}]' > smol.json
+chat 0 smol.json
+same_as want || complain "the template's system message is another"
 echo '{"tokenizer_class": "PreTrainedTokenizerFast"}' > $folder/tokenizer_config.json
 chat 0 short.json
-for text in '"{{ messages }}"' '[{"name": "tool_use", "template": "x"}]' "$(json "$turns")"; do
-  echo "{\"chat_template\": $text}" > $folder/tokenizer_config.json
-  chat 2 short.json
-  says "tokenizer_config.json' holds a chat template that this program does not know"
-done
-echo "$turns$prompt" > $folder/chat_template.jinja # stands above the other file
-chat 0 short.json
+# tools choose a template; bos_token and further variables reach it
+echo "{\"bos_token\": \"<|im_start|>\", \"chat_template\": [{\"name\": \"tool_use\", \"template\": \"{{ bos_token }}{{ tools[0].name }}{{ x }}\"}]}" > $folder/tokenizer_config.json
+chat 2 short.json
+says "error: the model has a chat template for conversations with tools only"
+echo '{"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "f"}], "chat_template_kwargs": {"x": 1}}' > tools.json
+chat 0 tools.json
+# what a template refuses, and what is no template
+echo "{{ raise_exception('Say more') }}" > $folder/chat_template.jinja # stands above the other file
+chat 2 short.json
+says "ml/checkpoints/step-00000001/chat_template.jinja:1:4: error: the template raises an exception: Say more"
 echo "{% raw %}" > $folder/chat_template.jinja
 chat 2 short.json
-says "chat_template.jinja' holds a chat template that this program does not know"
+says "chat_template.jinja:1:1: error: this 'raw' has no 'endraw'"
 rm $folder/chat_template.jinja
+echo '{"chat_template": "{{ messages[0].content + 1 }}"}' > $folder/tokenizer_config.json
+chat 2 short.json
+says "tokenizer_config.json (chat_template):1:24: error: '+' is not defined for a string and an integer"
 echo '{"chat_template": ' > $folder/tokenizer_config.json
 chat 2 short.json
 says "tokenizer_config.json:"
+rm $folder/tokenizer_config.json
+# conversations
+echo '[{"role": "user"}, {"content": "x"}]' > wrong.json
+chat 2 wrong.json
+says "wrong.json:1:1: error: messages, message 1: 'content' is missing"
+says "wrong.json:1:1: error: messages, message 2: 'role' is missing"
+echo '[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]' > wrong.json
+chat 2 wrong.json
+says "the last message is the assistant's: there is nothing to answer"
 ends 2 generate --checkpoint plain --chat short.json
-says "the tokenizer has no special tokens for a chat"
+says "the model has no chat template, and its tokenizer has no special tokens of a format that is known"
 
-end_of train.chat_template 17
+end_of train.chat_template 19

@@ -57,6 +57,8 @@ ends 0 --config run.yaml --set training_config.data_path=tokens.yaml --out ids -
 ends 0 generate --checkpoint ids --prompt "1 2 3" --max-new-tokens 4
 ends 0 evaluate --checkpoint ids --data flow.yml
 says "data: flow.yml, 399 tokens"
+ends 0 evaluate --checkpoint ids --data flow.yml --set training_config.documents=separate --set training_config.end_of_text=0
+says "data: flow.yml, 398 tokens" # a document ends at the token 0: the next one is not predicted
 ends 2 --config run.yaml --set training_config.data_path=tokens.yaml --set transformer_config.vocab_size=200 \
   --set training_config.tokenizer_type=char
 says "but the vocabulary has 200"
@@ -214,4 +216,4 @@ says "'wide.csv' has 3 features a row"
 ends 2 --config rows.yaml --set training_config.validation_path=gone.csv
 says "cannot read 'gone.csv'"
 
-end_of train.data_kinds 105
+end_of train.data_kinds 106

@@ -2,6 +2,7 @@
 /* A run's data from its configuration: token files and texts, several sources, documents, and a
  * token that is outside the vocabulary where nobody looked. */
 #include "train/run_data.h"
+#include "graph/documents.h"
 #include "tests/check.h"
 #include "tests/data/token_bytes.h"
 
@@ -78,6 +79,13 @@ static void test_documents(void) {
     }
   }
   CHECK(count == want && want == 98);
+  for (int p = 0; p < 25; p++) {
+    tsr_run_data_step step = {&s, TSR_SPLIT_TRAIN, p, 1};
+    int32_t positions[T];
+    tsr_run_data_fill(&step, "tokens", 0, x);
+    tsr_run_data_fill(&step, TSR_DOCUMENT_POSITIONS, 0, positions);
+    for (int t = 0; t < T; t++) CHECK_INT(positions[t], x[0] == 40 && t > 1 ? t - 2 : t);
+  }
   tsr_dataset_close(&s.dataset);
 }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 FOUNDATION = "config mesh graph kernels"
 ALLOWED = {
     "base": "",
+    "jinja": "",
     "config": "",
     "mesh": "",
     "graph": "",
@@ -28,7 +29,7 @@ ALLOWED = {
     "comm": "schedule graph device kernels",
     "runtime": "comm device schedule graph kernels parallel",
     "job": "runtime comm device parallel config mesh",
-    "data": "config kernels",  # kernels: the generator of random numbers
+    "data": "config jinja kernels",  # kernels: the generator of random numbers
     "checkpoint": "runtime data model config graph kernels",
     "report": "runtime plan schedule comm parallel config",
     "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report",
@@ -44,7 +45,7 @@ THIRD_PARTY = {
     "xxhash.h": "base data",
     "oniguruma.h": "data",
     "pcre2.h": "data",
-    "utf8proc.h": "data",
+    "utf8proc.h": "data jinja",
     "nettle/": "base",
     "mpi.h": "comm",
     "nccl.h": "comm device",

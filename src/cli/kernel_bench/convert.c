@@ -33,6 +33,26 @@ static void run_from_e4m3(const tsr_bench_call *c) {
   c->k->e4m3_to_f32(c->x[0], (const uint8_t *)c->x[1], 0, c->size.elements);
 }
 
+static tsr_nf4 nf4_of(const tsr_bench_call *c) {
+  return (tsr_nf4){c->scratch, {c->size.rows, WIDTH, c->size.rows, WIDTH}, TSR_ELEMENT_F32};
+}
+
+static int64_t bytes_of_nf4(const tsr_kernels *k, const tsr_bench_size *s) {
+  (void)k;
+  tsr_nf4_layout layout = {s->rows, WIDTH, s->rows, WIDTH};
+  return tsr_nf4_bytes(&layout);
+}
+
+static void quantize(const tsr_bench_call *c) {
+  tsr_nf4 to = nf4_of(c);
+  tsr_nf4_quantize(&to.layout, c->scratch, c->x[0]);
+}
+
+static void run_from_nf4(const tsr_bench_call *c) {
+  tsr_nf4 from = nf4_of(c);
+  c->k->nf4_to_f32(c->x[0], &from, 0, c->size.elements);
+}
+
 static const tsr_bench_case cases[] = {
     {"f32_to_bf16", NULL, run_to_bf16, 1, 2, 1.5},
     {"bf16_to_f32", NULL, run_from_bf16, 1, 2, 1.5, .prepare = run_to_bf16},
@@ -40,6 +60,8 @@ static const tsr_bench_case cases[] = {
     {"f32_to_fp16", NULL, run_to_fp16, 1, 2, 1.5},
     {"fp16_to_f32", NULL, run_from_fp16, 1, 2, 1.5, .prepare = run_to_fp16},
     {"f32_to_e4m3", NULL, run_to_e4m3, 1, 2, 1.25},
-    {"e4m3_to_f32", NULL, run_from_e4m3, 1, 2, 1.25, .prepare = run_to_e4m3}};
+    {"e4m3_to_f32", NULL, run_from_e4m3, 1, 2, 1.25, .prepare = run_to_e4m3},
+    {"nf4_to_f32", NULL, run_from_nf4, WIDTH, 1, 1.13, .prepare = quantize,
+     .scratch = bytes_of_nf4}};
 
 const tsr_bench_group tsr_bench_convert = TSR_BENCH_GROUP("conversions", cases);

@@ -58,6 +58,19 @@ attention_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t,
          (tsr_program_splits_sequences(p) ? sums_of(&c, NULL).bytes : 0);
 }
 
+/* Documents are never added up in the units of a sequence. */
+static int64_t
+document_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
+  cpu_call c = sizes_call(k, p, t);
+  tsr_attention a = tsr_attention_of(&c.call);
+  return round_up(k->attention_scratch(&a)) * threads;
+}
+
+static void *document_thread(const cpu_call *c, int thread) {
+  tsr_attention a = tsr_attention_of(&c->call);
+  return (char *)cpu_scratch(c) + round_up(c->k->attention_scratch(&a)) * thread;
+}
+
 /* inputs: q, k, v[, sinks] */
 static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   char *scratch = scratch_of_thread(c, thread);
@@ -78,6 +91,17 @@ static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thr
 }
 const cpu_op cpu_attention = {
     .items = attention_items, .scratch = attention_scratch, .run = attention_run};
+
+/* inputs: q, k, v, positions[, sinks] */
+static void document_attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  tsr_attention a = tsr_document_attention_of(&c->call);
+  if (c->call.task->inputs_count == 5) a.sinks = cpu_in(c, 4);
+  c->k->attention(
+      &a, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2),
+      document_thread(c, thread), begin, end);
+}
+const cpu_op cpu_document_attention = {
+    .items = attention_items, .scratch = document_scratch, .run = document_attention_run};
 
 /* Items are key/value heads: (batch, groups) of stats (batch, heads, sequence, 2) over heads per
  * group. */
@@ -112,6 +136,16 @@ static void attention_dx_run(const cpu_call *c, int64_t begin, int64_t end, int 
 }
 const cpu_op cpu_attention_dx = {
     .items = attention_dx_items, .scratch = attention_scratch, .run = attention_dx_run};
+
+/* inputs: dout, q, k, v, out, stats, positions */
+static void document_attention_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  tsr_attention a = tsr_document_attention_of(&c->call);
+  c->k->attention_backward(
+      &a, cpu_out(c, 0), cpu_out(c, 1), cpu_out(c, 2), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2),
+      cpu_in(c, 3), cpu_in(c, 4), cpu_in(c, 5), document_thread(c, thread), begin, end);
+}
+const cpu_op cpu_document_attention_dx = {
+    .items = attention_dx_items, .scratch = document_scratch, .run = document_attention_dx_run};
 
 /* inputs: dout, out, stats, sinks */
 static void attention_sinks_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {

@@ -65,15 +65,18 @@ static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thr
 const cpu_op cpu_attention_cached = {
     .items = attention_items, .scratch = attention_scratch, .run = attention_run};
 
-/* ---- x (B, C, H*D), table (T, rotary/2, 2), positions (B) ---- */
+/* ---- x (B, C, H*D), table (T, rotary/2, 2), positions (B) of the first tokens, or (B, C) ---- */
 
 static void rope_at_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   tsr_rope one = tsr_rope_of(&c->call);
   int64_t C = one.T, last = c->call.task->inputs[1].shape[0] - 1;
+  bool each = c->call.task->inputs[2].ndim == 2;
   one.T = 1;
   for (int64_t r = begin; r < end; r++) {
-    int64_t at = number_of(c, 2, r / C) + r % C; /* tokens that are not real may stand behind it */
+    int64_t at =
+        each ? number_of(c, 2, r)
+             : number_of(c, 2, r / C) + r % C; /* tokens that are not real may stand behind it */
     const float *turn = cpu_in(c, 1) + (at < last ? at : last) * one.rotary;
     c->k->rope(&one, cpu_out(c, 0), cpu_in(c, 0), turn, r, r + 1);
   }

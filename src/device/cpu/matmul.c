@@ -12,9 +12,7 @@ static tsr_matrix rows_of(const cpu_call *c, int input, int64_t first, int64_t c
 static tsr_matrix transposed(const cpu_call *c, int input, int64_t first, int64_t cols) {
   return cpu_matrix(c, input, first, 1, cols);
 }
-static void skip(tsr_matrix *m, int64_t elements) {
-  m->data = tsr_element_at(m->data, m->type, elements);
-}
+static void skip(tsr_matrix *m, int64_t elements) { m->first += elements; }
 
 static bool any_half_input(const tsr_task *t, int input) { return (void)t, (void)input, true; }
 
@@ -217,7 +215,7 @@ ROUNDS_OF(many_rows, linear_plan, linear_gemm)
 /* Of few rows threads take columns: reading w is all the work. */
 enum { FEW_ROWS = 16 };
 static bool has_skinny_gemm(const tsr_task *t) {
-  return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS;
+  return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS && t->inputs[1].dtype != TSR_NF4;
 }
 
 static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int64_t end) {

@@ -25,7 +25,8 @@ void tsr_cuda_attention(
   bool tensor = attention_tensor_can(type, a, arrays, 4);
   attention_tile tile = tile_of(TSR_ATTENTION_OUT, tensor, a->D);
   record_pass(
-      s, tensor ? "attention_tensor_forward" : "attention_forward", &tile, a->T, a->B * a->H);
+      s, tensor ? "attention_tensor_forward" : "attention_forward", &tile, tsr_attention_own(a),
+      a->B * a->H);
 }
 
 void tsr_cuda_attention_backward(
@@ -39,8 +40,9 @@ void tsr_cuda_attention_backward(
   bool tensor = attention_tensor_can(type, a, arrays, 7);
   attention_tile of_keys = tile_of(TSR_ATTENTION_DKV, tensor, a->D),
                  of_queries = tile_of(TSR_ATTENTION_DQ, tensor, a->D);
-  record_pass(s, tensor ? "attention_tensor_dkv" : "attention_dkv", &of_keys, a->T, a->B * a->G);
-  record_pass(s, tensor ? "attention_tensor_dq" : "attention_dq", &of_queries, a->T, a->B * a->H);
+  int64_t own = tsr_attention_own(a);
+  record_pass(s, tensor ? "attention_tensor_dkv" : "attention_dkv", &of_keys, own, a->B * a->G);
+  record_pass(s, tensor ? "attention_tensor_dq" : "attention_dq", &of_queries, own, a->B * a->H);
 }
 
 void tsr_cuda_attention_cached(

@@ -55,6 +55,12 @@ static int64_t attention_bytes(const tsr_program *p, const tsr_task *t) {
   return backward ? tsr_cuda_attention_scratch(&r.a) : 0;
 }
 
+static int64_t document_gradients_bytes(const tsr_program *p, const tsr_task *t) {
+  const tsr_task_call sizes = {.program = p, .task = t};
+  tsr_attention a = tsr_document_attention_of(&sizes);
+  return tsr_cuda_attention_scratch(&a);
+}
+
 tsr_attention_sum cuda_ring_sum_of(tsr_op op) {
   switch ((int)op) {
   case TSR_OP_RING_DQ:
@@ -120,6 +126,8 @@ int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
   case TSR_OP_ATTENTION:
   case TSR_OP_ATTENTION_DX:
     return attention_bytes(p, t);
+  case TSR_OP_DOCUMENT_ATTENTION_DX:
+    return document_gradients_bytes(p, t);
   case TSR_OP_RING_ATTENTION:
   case TSR_OP_RING_DQ:
   case TSR_OP_RING_DKV:

@@ -25,7 +25,8 @@ static bool has_function(const tsr_program *p, const tsr_task *t) {
 static bool has_sinks(const tsr_node *n) {
   switch ((int)n->op) {
   case TSR_OP_ATTENTION:
-    return n->inputs_count == 4;
+  case TSR_OP_DOCUMENT_ATTENTION:
+    return tsr_node_sinks(n) >= 0;
   case TSR_OP_ATTENTION_CACHED:
     return n->inputs_count == 6;
   case TSR_OP_RING_ATTENTION:
@@ -65,6 +66,8 @@ static bool is_of_experts(const tsr_task *t) {
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
+  for (int i = 0; i < t->inputs_count; i++)
+    if (t->inputs[i].dtype == TSR_NF4) return false;
   bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
               t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_ADAPTED_SQUARES &&
               t->op != TSR_OP_DIVIDE_ROOT;

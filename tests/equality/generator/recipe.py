@@ -135,6 +135,8 @@ class Recipe:
         if self.flat:
             numerics["reduce_tree"] = "flat"
         config: dict[str, Any] = {"training_config": training, "numerics": numerics}
+        if self.data.section():
+            config["data"] = self.data.section()
         if self.scheduler:
             config["scheduler_config"] = self.scheduler
         if self.lora:
@@ -267,7 +269,8 @@ def _draw_data(rng: random.Random, model: str, table: bool, units_tp: int) -> Da
     kind = rng.choice(["byte", "char", "char", "nanogpt", "nanogpt", "llmc"])
     mixed = rng.random() < 0.15
     if kind == "byte":
-        return Data(kind, mixed=mixed, seed=seed)
+        chat = random.Random(f"chat {seed}").choice(("", "packs", "singly"))
+        return Data("chat" if chat else kind, separate=bool(chat), packs=chat == "packs", mixed=mixed, seed=seed)
     vocabulary = rng.choice([5, 13, 26, 30] if kind == "char" else [7, 16, 29, 64, 97])
     return Data(kind, vocabulary=vocabulary, separate=kind != "char" and rng.random() < 0.35,
                 ignored=rng.randrange(3) if rng.random() < 0.2 else -1, mixed=mixed, seed=seed)

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/* NF4: the levels are those of the papers, each element becomes the nearest level of its block, the
+ * scales stay within half a level of what they were, and GEMMs give the bits that they have with the
+ * decoded matrix. Numbers of bitsandbytes are compared in tests/reference. */
+#include "kernel_check.h"
+
+static void test_levels(void) {
+  for (int i = 1; i < 16; i++) CHECK(tsr_nf4_levels[i] > tsr_nf4_levels[i - 1]);
+  for (int i = 1; i < 256; i++)
+    CHECK(tsr_nf4_scale_level((uint8_t)i) > tsr_nf4_scale_level((uint8_t)(i - 1)));
+  /* create_dynamic_map() of bitsandbytes 0.50 */
+  static const struct {
+    int code;
+    float level;
+  } some[] = {{0, -0.992968738f}, {1, -0.978906214f},    {126, -5.5e-7f},     {127, 0},
+              {128, 5.5e-7f},     {129, 3.24999994e-6f}, {254, 0.992968738f}, {255, 1}};
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+    float level = tsr_nf4_scale_level((uint8_t)some[i].code);
+    CHECK_AT(
+        fabsf(level - some[i].level) <= 1e-7f * fabsf(some[i].level), "level %d is %.9g, not %.9g",
+        some[i].code, (double)level, (double)some[i].level);
+  }
+}
+
+static void *quantized(const tsr_nf4_layout *l, const float *x) {
+  void *bytes = check_alloc((size_t)tsr_nf4_bytes(l));
+  tsr_nf4_quantize(l, bytes, x);
+  return bytes;
+}
+
+static float *decoded(const tsr_kernels *k, const tsr_nf4 *w) {
+  int64_t n = w->layout.rows * w->layout.cols;
+  float *x = check_alloc((size_t)n * sizeof *x);
+  k->nf4_to_f32(x, w, 0, n);
+  return x;
+}
+
+static double nearest_level(double x) {
+  double best = 10;
+  for (int i = 0; i < 16; i++)
+    if (fabs(tsr_nf4_levels[i] - x) < fabs(best - x)) best = tsr_nf4_levels[i];
+  return best;
+}
+
+/* In plain double: the scale of each block, and the nearest level of each element. A scale may be
+ * off by half the distance of two of its levels, 0.7 % of the largest difference from the mean. */
+static void check_values(const tsr_kernels *k, const tsr_nf4_layout *l, const float *x) {
+  tsr_nf4 w = {quantized(l, x), *l, TSR_ELEMENT_F32};
+  float *got = decoded(k, &w);
+  double most = 0;
+  for (int64_t i = 0; i < l->rows * l->cols; i++) most = fmax(most, fabs((double)x[i]));
+  for (int64_t b = 0; b < l->rows * l->cols; b += TSR_NF4_BLOCK) {
+    double scale = 0;
+    for (int64_t i = b; i < b + TSR_NF4_BLOCK; i++) scale = fmax(scale, fabs((double)x[i]));
+    for (int64_t i = b; i < b + TSR_NF4_BLOCK; i++) {
+      double want = scale > 0 ? nearest_level(x[i] / scale) * scale : 0;
+      CHECK_AT(
+          fabs(got[i] - want) <= 0.008 * most, "%s: element %lld is %.9g, not %.9g", k->isa,
+          (long long)i, (double)got[i], want);
+    }
+  }
+  free((void *)(uintptr_t)w.data), free(got);
+}
+
+/* The unit in the middle has the bytes that it has as a matrix of its own. */
+static void check_units(const tsr_nf4_layout *l, const float *x) {
+  int64_t across = l->cols / l->unit_cols, units = l->rows / l->unit_rows * across, u = units / 2;
+  tsr_nf4_layout one = {l->unit_rows, l->unit_cols, l->unit_rows, l->unit_cols};
+  float *part = check_alloc((size_t)(one.rows * one.cols) * sizeof *part);
+  for (int64_t r = 0; r < one.rows; r++)
+    memcpy(
+        part + r * one.cols,
+        x + (u / across * l->unit_rows + r) * l->cols + u % across * l->unit_cols,
+        (size_t)one.cols * sizeof *part);
+  char *whole = quantized(l, x), *alone = quantized(&one, part);
+  CHECK(!memcmp(whole + u * tsr_nf4_unit_bytes(l), alone, (size_t)tsr_nf4_unit_bytes(l)));
+  free(part), free(whole), free(alone);
+}
+
+static void check_parts(const tsr_kernels *k, const tsr_nf4 *w) {
+  int64_t n = w->layout.rows * w->layout.cols;
+  float *all = decoded(k, w);
+  for (int i = 0; i < 50; i++) {
+    int64_t first = (int64_t)(check_random() % (uint64_t)n);
+    int64_t count = (int64_t)(check_random() % (uint64_t)(n - first));
+    float *part = check_alloc((size_t)(count + 1) * sizeof *part);
+    part[count] = 7;
+    k->nf4_to_f32(part, w, first, count);
+    CHECK(!memcmp(part, all + first, (size_t)count * sizeof *part) && part[count] == 7);
+    free(part);
+  }
+  free(all);
+}
+
+static float *product(const tsr_kernels *k, tsr_gemm p) {
+  float *packed, *c = check_alloc((size_t)(p.M * p.N) * sizeof *c);
+  if (posix_memalign((void **)&packed, 64, (size_t)k->gemm_bytes(&p))) abort();
+  p.c = c;
+  p.c_stride = p.N;
+  k->gemm_pack(&p, packed, 0, p.by_rows ? p.N : p.M);
+  k->gemm(&p, packed, 0, p.by_rows ? p.M : p.N);
+  free(packed);
+  return c;
+}
+
+/* x w^T over a part of K, and x w, of either operand packed before. */
+static void check_gemm(const tsr_kernels *k, const tsr_nf4 *w) {
+  int64_t N = w->layout.rows, K = w->layout.cols, M = 37, skipped = K / 4;
+  float *plain = decoded(k, w), *x = input_new(M * (K > N ? K : N), 1);
+  for (int which = 0; which < 4; which++) {
+    bool turned = which & 1;
+    tsr_gemm p = {.M = M, .by_rows = which & 2};
+    p.N = turned ? N : K;
+    p.K = turned ? K - skipped : N;
+    p.a = (tsr_matrix){x, p.K, 1, TSR_ELEMENT_F32};
+    p.b = (tsr_matrix){plain, turned ? 1 : K, turned ? K : 1, TSR_ELEMENT_F32};
+    p.b.first = turned ? skipped : 0;
+    float *want = product(k, p);
+    p.b.nf4 = *w;
+    p.b.type = TSR_ELEMENT_NF4;
+    float *got = product(k, p);
+    CHECK_AT(
+        !memcmp(got, want, (size_t)(p.M * p.N) * sizeof *got), "%s: product %d", k->isa, which);
+    free(want), free(got);
+  }
+  free(plain), free(x);
+}
+
+static void check_layout(const tsr_kernels *k, tsr_nf4_layout l) {
+  float *x = input_new(l.rows * l.cols, 0.1f);
+  for (int64_t i = 0; i < TSR_NF4_BLOCK; i++) x[i] = 0; /* a block of zeros */
+  check_values(k, &l, x);
+  check_units(&l, x);
+  for (int type = 0; type <= TSR_ELEMENT_F16; type++) {
+    tsr_nf4 w = {quantized(&l, x), l, (tsr_element)type};
+    check_parts(k, &w);
+    check_gemm(k, &w);
+    free((void *)(uintptr_t)w.data);
+  }
+  free(x);
+}
+
+static void test_layouts(const tsr_kernels *k) {
+  check_layout(k, (tsr_nf4_layout){1, 64, 1, 64});
+  check_layout(k, (tsr_nf4_layout){6, 128, 6, 128});
+  check_layout(k, (tsr_nf4_layout){96, 320, 96, 320});
+  check_layout(k, (tsr_nf4_layout){96, 320, 24, 320});
+  check_layout(k, (tsr_nf4_layout){30, 384, 30, 128});
+  check_layout(k, (tsr_nf4_layout){30, 384, 15, 192});
+}
+
+int main(void) {
+  test_levels();
+  each_level(test_layouts);
+  return check_done("kernels.nf4");
+}
