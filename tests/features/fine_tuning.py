@@ -43,6 +43,20 @@ def lora(c):
     adapters(c, "{target_modules: [q_prj]}", code=2).says("no module is called 'q_prj'", "did you mean 'q_proj'?")
 
 
+@feature("Another rank or lora_alpha of some modules: rank_pattern and alpha_pattern, in PEFT's format, too")
+def patterns(c):
+    with_model(c)
+    words = "{r: 4, rank_pattern: {q_proj: 2, 'layers.1.*': 1}, alpha_pattern: {(k|v)_proj: 3}}"
+    one = adapters(c, words, "--out", "tuned")
+    same_bits([one, adapters(c, words, mesh=mesh(dp=2, pp=2))])
+    c.run("checkpoint", "show", "tuned").says(
+        "block.0.attn.wq.lora_a f32 (2, ", "block.1.attn.wk.lora_a f32 (1, ", "block.0.attn.wk.lora_a f32 (4, ")
+    c.run("export", "tuned", "--out", "peft")
+    if loss(c, "--checkpoint", "model", "--adapter", "peft") != loss(c, "--checkpoint", "tuned"):
+        one.fail("PEFT's folder has another loss")
+    adapters(c, "{rank_pattern: {q_proj: 2.5}}", code=2).says("'rank_pattern.q_proj' must be a whole number")
+
+
 @feature("DoRA: rows with trained magnitudes, which begin as the norms of the weights; one rank's bits")
 def dora(c):
     with_model(c)
