@@ -206,9 +206,9 @@ typedef struct {
 
   /* ---- adapters: items are rows ---- */
   /* of rows [begin, end) of w + scale * b a the sums of squares over `columns` columns from `first`
-   * on; w (…, in), a (rank, in), b (…, rank) */
+   * on; w (…, in) in f32 or NF4, whose rows are neighbours, a (rank, in), b (…, rank) */
   void (*adapted_squares)(
-      float *out, const float *w, const float *a, const float *b, int64_t in, int64_t rank,
+      float *out, const tsr_matrix *w, const float *a, const float *b, int64_t in, int64_t rank,
       float scale, int64_t first, int64_t columns, int64_t begin, int64_t end);
   /* y = x / sqrt(squares), 0 where squares is */
   void (*divide_root)(float *y, const float *x, const float *squares, int64_t begin, int64_t end);

@@ -56,10 +56,10 @@ static float largest(const float *x, int64_t n) {
 
 /* A block of neighbours; returns its scale. */
 static float quantize_block(uint8_t *codes, const float *x) {
-  float scale = largest(x, TSR_NF4_BLOCK);
+  float scale = largest(x, TSR_NF4_BLOCK), factor = scale > 0 ? 1 / scale : 0;
   for (int i = 0; i < TSR_NF4_BLOCK; i += 2) {
-    int first = nearest(tsr_nf4_levels, 16, scale > 0 ? x[i] / scale : 0);
-    int second = nearest(tsr_nf4_levels, 16, scale > 0 ? x[i + 1] / scale : 0);
+    int first = nearest(tsr_nf4_levels, 16, x[i] * factor);
+    int second = nearest(tsr_nf4_levels, 16, x[i + 1] * factor);
     codes[i / 2] = (uint8_t)(first << 4 | second);
   }
   return scale;
@@ -86,8 +86,9 @@ static void quantize_group(const unit *u, int64_t first, int64_t count, const fl
   for (int64_t i = 0; i < count; i++)
     scales[i] = largest(block_at(u, first + i), TSR_NF4_BLOCK) - mean;
   float scale = u->groups[first / TSR_NF4_GROUP] = largest(scales, count);
+  float factor = scale > 0 ? 1 / scale : 0;
   for (int64_t i = 0; i < count; i++)
-    u->scale_codes[first + i] = (uint8_t)nearest(levels, 256, scale > 0 ? scales[i] / scale : 0);
+    u->scale_codes[first + i] = (uint8_t)nearest(levels, 256, scales[i] * factor);
 }
 
 static void quantize_unit(const unit *u, const float *levels) {

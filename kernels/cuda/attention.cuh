@@ -82,9 +82,8 @@ attention_document_end(const int32_t *positions, int64_t token, int64_t limit) {
   return limit;
 }
 
-/* The part that begins at `row` of the tile's rows before `end`, of sample b. A document is followed
- * to its last token only where queries behind the tile matter, as they do to `keys`, or later keys
- * are seen. */
+/* The part that begins at `row` of the tile's rows before `end`, of sample b. Its document's end is
+ * looked for where later tokens matter: to tiles of `keys`, and to queries that see later keys. */
 static __device__ inline attention_part
 attention_part_at(const tsr_attention &a, int64_t b, int64_t row, int64_t end, bool keys) {
   attention_part p = {row, end - row, row, row, 0, a.T};

@@ -117,10 +117,10 @@ static void print_statistics(
   tsr_text_add(
       text, "samples    %s of %lld tokens", tsr_text_count(n->samples).text,
       (long long)data->sequence);
-  if (trains)
-    tsr_text_add(
-        text, ", %s to a step: an epoch has %s step%s", tsr_text_count(step).text,
-        tsr_text_count(epoch).text, epoch == 1 ? "" : "s");
+  if (trains) tsr_text_add(text, ", %s to a step: an epoch ", tsr_text_count(step).text);
+  if (trains && !epoch) tsr_text_add(text, "is less than a step");
+  else if (trains)
+    tsr_text_add(text, "has %s step%s", tsr_text_count(epoch).text, epoch == 1 ? "" : "s");
   tsr_text_add(text, "\n");
 }
 

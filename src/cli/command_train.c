@@ -218,14 +218,13 @@ static tsr_out_purpose purpose_of(const app *a, const tsr_checkpoint_manager_opt
   return keep->resumes && !elsewhere ? TSR_OUT_RESUMES : new_results(a);
 }
 
-/* Adapters to start from; of a run that resumes they are in its checkpoints. */
-static bool find_adapter(app *a, tsr_config *config, tsr_checkpoint_manager_options *keep) {
+/* Adapters to start from; those of a run that resumes are in its checkpoints. */
+static bool find_adapter(app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
   const char *path = config->lora.path;
-  if (!config->lora.enabled || !*path) return true;
+  if (!config->lora.enabled || !*path || keep->resume) return true;
   tsr_location location = tsr_config_location(config, "lora_config.path");
-  if (!keep->resume) keep->adapter = path;
-  return tsr_peft_config_take(a->arena, config, a->diags) &&
-         (keep->resume || tsr_peft_hash(a->arena, path, location, &keep->adapter_hash, a->diags));
+  keep->adapter = path;
+  return tsr_peft_hash(a->arena, path, location, &keep->adapter_hash, a->diags);
 }
 
 /* A run with adapters reads its frozen parameters at every start. */

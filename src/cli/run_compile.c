@@ -2,6 +2,7 @@
 #include "cli/run_compile.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
+#include "checkpoint/peft_config.h"
 #include "device/cuda/plugin_abi.h"
 #include "train/plan_run.h"
 #include "train/trainer.h"
@@ -112,6 +113,7 @@ static bool check_untrained(app *a, const setup *s) {
         {true, "training_config.checkpoint_dir"},
         {true, "training_config.model_save_interval"},
         {*c->training.model_path, "training_config.model_path"},
+        {c->lora.enabled, "lora_config"},
         {c->training.validate, "validate"},
         {c->checkpoint.resume == TSR_RESUME_AUTO && !c->elastic.rejoin, "checkpoint.resume"},
         {*c->checkpoint.tag, "checkpoint.tag"},
@@ -212,6 +214,12 @@ static bool check_offload(app *a, const tsr_config *config) {
              tsr_config_location(config, "zero.offload_path"), a->diags);
 }
 
+/* What the configuration leaves out of adapters that training starts from. */
+static bool take_adapters(app *a, tsr_config *config) {
+  if (!config->lora.enabled || !*config->lora.path) return true;
+  return tsr_peft_config_take(a->arena, config, a->diags);
+}
+
 bool prepare(app *a, setup *s, prepared *p) {
   bool ok = setup_choose_cpu(a, s) &
             (setup_open_mesh(a, s) && setup_build_context(a, s) && setup_map_ranks(a, s));
@@ -219,6 +227,7 @@ bool prepare(app *a, setup *s, prepared *p) {
   if (!tsr_config_require_model(s->config, a->diags)) return false;
   ok &= open_text(a, s, p);
   ok &= check_offload(a, s->config);
+  ok &= take_adapters(a, s->config);
   return ok && setup_open_device(a, s) && choose_machine(a, s, p) && compile(a, s, p) &&
          check_source(a, s, p);
 }

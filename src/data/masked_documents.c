@@ -200,7 +200,17 @@ static void copy_tokens(const block *b, int64_t at, int32_t *tokens, uint8_t *tr
     trained[(at + t) / 8] |= (uint8_t)(b->trained[t] << (at + t) % 8);
 }
 
-static void join(tsr_arena *arena, const job *j, tsr_masked_documents *ret) {
+static void free_block(block *b) {
+  free(b->tokens);
+  free(b->trained);
+  free(b->documents);
+  b->tokens = NULL;
+  b->trained = NULL;
+  b->documents = NULL;
+}
+
+/* A block's memory is freed as soon as it is copied: there are many tokens. */
+static void join(tsr_arena *arena, job *j, tsr_masked_documents *ret) {
   int64_t all = 0, at = 0, next = 0, count = 0;
   for (int64_t i = 0; i < j->blocks_count; i++) {
     all += j->blocks[i].tokens_count;
@@ -211,24 +221,17 @@ static void join(tsr_arena *arena, const job *j, tsr_masked_documents *ret) {
   uint8_t *trained = tsr_arena_array(arena, uint8_t, all / 8 + 1);
   tsr_document_place *places = tsr_arena_array(arena, tsr_document_place, count + 1);
   for (int64_t i = 0; i < j->blocks_count; i++) {
-    const block *b = &j->blocks[i];
+    block *b = &j->blocks[i];
     copy_tokens(b, at, tokens, trained);
     for (int64_t d = 0; d < b->documents_count; d++) {
       begins[next] = at;
       places[next++] = b->documents[d].place;
       at += b->documents[d].length;
     }
+    free_block(b);
   }
   begins[next] = at;
   *ret = (tsr_masked_documents){count, begins, tokens, trained, places, NULL};
-}
-
-static void free_blocks(const job *j) {
-  for (int64_t i = 0; i < j->blocks_count; i++) {
-    free(j->blocks[i].tokens);
-    free(j->blocks[i].trained);
-    free(j->blocks[i].documents);
-  }
 }
 
 static const char *const *paths_of(tsr_arena *arena, const tsr_text_file *files, int count) {
@@ -246,6 +249,6 @@ bool tsr_masked_documents_read(
   bool ok = report(&j, diags);
   if (ok) join(arena, &j, ret);
   if (ok) ret->paths = paths_of(arena, files, files_count);
-  free_blocks(&j);
+  for (int64_t i = 0; i < j.blocks_count; i++) free_block(&j.blocks[i]);
   return ok;
 }

@@ -67,6 +67,9 @@ static bool pass_node(const tsr_graph *g, const tsr_node *n, const padding *of, 
   switch (n->op) {
   case TSR_OP_EMBEDDING:
     return !from_x && !y.last;
+  case TSR_OP_ADAPTED_SQUARES:
+    out->last = x.rows;
+    return !x.last;
   case TSR_OP_LINEAR:
     out->last = y.rows;
     return !x.last && !y.last;

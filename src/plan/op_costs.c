@@ -210,13 +210,27 @@ double tsr_node_bytes(const tsr_graph *g, int node) {
   return bytes;
 }
 
+/* Whether a product of the forward pass is of a weight that has no gradient. */
+static bool has_frozen_weight(const tsr_graph *g, const tsr_node *n) {
+  for (int i = 0; i < n->inputs_count; i++) {
+    int param = g->values[n->inputs[i]].param;
+    if (param >= 0 && g->params[param].is_frozen) return true;
+  }
+  return false;
+}
+
 tsr_model_work tsr_model_work_of(const tsr_graph *g, int64_t microbatches) {
-  tsr_model_work w = {.trained = g->loss >= 0 ? 3 : 1};
-  double times = w.trained * (double)microbatches;
+  tsr_model_work w = {0};
+  double trained = g->loss >= 0 ? 3 : 1, frozen = g->loss >= 0 ? 2 : 1;
+  double times = trained * (double)microbatches;
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     if (n->section > TSR_FORWARD) continue;
-    if (tsr_op_facts(n->op) & TSR_FACT_MATMUL) w.products += times * tsr_node_flops(g, i);
+    if (tsr_op_facts(n->op) & TSR_FACT_MATMUL) {
+      double forward = (double)microbatches * tsr_node_flops(g, i);
+      w.forward += forward;
+      w.products += (has_frozen_weight(g, n) ? frozen : trained) * forward;
+    }
     if (n->op == TSR_OP_ATTENTION || n->op == TSR_OP_DOCUMENT_ATTENTION)
       w.attention +=
           times * tsr_node_flops(g, i) *

@@ -45,11 +45,11 @@ double tsr_node_bytes(const tsr_graph *graph, int node);
 
 /* The work of a step's model, however it is computed, in a graph before placement: the forward
  * pass's products and attention, of which causal attention counts by its half, times three where
- * the graph has a loss (the backward pass makes two gradients of each product). What is computed
- * again does not count. */
+ * the graph has a loss (the backward pass makes two gradients of each product, and one where the
+ * weight is frozen). What is computed again does not count. */
 typedef struct {
-  double products, attention; /* flops of all microbatches, times three or not */
-  double trained;             /* 3 or 1 */
+  double products, attention; /* flops of all microbatches, of the backward pass too */
+  double forward;             /* products of the forward pass */
 } tsr_model_work;
 tsr_model_work tsr_model_work_of(const tsr_graph *graph, int64_t microbatches);
 

@@ -267,13 +267,14 @@ static void add_utilization(const tsr_report *r, tsr_text *text) {
       text, "MFU: %.1f%% = %.4g FLOP of the model / (%s device%s x %.4g FLOP/s of %s x %.4g s)\n",
       100 * e->utilization, flops, tsr_text_count(e->devices).text, e->devices == 1 ? "" : "s",
       tsr_machine_peak(r->machine, e->dtype), tsr_machine_dtype_name(e->dtype), e->step);
-  double weights = e->model.products / tokens / 2 / e->model.trained;
+  double weights = e->model.forward / tokens / 2;
   tsr_text_add(
       text,
-      "  of the model: %.0f N %s, N = %s weights of its products, and %.4g of attention (causal: "
+      "  of the model: %.3g N %s, N = %s weights of its products, and %.4g of attention (causal: "
       "its half)\n",
-      2 * e->model.trained, r->has_positions ? "tokens" : "samples",
-      tsr_text_count((int64_t)(weights + 0.5)).text, e->model.attention);
+      weights > 0 ? e->model.products / tokens / weights : 0,
+      r->has_positions ? "tokens" : "samples", tsr_text_count((int64_t)(weights + 0.5)).text,
+      e->model.attention);
 }
 
 /* What a graph of one's own declares by `tensors`: whole, and of a rank. */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "train/adapter_magnitudes.h"
 #include "train/checkpoint_manager.h"
 #include "base/file_read.h"
 #include "base/memory.h"
@@ -10,7 +11,6 @@
 #include "train/data_paths.h"
 #include "train/resume_recipe.h"
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -138,32 +138,6 @@ static bool load_adapter(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags 
   return true;
 }
 
-/* The norms of the rows of a weight, into DoRA's magnitudes of it. */
-static void begin_magnitude(tsr_executable *executable, const tsr_param *w, int weight, int m) {
-  tsr_arena *scratch = tsr_arena_new();
-  int64_t rows = w->shape[0], columns = w->shape[1];
-  float *x = tsr_arena_array(scratch, float, rows *columns);
-  float *norms = tsr_arena_array(scratch, float, rows);
-  tsr_executable_read(executable, tsr_executable_param(executable, weight), x);
-  for (int64_t r = 0; r < rows; r++) {
-    double squares = 0;
-    for (int64_t i = r * columns; i < (r + 1) * columns; i++)
-      squares += (double)x[i] * (double)x[i];
-    norms[r] = (float)sqrt(squares);
-  }
-  tsr_executable_write(executable, tsr_executable_param(executable, m), norms);
-  tsr_arena_free(scratch);
-}
-
-static void begin_magnitudes(const tsr_checkpoint_manager *k) {
-  const tsr_graph *g = k->run.training->graph;
-  for (int p = 0; p < g->params_count; p++) {
-    tsr_adapter adapter;
-    if (!g->params[p].is_frozen || !tsr_adapter_find(g, p, &adapter) || adapter.m < 0) continue;
-    begin_magnitude(k->run.executable, &g->params[p], p, adapter.m);
-  }
-}
-
 static bool begin(
     tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
     tsr_run_state *state, tsr_diags *diags) {
@@ -173,7 +147,7 @@ static bool begin(
       !tsr_checkpoint_load(arena, weights, k->run.executable, TSR_LOAD_MODEL, verify, diags))
     return false;
   if (weights && !k->run.quiet) printf("weights: '%s'\n", weights->folder);
-  if (!k->options.resume) begin_magnitudes(k);
+  if (!k->options.resume) tsr_magnitudes_begin(k->run.executable, k->run.training->graph);
   if (k->options.adapter && !load_adapter(arena, k, diags)) return false;
   return !k->options.resume || go_on(arena, k, recipe, count, state, diags);
 }

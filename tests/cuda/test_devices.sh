@@ -62,6 +62,20 @@ head=(--set transformer_config.embedding_dim=264 --set transformer_config.num_he
 trains head "${head[@]}"
 trains head_cpu "${head[@]}" "${cpu[@]}"
 near "a wide head" "$scratch/head.metrics" "$scratch/head_cpu.metrics"
+# Lines are documents: of GPT-2, and of Llama in half precision, whose positions are rotary; over cp ranks compute
+# their own rows.
+lines=(--set training_config.documents=separate --set training_config.end_of_text=0 --set training_config.max_steps=2
+  --set numerics.units.sequence=4)
+turned=("${lines[@]}" --set transformer_config.model_type=llama --set transformer_config.num_groups=2
+  --set training_config.precision=bf16 --set training_config.use_clip_grad_norm=false)
+trains lines "${lines[@]}" --set training_config.data_path=src/base/arena.c
+trains lines_cpu "${lines[@]}" --set training_config.data_path=src/base/arena.c "${cpu[@]}"
+near "documents" "$scratch/lines.metrics" "$scratch/lines_cpu.metrics"
+trains turned "${turned[@]}"
+for mesh in '{axes: [cp], shape: [2]}' '{axes: [dp, cp], shape: [2, 2]}'; do
+  trains turned_mesh "${turned[@]}" --set "mesh=$mesh"
+  expect "documents on $mesh" "$(hash_of "$scratch/turned_mesh.metrics")" "$(hash_of "$scratch/turned.metrics")"
+done
 # Here is no driver, so auto computes on the CPU, silently.
 if ! ldconfig -p | grep -q libcuda.so.1; then
   trains auto --set device_config.device=auto

@@ -2,11 +2,32 @@
 /* Norms of adapted weights against sums in double. */
 #include "kernel_check.h"
 
+/* Quantised weights have the sums of what they are decoded to. */
+static void check_quantized(
+    const tsr_kernels *k, const float *w, const float *a, const float *b, int64_t rows, int64_t in,
+    int64_t rank, int64_t first, int64_t columns) {
+  tsr_nf4_layout layout = {rows, in, rows, in};
+  void *bytes = check_alloc((size_t)tsr_nf4_bytes(&layout));
+  float *decoded = check_alloc((size_t)(rows * in) * sizeof *decoded), *got[2];
+  tsr_nf4_quantize(&layout, bytes, w);
+  tsr_matrix from[2] = {
+      {decoded, in, 1, TSR_ELEMENT_F32},
+      {NULL, in, 1, TSR_ELEMENT_NF4, .nf4 = {bytes, layout, TSR_ELEMENT_F32}}};
+  k->nf4_to_f32(decoded, &from[1].nf4, 0, rows * in);
+  for (int i = 0; i < 2; i++) {
+    got[i] = check_alloc((size_t)rows * sizeof *got[i]);
+    k->adapted_squares(got[i], &from[i], a, b, in, rank, 0.5f, first, columns, 0, rows);
+  }
+  CHECK(!memcmp(got[0], got[1], (size_t)rows * sizeof *got[0]));
+  free(got[0]), free(got[1]), free(decoded), free(bytes);
+}
+
 /* of (rows, in), over columns [first, first + columns) */
 static void check_squares(
     const tsr_kernels *k, int64_t rows, int64_t in, int64_t rank, int64_t first, int64_t columns) {
   float *w = input_new(rows * in, 1), *a = input_new(rank * in, 1), *b = input_new(rows * rank, 1);
   const float scale = 0.75f;
+  tsr_matrix of_w = {w, in, 1, TSR_ELEMENT_F32};
   double *want = reference_new(rows);
   for (int64_t r = 0; r < rows; r++)
     for (int64_t c = first; c < first + columns; c++) {
@@ -17,8 +38,9 @@ static void check_squares(
     }
   output got = output_new(rows);
   RUN(rows,
-      k->adapted_squares(got.pass[pass], w, a, b, in, rank, scale, first, columns, begin, end));
+      k->adapted_squares(got.pass[pass], &of_w, a, b, in, rank, scale, first, columns, begin, end));
   CHECK_OUTPUT(got, want, 1e-5, 1e-3);
+  if (in % TSR_NF4_BLOCK == 0) check_quantized(k, w, a, b, rows, in, rank, first, columns);
   output_free(&got);
   free(w), free(a), free(b), free(want);
 }
@@ -43,6 +65,8 @@ static void check_level(const tsr_kernels *k) {
   check_squares(k, 9, 48, 4, 12, 24);
   check_squares(k, 3, 2500, 7, 0, 2500);
   check_squares(k, 4, 2500, 1, 1250, 1250);
+  check_squares(k, 6, 1344, 2, 0, 1344);
+  check_squares(k, 6, 1344, 2, 672, 672);
   check_divide(k, 1);
   check_divide(k, 77);
 }

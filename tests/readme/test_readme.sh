@@ -65,7 +65,7 @@ check() {
   failed=0
   mkdir -p "$folder/build"
   ln -s "$program" "$folder/build/tessera-train"
-  for name in configs src docs mesh_descriptors; do ln -s "$root/$name" "$folder/$name"; done
+  for name in configs src docs mesh_descriptors scripts; do ln -s "$root/$name" "$folder/$name"; done
   cd "$folder" || exit 1
   awk -v fence='```' '
     index($0, fence) == 1 && inside { inside = 0; close(file); next }
@@ -95,7 +95,8 @@ check docs/tutorial.md 10
 check docs/parallelism.md 25
 check docs/checkpoints.md 10
 check docs/fine_tuning.md 8
-check docs/data.md 13
+check docs/data.md 19
+check docs/fine_tuning_tutorial.md 23
 if [ "$sanitizers" != none ]; then
   echo "docs/clusters.md: skipped: the program is instrumented, and MPI is not"
 elif ! command -v mpirun.openmpi >/dev/null || ! command -v mpirun.mpich >/dev/null; then

@@ -117,6 +117,8 @@ grep -v '^lora_config' adapters.yaml > begun.yaml
 echo 'lora_config: {path: peft}' >> begun.yaml
 ends 0 --config begun.yaml --out begun
 says "adapters: 'peft'"
+ends 0 check --config begun.yaml
+says 'trained: 1,696 parameters'
 ends 0 checkpoint show begun
 says 'lora_config.r: 4'
 says 'initial_adapter: '
@@ -130,7 +132,7 @@ says "'r' is another one in 'peft/adapter_config.json'"
 says "'bias' is another one in 'peft/adapter_config.json'"
 says "'target_modules' is another one in 'peft/adapter_config.json'"
 ends 2 --config begun.yaml --out wrong --set lora_config.path=nowhere
-says "nowhere/adapter_config.json"
+says "cannot read 'nowhere/adapter_model.safetensors'"
 
 # DoRA's magnitudes begin as the norms of the weights' rows, so that the model begins as it was.
 sed 's/{r: 4,/{r: 4, use_dora: true,/' adapters.yaml > dora.yaml
@@ -154,6 +156,24 @@ adapted=$(loss)
 ends 0 evaluate --checkpoint still --data text.txt
 close
 
+ends 0 generate --checkpoint dora --prompt 'word 1' --max-new-tokens 4
+ends 0 checkpoint reshard dora --shards 3 --out shards
+ends 0 checkpoint merge shards --out whole
+ends 0 checkpoint diff dora whole
+says 'no difference'
+
+# Products of frozen weights have one gradient, so that the model is less work.
+ends 0 plan --config adapters.yaml
+factor=$(sed -n 's/^  of the model: \([0-9.]*\) N tokens.*/\1/p' "$said")
+awk -v f="$factor" 'BEGIN { exit !(f > 4 && f < 5) }' || complain "the model is $factor N a token"
+
+# The rows behind a vocabulary's last token stay what they are, also of an output layer with adapters.
+sed 's/vocab_size: 256/vocab_size: 257/; s/{r: 4,.*/{r: 4, use_dora: true, target_modules: [lm_head]}/; s/model_path: base/eval_every: 2/' \
+  adapters.yaml | sed 's/  eval_every: 0, /  /' > head.yaml
+ends 0 --config head.yaml --out head
+ends 0 --config head.yaml --out head_meshed --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
+same_weights head head_meshed
+
 # What is not LoRA, or another LoRA, is refused by name.
 refused() { # EDIT WORDS
   rm -rf edited
@@ -172,4 +192,4 @@ refused 's/"q_proj",//' "tensor 'base_model.model.model.layers.0.self_attn.q_pro
 refused 's/"r": 4/"r": "four"/' "key 'r' should be a whole number, not a string"
 [ ! -e wrong ] || complain 'a refused command has left something'
 
-end_of train.adapters 66
+end_of train.adapters 75

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What a run writes to a terminal: a progress line, but none with NO_COLOR, TERM=dumb or --quiet; and after a signal
-its last line says 'stopped', of the step that its checkpoint has, and not 'done'.
+its last line says 'stopped', of the step that its checkpoint has, and not 'done'. A sample that is shown has colours.
 usage: test_terminal.py PROGRAM"""
 
 import os
@@ -86,6 +86,12 @@ def main() -> int:
             check(Path(folder, f"out{i}", "checkpoints", f"step-{step:08}").is_dir(), f"{what}: no checkpoint of step {step}", said)
         code, said = on_terminal(words + ["--quiet", "--set", "training_config.max_steps=30"], folder, {}, signal.SIGINT, re.compile(rb"Step 2000:"))
         check(code == 0 and said == b"", f"--quiet: exit code {code}", said)
+        for what, more, coloured in [("a terminal", {}, True), ("NO_COLOR", {"NO_COLOR": "1"}, False),
+                                     ("TERM=dumb", {"TERM": "dumb"}, False)]:
+            code, said = on_terminal([program, "data", "show", "--config", "run.yaml"], folder, more, signal.SIGINT,
+                                     re.compile(rb"there is no such text"))
+            check(code == 0 and (b"\x1b[32m" in said) == coloured, f"data show, {what}: {'no' if coloured else 'a'} colour", said)
+            check(("⟦".encode() in said) != coloured, f"data show, {what}: marks and colours", said)
     print(f"train.terminal: {checks} checks, {failed} failed")
     return 1 if failed or checks < 25 else 0
 

@@ -49,8 +49,8 @@ static void run_norm_dw(const tsr_bench_call *c) {
 
 /* of adapters of rank 1 */
 static void run_adapted_squares(const tsr_bench_call *c) {
-  c->k->adapted_squares(
-      c->x[1], c->x[0], c->x[2], c->x[3], WIDTH, 1, 0.5f, 0, WIDTH, 0, c->size.rows);
+  tsr_matrix w = {c->x[0], WIDTH, 1, TSR_ELEMENT_F32};
+  c->k->adapted_squares(c->x[1], &w, c->x[2], c->x[3], WIDTH, 1, 0.5f, 0, WIDTH, 0, c->size.rows);
 }
 
 static void run_divide_root(const tsr_bench_call *c) {

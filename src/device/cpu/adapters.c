@@ -13,8 +13,9 @@ squares_leaf(const cpu_call *c, void *context, int64_t block, int64_t leaf, floa
   const tsr_tensor *in = tsr_kernel_inputs(c->call.task);
   tsr_reduced_rows unit = {.rows = in[0].shape[1]};
   if (c->call.task->sum.ndim) tsr_reduction_rows(&c->call.task->sum, block, leaf, 0, &unit);
+  tsr_matrix w = cpu_matrix(c, 0, 0, in[0].shape[1], 1);
   c->k->adapted_squares(
-      into, cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), in[0].shape[1], in[1].shape[0],
+      into, &w, cpu_in(c, 1), cpu_in(c, 2), in[0].shape[1], in[1].shape[0],
       (float)cpu_attrs(c)->scale.factor, unit.first, unit.rows, r->begin, r->end);
 }
 

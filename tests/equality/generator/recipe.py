@@ -39,6 +39,7 @@ class Recipe:
     loss_scale: dict[str, Any] = field(default_factory=dict)
     optimizer: dict[str, Any] = field(default_factory=dict)
     scheduler: dict[str, Any] = field(default_factory=dict)
+    lora: dict[str, Any] = field(default_factory=dict)  # lora_config; none: all parameters are trained
     clip: float = 0.0  # 0: no clipping
     eval_every: int = 0
     eval_samples: int = 2  # of an evaluation's batch
@@ -100,7 +101,9 @@ class Recipe:
             ("sampled text", self.sample_tokens), ("cp_layout zigzag", self.zigzag), ("reduce_tree flat", self.flat),
             ("units.sequence above 1", self.units_sequence > 1), ("documents separate", self.data.separate),
             ("ignore_index", self.data.ignored >= 0), ("data_sources", self.data.mixed),
-            ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler)) if on}
+            ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler),
+            ("adapters", self.lora)) if on}
+        names |= {f"adapters {key}" for key in self.lora if key not in ("r", "lora_alpha")}
         if self.own:
             names |= {f"op {op}" for op in self.own.ops(self.data, self.sequence, self.units_tp)}
             names |= {f"piece {kind}" for kind in self.own.kinds()} | self.own.mixture_features()
@@ -132,8 +135,12 @@ class Recipe:
         if self.flat:
             numerics["reduce_tree"] = "flat"
         config: dict[str, Any] = {"training_config": training, "numerics": numerics}
+        if self.data.section():
+            config["data"] = self.data.section()
         if self.scheduler:
             config["scheduler_config"] = self.scheduler
+        if self.lora:
+            config["lora_config"] = self.lora
         device = {"device": self.device} if self.device else {}
         if self.zigzag:
             device["cp_layout"] = "zigzag"
@@ -189,6 +196,32 @@ def _draw_curve(rng: random.Random) -> dict[str, Any]:
     return {"type": kind, "min_lr": 0.0001} | ({} if kind == "warmup_linear" else {"warmup_steps": 1})
 
 
+LINEARS = {"gpt2": ["c_attn", "attn.c_proj", "c_fc", "mlp.c_proj"],
+           "llama": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]}
+
+
+def _draw_lora(seed: str, model: str, own: owngraph.OwnGraph | None, ops: set[str]) -> dict[str, Any]:
+    """Adapters of some models. Drawn by themselves, so that the rest of a recipe does not depend on them."""
+    rng = random.Random(f"lora {seed}")
+    if rng.random() > 0.2 or model in ("mlp", "linear_regression") or (own and "linear" not in ops):
+        return {}
+    lora: dict[str, Any] = {"r": rng.choice([1, 2, 3, 4, 7]), "lora_alpha": rng.choice([1, 4, 6.5])}
+    if rng.random() < 0.3:
+        lora["lora_dropout"] = rng.choice([0.1, 0.4])
+    lora |= {key: True for key in ("use_rslora", "use_dora") if rng.random() < 0.4}
+    if rng.random() < 0.5:
+        lora["bias"] = rng.choice(["all", "lora_only"])
+    linears = LINEARS["gpt2" if model == "gpt2" else "llama"]
+    if not own and rng.random() < 0.6:
+        lora["target_modules"] = rng.sample(linears, rng.randrange(1, len(linears)))
+    elif not own and rng.random() < 0.5:
+        lora["exclude_modules"] = rng.sample(linears, 2)
+    if not own and rng.random() < 0.3:
+        lora["modules_to_save"] = rng.choice([["ln_f"], ["wte"], ["ln_1", "ln_2"]] if model == "gpt2" else
+                                             [["model.norm"], ["embed_tokens"], ["layernorm"]])
+    return lora
+
+
 def _draw_sizes(rng: random.Random, model: str, units_tp: int, data: Data, sequence: int) -> dict[str, Any]:
     """The sizes of a shipped architecture, mostly such that the units divide them."""
     if model == "linear_regression":
@@ -233,7 +266,8 @@ def _draw_data(rng: random.Random, model: str, table: bool, units_tp: int) -> Da
     kind = rng.choice(["byte", "char", "char", "nanogpt", "nanogpt", "llmc"])
     mixed = rng.random() < 0.15
     if kind == "byte":
-        return Data(kind, mixed=mixed, seed=seed)
+        chat = random.Random(f"chat {seed}").choice(("", "packs", "singly"))
+        return Data("chat" if chat else kind, separate=bool(chat), packs=chat == "packs", mixed=mixed, seed=seed)
     vocabulary = rng.choice([5, 13, 26, 30] if kind == "char" else [7, 16, 29, 64, 97])
     return Data(kind, vocabulary=vocabulary, separate=kind != "char" and rng.random() < 0.35,
                 ignored=rng.randrange(3) if rng.random() < 0.2 else -1, mixed=mixed, seed=seed)
@@ -261,8 +295,9 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     loss_scale = rng.choice([{}, {"mode": "interval", "init": 1024, "interval": 1}, {"mode": "static", "init": 256},
                              {"mode": "interval", "init": 1073741824.0}])
     own = owngraph.draw(rng, data, units_tp, sequence, mixture) if model == "own" else None
+    ops = own.ops(data, sequence, units_tp) if own else set()
     return Recipe(
-        seed=seed, model=model, data=data, own=own, samples=samples, sequence=sequence, steps=rng.choice([2, 3, 4]),
+        seed=seed, model=model, data=data, own=own, lora=_draw_lora(seed, model, own, ops), samples=samples, sequence=sequence, steps=rng.choice([2, 3, 4]),
         sizes={} if own else _draw_sizes(rng, model, units_tp, data, sequence),
         units_batch=units_batch, units_sequence=units_sequence, units_tp=units_tp,
         leaf=rng.choice([n for n in (1, 1, 2, 4, units_batch) if units_batch % n == 0]),

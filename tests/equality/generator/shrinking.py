@@ -105,7 +105,7 @@ def _simpler_sizes(sizes: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _simpler_recipes(r: Recipe) -> Iterator[Recipe]:
     """All that a recipe can lose."""
     plain: dict[str, Any] = {
-        "eval_every": 0, "sample_tokens": 0, "scheduler": {}, "clip": 0.0, "precision": "f32", "zigzag": False, "units_sequence": 1,
+        "eval_every": 0, "sample_tokens": 0, "scheduler": {}, "lora": {}, "clip": 0.0, "precision": "f32", "zigzag": False, "units_sequence": 1,
         "units_tp": 1, "optimizer": {"type": "SGD", "lr": 0.05}}
     for key, value in plain.items():
         if getattr(r, key) != value:
@@ -122,8 +122,8 @@ def _simpler_recipes(r: Recipe) -> Iterator[Recipe]:
             yield replace(r, **{what: getattr(r, what) // 2})
     if r.sequence > 2:
         yield replace(r, sequence=r.sequence // 2)
-    for key, value in {"separate": False, "mixed": False, "ignored": -1}.items():
-        if getattr(r.data, key) != value:
+    for key, value in {"separate": False, "mixed": False, "ignored": -1, "packs": True}.items():
+        if getattr(r.data, key) != value and (key, r.data.kind) != ("separate", "chat"):
             yield replace(r, data=replace(r.data, **{key: value}))
     if not r.data.is_table and r.data.kind != "nanogpt":
         data = Data("nanogpt", vocabulary=8, seed=r.data.seed)
