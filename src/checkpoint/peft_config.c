@@ -176,20 +176,24 @@ static bool read_values(const reader *r, tsr_config_lora *l) {
          check_patterns(r, l);
 }
 
+bool tsr_peft_config_parse(
+    tsr_arena *arena, const char *file, const char *text, size_t length, tsr_location location,
+    tsr_config_lora *ret, tsr_diags *diags) {
+  cJSON *root;
+  if (!tsr_json_parse(arena, file, text, length, &root, diags)) return false;
+  reader r = {.arena = arena, .file = file, .location = location, .root = root, .diags = diags};
+  return check_type(&r) && check_options(&r) && check_init(&r) && read_values(&r, ret);
+}
+
 bool tsr_peft_config_read(
     tsr_arena *arena, const char *folder, tsr_location location, tsr_config_lora *ret,
     tsr_diags *diags) {
-  reader r = {.arena = arena, .location = location, .diags = diags};
-  r.file = tsr_path_join(arena, folder, TSR_PEFT_CONFIG_NAME);
-  *ret = (tsr_config_lora){.enabled = true, .path = folder};
+  const char *file = tsr_path_join(arena, folder, TSR_PEFT_CONFIG_NAME);
   char *text;
   size_t length;
-  cJSON *root;
-  if (!tsr_file_read_regular(arena, r.file, BYTES_MAX, location, &text, &length, diags) ||
-      !tsr_json_parse(arena, r.file, text, length, &root, diags))
-    return false;
-  r.root = root;
-  return check_type(&r) && check_options(&r) && check_init(&r) && read_values(&r, ret);
+  *ret = (tsr_config_lora){.enabled = true, .path = folder};
+  return tsr_file_read_regular(arena, file, BYTES_MAX, location, &text, &length, diags) &&
+         tsr_peft_config_parse(arena, file, text, length, location, ret, diags);
 }
 
 /* ---- beside a configuration ---- */

@@ -14,6 +14,11 @@ bool tsr_peft_config_read(
     tsr_arena *arena, const char *folder, tsr_location location, tsr_config_lora *ret_lora,
     tsr_diags *diags);
 
+/* A text of the file; sets the keys that the format has. */
+bool tsr_peft_config_parse(
+    tsr_arena *arena, const char *file, const char *text, size_t length, tsr_location location,
+    tsr_config_lora *ret_lora, tsr_diags *diags);
+
 /* What a configuration says of its adapters must be what their folder, lora.path, says; what it
  * does not say is taken from there. Dropout may differ. */
 bool tsr_peft_config_take(tsr_arena *arena, tsr_config *config, tsr_diags *diags);
