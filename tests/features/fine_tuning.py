@@ -120,7 +120,24 @@ def spellings(c):
                                    "modules_to_save: [model.norm]}")])
 
 
-@feature("QLoRA and other kinds of PEFT's adapters are refused by name", state="refused")
+@feature("QLoRA: frozen weights in NF4 with double quantisation; one rank's bits; merged into the unquantised model")
+def quantized(c):
+    with_model(c)
+    c.write("run.yaml", MODEL.replace("embedding_dim: 32", "embedding_dim: 128").replace("_dim: 48", "_dim: 128"))
+    c.with_keys("--out", "wide", "--quiet")
+    keys = {"training_config__model_path": "wide"}
+    words = "{r: 4, quantize_base: nf4}"
+    one = c.with_keys("--out", "tuned", lora_config=words, **keys)
+    same_bits([one] + [c.with_keys(lora_config=words, **keys, **more)
+                       for more in ({"mesh": mesh(dp=2, tp=2)}, {"mesh": mesh(pp=2, dp=2), "zero__stage": 3})])
+    if weights(one) == weights(c.with_keys(lora_config="{r: 4}", **keys)):
+        one.fail("nothing is quantised")
+    c.run("export", "tuned", "--merge", "--out", "merged")
+    c.with_keys(code=2, lora_config=words, transformer_config__embedding_dim=96).says(
+        "cannot be quantised to NF4, whose blocks are 64 elements of a row")
+
+
+@feature("Other kinds of PEFT's adapters are refused by name", state="refused")
 def other_kinds(c):
     with_model(c)
     for text, said in (('{"peft_type": "IA3"}', "peft_type 'IA3' is not supported; LORA is"),
