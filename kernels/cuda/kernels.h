@@ -17,6 +17,7 @@
  * all else is f32; arithmetic is f32, and a result is rounded once, when it is written. */
 #ifndef TSR_KERNELS_CUDA_KERNELS_H
 #define TSR_KERNELS_CUDA_KERNELS_H
+#include "base/nf4_layout.h"
 #include "kernels/members_sum.h"
 #include "kernels/cuda/kernel_limits.h"
 
@@ -65,6 +66,11 @@ void tsr_cuda_epilogue(
 /* From one type to another, to nearest even. */
 void tsr_cuda_cast(
     tsr_cuda_stream s, tsr_cuda_type to, void *out, tsr_cuda_type from, const void *x, int64_t n);
+
+/* ---- nf4.cu: out (rows, cols), which is aligned to 16 bytes, to nearest even ---- */
+void tsr_cuda_nf4_decode(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_nf4_layout *layout,
+    const void *data);
 
 /* ---- norm.cu: rows (R, C); weights w, b are of `type` too, statistics f32 ---- */
 /* x = from (R, C) + row (C) + plus (R, C), with the bits of one after the other; row: or NULL. x,

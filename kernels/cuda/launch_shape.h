@@ -50,10 +50,17 @@ static inline tsr_launch_shape launch_elements(int64_t n, tsr_cuda_type type) {
   return launch_map(launch_pieces(n, launch_pack(type)));
 }
 
-enum { LAUNCH_CAST_WIDTH = 8, LAUNCH_DROPOUT_WIDTH = 4 }; /* elements of a thread */
+enum {
+  LAUNCH_CAST_WIDTH = 8,
+  LAUNCH_DROPOUT_WIDTH = 4,
+  LAUNCH_NF4_WIDTH = 8
+}; /* elements of a thread */
 
 static inline tsr_launch_shape launch_cast(int64_t n) {
   return launch_map(launch_pieces(n, LAUNCH_CAST_WIDTH));
+}
+static inline tsr_launch_shape launch_nf4(int64_t n) {
+  return launch_map(launch_pieces(n, LAUNCH_NF4_WIDTH));
 }
 static inline tsr_launch_shape launch_dropout(int64_t n) {
   return launch_map(launch_pieces(n, LAUNCH_DROPOUT_WIDTH));

@@ -2,9 +2,10 @@
 #include "checkpoint/peft_config.h"
 #include "base/file_read.h"
 #include "base/json.h"
+#include <math.h>
 #include <string.h>
 
-enum { BYTES_MAX = 1 << 24 };
+enum { BYTES_MAX = 1 << 24, RANK_MAX = 65536 };
 
 typedef struct {
   tsr_arena *arena;
@@ -25,18 +26,15 @@ static bool is_empty(const cJSON *j) {
 static bool check_options(const reader *r) {
   static const char *const refused[] = {
       "alora_invocation_tokens",
-      "alpha_pattern",
       "arrow_config",
       "layer_replication",
       "layers_pattern",
       "layers_to_transform",
       "lora_bias",
       "megatron_config",
-      "rank_pattern",
       "target_parameters",
       "trainable_token_indices",
       "use_bdlora",
-
       "use_qalora",
       "velora_config",
       "kasa_config",
@@ -106,6 +104,24 @@ static bool read_names(const reader *r, const char *key, tsr_config_names *ret) 
   return true;
 }
 
+/* null, or a map of names to numbers. */
+static bool read_numbers(const reader *r, const char *key, tsr_config_numbers *ret) {
+  const cJSON *j = tsr_json_get(r->root, key);
+  *ret = (tsr_config_numbers){0};
+  if (!j || cJSON_IsNull(j)) return true;
+  int count = cJSON_IsObject(j) ? cJSON_GetArraySize(j) : -1;
+  tsr_config_number *items = tsr_arena_array(r->arena, tsr_config_number, count + 2);
+  const cJSON *item = count < 0 ? j : j->child;
+  for (int i = 0; count < 0 || i < count; i++, item = item->next) {
+    if (count < 0 || !*item->string || !cJSON_IsNumber(item))
+      return tsr_diag_error(
+          r->diags, r->location, "'%s': '%s' should be a map of names to numbers", r->file, key);
+    items[i] = (tsr_config_number){{item->string, {.file = r->file}}, item->valuedouble};
+  }
+  *ret = (tsr_config_numbers){items, count};
+  return true;
+}
+
 static bool read_bias(const reader *r, tsr_lora_bias *ret) {
   static const char *const words[] = {
       [TSR_LORA_BIAS_NONE] = "none",
@@ -120,8 +136,26 @@ static bool read_bias(const reader *r, tsr_lora_bias *ret) {
       r->diags, r->location, "'%s': 'bias' is neither none, all nor lora_only", r->file);
 }
 
+static bool check_patterns(const reader *r, const tsr_config_lora *l) {
+  const tsr_config_numbers *ranks = &l->rank_pattern, *alphas = &l->alpha_pattern;
+  bool ok = true;
+  for (int i = 0; i < ranks->count; i++) {
+    double rank = ranks->items[i].value;
+    if (!(rank >= 1 && rank <= RANK_MAX) || rank != floor(rank))
+      ok = tsr_diag_error(
+          r->diags, r->location, "'%s': rank_pattern: %g of '%s' is no rank", r->file, rank,
+          ranks->items[i].name.text);
+  }
+  for (int i = 0; i < alphas->count; i++)
+    if (!(alphas->items[i].value > 0) || !isfinite(alphas->items[i].value))
+      ok = tsr_diag_error(
+          r->diags, r->location, "'%s': alpha_pattern: %g of '%s' is out of range", r->file,
+          alphas->items[i].value, alphas->items[i].name.text);
+  return ok;
+}
+
 static bool check_ranges(const reader *r, const tsr_config_lora *l) {
-  if (l->r < 1 || l->r > 65536 || !(l->alpha > 0) || !(l->dropout >= 0 && l->dropout < 1))
+  if (l->r < 1 || l->r > RANK_MAX || !(l->alpha > 0) || !(l->dropout >= 0 && l->dropout < 1))
     return tsr_diag_error(
         r->diags, r->location, "'%s': r %lld, lora_alpha %g or lora_dropout %g is out of range",
         r->file, (long long)l->r, l->alpha, l->dropout);
@@ -137,7 +171,9 @@ static bool read_values(const reader *r, tsr_config_lora *l) {
          read_names(r, "target_modules", &l->target_modules) &&
          read_names(r, "exclude_modules", &l->exclude_modules) &&
          read_names(r, "modules_to_save", &l->modules_to_save) && read_bias(r, &l->bias) &&
-         check_ranges(r, l);
+         read_numbers(r, "rank_pattern", &l->rank_pattern) &&
+         read_numbers(r, "alpha_pattern", &l->alpha_pattern) && check_ranges(r, l) &&
+         check_patterns(r, l);
 }
 
 bool tsr_peft_config_read(
@@ -173,6 +209,15 @@ static bool have_same_names(const tsr_config_names *a, const tsr_config_names *b
   return true;
 }
 
+/* In one order: the first that a module matches counts. */
+static bool have_same_numbers(const tsr_config_numbers *a, const tsr_config_numbers *b) {
+  bool same = a->count == b->count;
+  for (int i = 0; same && i < a->count; i++)
+    same = !strcmp(a->items[i].name.text, b->items[i].name.text) &&
+           a->items[i].value == b->items[i].value;
+  return same;
+}
+
 bool tsr_peft_config_take(tsr_arena *arena, tsr_config *c, tsr_diags *diags) {
   tsr_config_lora from, *l = &c->lora;
   tsr_location location = tsr_config_location(c, "lora_config.path");
@@ -185,6 +230,8 @@ bool tsr_peft_config_take(tsr_arena *arena, tsr_config *c, tsr_diags *diags) {
       {"lora_config.lora_alpha", l->alpha == from.alpha},
       {"lora_config.use_rslora", l->use_rslora == from.use_rslora},
       {"lora_config.use_dora", l->use_dora == from.use_dora},
+      {"lora_config.rank_pattern", have_same_numbers(&l->rank_pattern, &from.rank_pattern)},
+      {"lora_config.alpha_pattern", have_same_numbers(&l->alpha_pattern, &from.alpha_pattern)},
       {"lora_config.bias", l->bias == from.bias},
       {"lora_config.target_modules", have_same_names(&l->target_modules, &from.target_modules)},
       {"lora_config.exclude_modules", have_same_names(&l->exclude_modules, &from.exclude_modules)},
@@ -211,6 +258,17 @@ static void add_names(tsr_text *text, const char *key, const char *const *names,
   tsr_text_add(text, "%s,\n", count ? "\n  ]" : "");
 }
 
+static void add_numbers(tsr_text *text, const char *key, const tsr_config_numbers *numbers) {
+  tsr_text_add(text, "  \"%s\": {", key);
+  for (int i = 0; i < numbers->count; i++) {
+    const char *name = numbers->items[i].name.text;
+    tsr_text_add(text, "%s\n    ", i ? "," : "");
+    tsr_json_add_text(text, name, strlen(name));
+    tsr_text_add(text, ": %.17g", numbers->items[i].value);
+  }
+  tsr_text_add(text, "%s},\n", numbers->count ? "\n  " : "");
+}
+
 static const char *flag(bool on) { return on ? "true" : "false"; }
 
 void tsr_peft_config_print(const tsr_peft_config *c, tsr_text *text) {
@@ -225,10 +283,12 @@ void tsr_peft_config_print(const tsr_peft_config *c, tsr_text *text) {
   tsr_text_add(text, ",\n  \"bias\": \"%s\",\n", biases[l->bias]);
   tsr_text_add(text, "  \"fan_in_fan_out\": %s,\n", flag(c->fan_in_fan_out));
   tsr_text_add(text, "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n");
+  add_numbers(text, "alpha_pattern", &c->alphas);
   tsr_text_add(text, "  \"lora_alpha\": %.17g,\n", l->alpha);
   tsr_text_add(text, "  \"lora_dropout\": %.17g,\n", l->dropout);
   add_names(text, "modules_to_save", c->saved, c->saved_count);
   tsr_text_add(text, "  \"peft_type\": \"LORA\",\n  \"r\": %lld,\n", (long long)l->r);
+  add_numbers(text, "rank_pattern", &c->ranks);
   add_names(text, "target_modules", c->targets, c->targets_count);
   tsr_text_add(text, "  \"task_type\": \"CAUSAL_LM\",\n  \"use_dora\": %s,\n", flag(l->use_dora));
   tsr_text_add(text, "  \"use_rslora\": %s\n}\n", flag(l->use_rslora));

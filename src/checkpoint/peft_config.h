@@ -25,7 +25,8 @@ typedef struct {
   int targets_count;
   const char *const *saved;
   int saved_count;
-  const char *base; /* where the model is, or NULL */
+  tsr_config_numbers ranks, alphas; /* of modules that have others than lora's */
+  const char *base;                 /* where the model is, or NULL */
   bool fan_in_fan_out;
 } tsr_peft_config;
 void tsr_peft_config_print(const tsr_peft_config *config, tsr_text *text);

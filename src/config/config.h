@@ -298,6 +298,16 @@ typedef struct {
   bool is_one;
 } tsr_config_names;
 
+/* Numbers by names of modules. */
+typedef struct {
+  tsr_config_name name;
+  double value;
+} tsr_config_number;
+typedef struct {
+  const tsr_config_number *items;
+  int count;
+} tsr_config_numbers;
+
 typedef enum { TSR_LORA_BASE_PLAIN, TSR_LORA_BASE_NF4 } tsr_lora_base;
 typedef enum { TSR_LORA_BIAS_NONE, TSR_LORA_BIAS_ALL, TSR_LORA_BIAS_LORA_ONLY } tsr_lora_bias;
 
@@ -307,6 +317,7 @@ typedef struct {
   int64_t r;
   double alpha, dropout;
   bool use_rslora, use_dora;
+  tsr_config_numbers rank_pattern, alpha_pattern; /* of some modules, instead of r and alpha */
   tsr_config_names target_modules, exclude_modules, modules_to_save;
   tsr_lora_bias bias;
   tsr_lora_base base;

@@ -89,8 +89,10 @@ bool tsr_sources_read(
 void tsr_data_resolve(tsr_loader *loader);
 
 /* --- lora_section.c --- */
-/* As tsr_value_read, of the type NAMES. */
+/* As tsr_value_read, of the types NAMES and NUMBERS. */
 bool tsr_names_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+bool tsr_numbers_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 void tsr_lora_resolve(tsr_loader *loader);
 

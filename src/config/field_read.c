@@ -29,6 +29,8 @@ bool tsr_value_read(tsr_loader *l, const tsr_field *f, const char *key, const ts
     return tsr_sources_read(l, f, key, node);
   case TSR_FIELD_NAMES:
     return tsr_names_read(l, f, key, node);
+  case TSR_FIELD_NUMBERS:
+    return tsr_numbers_read(l, f, key, node);
   case TSR_FIELD_SECTION:
   case TSR_FIELD_FREE:
     return true; /* read by others */
@@ -42,7 +44,7 @@ void tsr_value_defaults(tsr_loader *l) {
     if (!f->at || !f->standard) continue;
     tsr_yaml node = {.kind = TSR_YAML_SCALAR, .text = f->standard};
     node.text_length = strlen(f->standard);
-    if (!strcmp(f->standard, "[]")) node.kind = TSR_YAML_NULL;
+    if (!strcmp(f->standard, "[]") || !strcmp(f->standard, "{}")) node.kind = TSR_YAML_NULL;
     bool ok = tsr_value_read(l, f, f->key, &node);
     assert(ok); /* else the table contradicts itself */
   }

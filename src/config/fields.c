@@ -185,6 +185,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define BLOCKS TSR_FIELD_BLOCKS
 #define SOURCES TSR_FIELD_SOURCES
 #define NAMES TSR_FIELD_NAMES
+#define NUMBERS TSR_FIELD_NUMBERS
 #define SECTION TSR_FIELD_SECTION
 #define FREE TSR_FIELD_FREE
 
@@ -285,6 +286,7 @@ void tsr_field_describe(const tsr_field *field, tsr_text *text) {
       [BLOCKS] = "a list of integers or a map {rank: integer}",
       [SOURCES] = "a list of paths or of maps {path, weight, format}",
       [NAMES] = "a text or a list of texts",
+      [NUMBERS] = "a map {name: number}",
       [SECTION] = "a map",
       [FREE] = "a value",
   };

@@ -22,6 +22,7 @@ typedef enum {
   TSR_FIELD_BLOCKS,  /* a list of counts, or a map {rank: count}: pipeline.blocks_per_rank */
   TSR_FIELD_SOURCES, /* a list of paths, or of maps {path, weight, format}: data_sources */
   TSR_FIELD_NAMES,   /* a text, or a list of texts: lora_config.target_modules */
+  TSR_FIELD_NUMBERS, /* a map {name: number}: lora_config.rank_pattern */
   TSR_FIELD_SECTION, /* a map whose keys are rows of this table */
   TSR_FIELD_FREE,    /* a map that other parts read, or a value that is read by hand */
 } tsr_field_type;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The keys of adapters: lists of modules, and the rules between keys. */
 #include "config/config_internal.h"
+#include <math.h>
 #include <string.h>
 
 static bool read_name(
@@ -24,6 +25,34 @@ bool tsr_names_read(tsr_loader *l, const tsr_field *f, const char *key, const ts
   return true;
 }
 
+bool tsr_numbers_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  tsr_config_numbers *numbers = (tsr_config_numbers *)(void *)((char *)l->config + f->at);
+  if (node->kind == TSR_YAML_NULL) return true;
+  if (node->kind != TSR_YAML_MAP) return tsr_value_wrong_type(l, f, key, node);
+  tsr_config_number *items = tsr_arena_array(l->arena, tsr_config_number, node->count + 1);
+  tsr_field item = {.type = TSR_FIELD_FLOAT, .section = "", .range = f->range};
+  bool ok = true;
+  for (int i = 0; i < node->count; i++) {
+    const char *name = tsr_arena_printf(l->arena, "%s.%s", key, node->keys[i]->text);
+    ok &= read_name(l, f, key, node->keys[i], &items[i].name);
+    ok &= tsr_scalar_read(l, &item, name, node->items[i]) &&
+          tsr_yaml_float(node->items[i], &items[i].value);
+  }
+  if (ok) *numbers = (tsr_config_numbers){items, node->count};
+  return ok;
+}
+
+/* A rank is a whole number. */
+static void check_ranks(tsr_loader *l) {
+  const tsr_yaml *map = tsr_loader_value(l, "lora_config.rank_pattern");
+  const tsr_config_numbers *ranks = &l->config->lora.rank_pattern;
+  for (int i = 0; map && map->kind == TSR_YAML_MAP && i < ranks->count; i++)
+    if (ranks->items[i].value != floor(ranks->items[i].value))
+      tsr_diag_error(
+          l->diags, map->items[i]->location, "'rank_pattern.%s' must be a whole number, found %s",
+          ranks->items[i].name.text, tsr_yaml_describe(l->arena, map->items[i]));
+}
+
 /* tt-train's key and PEFT's. */
 static void resolve_bias(tsr_loader *l) {
   const tsr_yaml *trained = tsr_loader_value(l, "lora_config.is_bias_trainable");
@@ -44,4 +73,5 @@ void tsr_lora_resolve(tsr_loader *l) {
   const tsr_yaml *section = tsr_loader_value(l, "lora_config");
   l->config->lora.enabled = section && section->kind == TSR_YAML_MAP;
   resolve_bias(l);
+  check_ranks(l);
 }

@@ -197,6 +197,17 @@ static void print_names(const tsr_config_names *names, tsr_text *text) {
   tsr_text_add(text, "]");
 }
 
+static void print_numbers(const tsr_config_numbers *numbers, tsr_text *text) {
+  tsr_text_add(text, "{");
+  for (int i = 0; i < numbers->count; i++) {
+    tsr_text_add(text, "%s", i ? ", " : "");
+    print_string(numbers->items[i].name.text, true, text);
+    tsr_text_add(text, ": ");
+    tsr_config_print_float(numbers->items[i].value, text);
+  }
+  tsr_text_add(text, "}");
+}
+
 void tsr_field_print(const tsr_config *config, const tsr_field *f, tsr_text *text) {
   const void *at = (const char *)config + f->at;
   const tsr_config_device *d = &config->device;
@@ -244,6 +255,9 @@ void tsr_field_print(const tsr_config *config, const tsr_field *f, tsr_text *tex
     break;
   case TSR_FIELD_NAMES:
     print_names(at, text);
+    break;
+  case TSR_FIELD_NUMBERS:
+    print_numbers(at, text);
     break;
   case TSR_FIELD_SECTION:
   case TSR_FIELD_FREE:

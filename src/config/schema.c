@@ -48,6 +48,15 @@ static void add_sources(const tsr_field *f, tsr_text *text) {
       TSR_DATA_SOURCES_MAX);
 }
 
+static void add_blocks(const tsr_field *f, tsr_text *text) {
+  tsr_text_add(text, "\"type\": [\"array\", \"object\", \"null\"]");
+  for (int i = 0; i < 2; i++) {
+    tsr_text_add(text, ", \"%s\": {\"type\": \"integer\"", i ? "additionalProperties" : "items");
+    add_range(f, text);
+    tsr_text_add(text, "}");
+  }
+}
+
 static void add_type(const tsr_field *f, tsr_text *text) {
   switch (f->type) {
   case TSR_FIELD_INT:
@@ -93,12 +102,7 @@ static void add_type(const tsr_field *f, tsr_text *text) {
               "\"string\"}}, \"required\": [\"name\"], \"additionalProperties\": false}");
     break;
   case TSR_FIELD_BLOCKS:
-    tsr_text_add(text, "\"type\": [\"array\", \"object\", \"null\"]");
-    for (int i = 0; i < 2; i++) {
-      tsr_text_add(text, ", \"%s\": {\"type\": \"integer\"", i ? "additionalProperties" : "items");
-      add_range(f, text);
-      tsr_text_add(text, "}");
-    }
+    add_blocks(f, text);
     break;
   case TSR_FIELD_SOURCES:
     add_sources(f, text);
@@ -106,6 +110,12 @@ static void add_type(const tsr_field *f, tsr_text *text) {
   case TSR_FIELD_NAMES:
     tsr_text_add(
         text, "\"type\": [\"array\", \"string\", \"null\"], \"items\": {\"type\": \"string\"}");
+    break;
+  case TSR_FIELD_NUMBERS:
+    tsr_text_add(
+        text, "\"type\": [\"object\", \"null\"], \"additionalProperties\": {\"type\": \"number\"");
+    add_range(f, text);
+    tsr_text_add(text, "}");
     break;
   case TSR_FIELD_SECTION:
     tsr_text_add(text, "\"type\": \"object\"");

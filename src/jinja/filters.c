@@ -42,32 +42,49 @@ static bool filter_title(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jin
   return ok && tsr_jinja_count_bytes(r, a->location, ret->string.length);
 }
 
+/* Lines end with \n then. The first one is indented if `first`, empty others if `blank`. */
+static void
+indent_lines(tsr_jinja_run *r, tsr_jinja_value *v, tsr_jinja_string by, bool first, bool blank) {
+  tsr_text text = {0};
+  tsr_jinja_string s = v->string;
+  bool begins = true, indents = first;
+  for (int64_t at = 0, end; at < s.length; at = end) {
+    uint32_t c = tsr_jinja_code_point(s, at, &end);
+    bool ends = tsr_jinja_ends_line(c);
+    if (c == '\r' && end < s.length && s.bytes[end] == '\n') end++;
+    if (begins && indents && (!ends || blank || (first && !text.length)))
+      tsr_text_add_bytes(&text, by.bytes, (size_t)by.length);
+    if (ends) tsr_text_add_bytes(&text, "\n", 1);
+    else tsr_text_add_bytes(&text, s.bytes + at, (size_t)(end - at));
+    begins = ends;
+    indents |= ends;
+  }
+  if (begins && indents && (blank || !s.length))
+    tsr_text_add_bytes(&text, by.bytes, (size_t)by.length);
+  bool is_markup = v->is_markup;
+  *v = tsr_jinja_take(r->arena, &text);
+  v->is_markup = is_markup;
+}
+
 static bool filter_indent(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   enum { WIDTH_MAX = 1000 };
   const tsr_jinja_value *width = tsr_jinja_argument(a, 0, "width"),
                         *first = tsr_jinja_argument(a, 1, "first"),
                         *blank = tsr_jinja_argument(a, 2, "blank");
-  if (!tsr_jinja_check_arguments(r, a, 3, NAMES("width", "first", "blank")) ||
-      !tsr_jinja_text_of(r, a, a->self, ret))
-    return false;
+  if (!tsr_jinja_check_arguments(r, a, 3, NAMES("width", "first", "blank"))) return false;
+  if (a->self.kind != TSR_JINJA_STRING)
+    return tsr_jinja_fail(
+        r, a->location, "'indent' needs a string, not %s", tsr_jinja_kind_name(a->self.kind));
+  *ret = a->self;
   int64_t columns = width && width->kind == TSR_JINJA_INT ? width->integer : 4;
   if (columns < 0 || columns > WIDTH_MAX)
     return tsr_jinja_fail(r, a->location, "the width of 'indent' should be in [0, %d]", WIDTH_MAX);
   char *spaces = tsr_arena_alloc(r->arena, (size_t)columns + 1);
   memset(spaces, ' ', (size_t)columns);
-  bool is_text = width && width->kind == TSR_JINJA_STRING, is_markup = ret->is_markup;
-  tsr_jinja_string s = ret->string,
-                   by = is_text ? width->string : (tsr_jinja_string){spaces, columns};
-  tsr_text text = {0};
-  bool begins = first && tsr_jinja_is_true(*first);
-  for (int64_t at = 0; at < s.length; at++) {
-    bool empty = s.bytes[at] == '\n' && !(blank && tsr_jinja_is_true(*blank));
-    if (begins && !empty) tsr_text_add_bytes(&text, by.bytes, (size_t)by.length);
-    tsr_text_add_bytes(&text, &s.bytes[at], 1);
-    begins = s.bytes[at] == '\n';
-  }
-  *ret = tsr_jinja_take(r->arena, &text);
-  ret->is_markup = is_markup;
+  bool is_text = width && width->kind == TSR_JINJA_STRING;
+  indent_lines(
+      r, ret, is_text ? width->string : (tsr_jinja_string){spaces, columns},
+      first && tsr_jinja_is_true(*first), blank && tsr_jinja_is_true(*blank));
   return tsr_jinja_count_bytes(r, a->location, ret->string.length);
 }
 
@@ -126,9 +143,16 @@ static tsr_jinja_value number_in(tsr_jinja_run *r, tsr_jinja_string s) {
   return *end ? tsr_jinja_missing(text) : tsr_jinja_float(x);
 }
 
+static bool needs_value(tsr_jinja_run *r, const tsr_jinja_arguments *a) {
+  return a->self.kind != TSR_JINJA_UNDEFINED ||
+         tsr_jinja_fail(
+             r, a->location, "'%s' is undefined",
+             a->self.undefined ? a->self.undefined : "this value");
+}
+
 static bool filter_int(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   const tsr_jinja_value *absent = tsr_jinja_argument(a, 0, "default");
-  if (!tsr_jinja_check_arguments(r, a, 1, NAMES("default"))) return false;
+  if (!tsr_jinja_check_arguments(r, a, 1, NAMES("default")) || !needs_value(r, a)) return false;
   tsr_jinja_value v = a->self;
   if (v.kind == TSR_JINJA_STRING) v = number_in(r, v.string);
   *ret = absent ? *absent : tsr_jinja_int(0);
@@ -142,7 +166,7 @@ static bool filter_int(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja
 
 static bool filter_float(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   const tsr_jinja_value *absent = tsr_jinja_argument(a, 0, "default");
-  if (!tsr_jinja_check_arguments(r, a, 1, NAMES("default"))) return false;
+  if (!tsr_jinja_check_arguments(r, a, 1, NAMES("default")) || !needs_value(r, a)) return false;
   tsr_jinja_value v = a->self.kind == TSR_JINJA_STRING ? number_in(r, a->self.string) : a->self;
   if (tsr_jinja_is_number(v)) *ret = tsr_jinja_float(tsr_jinja_as_double(v));
   else *ret = absent ? *absent : tsr_jinja_float(0);
@@ -152,6 +176,7 @@ static bool filter_float(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jin
 static bool filter_abs(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   if (!tsr_jinja_check_arguments(r, a, 0, NULL)) return false;
   if (a->self.kind == TSR_JINJA_FLOAT) return *ret = tsr_jinja_float(fabs(a->self.number)), true;
+  if (a->self.kind == TSR_JINJA_BOOL) return *ret = tsr_jinja_int(a->self.truth), true;
   if (a->self.kind != TSR_JINJA_INT || a->self.integer == INT64_MIN)
     return tsr_jinja_fail(
         r, a->location, "'abs' needs a number, not %s", tsr_jinja_kind_name(a->self.kind));
@@ -167,7 +192,11 @@ static bool filter_round(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jin
   if (!tsr_jinja_is_number(a->self) || places < 0 || places > 15)
     return tsr_jinja_fail(r, a->location, "'round' needs a number and a precision in [0, 15]");
   double x = tsr_jinja_as_double(a->self), scale = pow(10, (double)places);
-  if (!method || tsr_jinja_is_text(*method, "common")) {
+  bool common = !method || tsr_jinja_is_text(*method, "common");
+  if (common && a->self.kind != TSR_JINJA_FLOAT) {
+    return tsr_jinja_binary(
+        r, a->location, (tsr_jinja_string){"+", 1}, a->self, tsr_jinja_int(0), ret);
+  } else if (common) {
     tsr_text text = {0};
     tsr_text_add(&text, "%.*f", (int)places, x);
     x = strtod(text.data, NULL);

@@ -172,6 +172,9 @@ bool tsr_jinja_filter_dictsort(
                         *reverse = tsr_jinja_argument(a, 2, "reverse");
   tsr_jinja_value pairs, part = tsr_jinja_int(by && tsr_jinja_is_text(*by, "value"));
   tsr_jinja_arguments plain = {.location = a->location, .name = a->name, .self = a->self};
+  if (a->self.kind == TSR_JINJA_UNDEFINED)
+    return tsr_jinja_fail(
+        r, a->location, "'%s' is undefined", a->self.undefined ? a->self.undefined : "this value");
   if (!tsr_jinja_check_arguments(r, a, 3, NAMES("case_sensitive", "by", "reverse")) ||
       !tsr_jinja_filter_items(r, &plain, &pairs))
     return false;
@@ -198,6 +201,9 @@ bool tsr_jinja_filter_unique(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr
     if (!key_of(r, a, items.items[i], attribute, exact, &key) ||
         !tsr_jinja_count_steps(r, a->location, keys.count))
       return false;
+    if (key.kind == TSR_JINJA_LIST || key.kind == TSR_JINJA_DICT)
+      return tsr_jinja_fail(
+          r, a->location, "'unique' cannot compare %s", tsr_jinja_kind_name(key.kind));
     for (int k = 0; k < keys.count && !known; k++) known = tsr_jinja_equal(keys.items[k], key);
     if (known) continue;
     tsr_jinja_append(r->arena, &keys, key);

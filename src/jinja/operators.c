@@ -47,7 +47,7 @@ static bool integers(
     tsr_jinja_value *ret) {
   int64_t x = 0;
   bool over = false;
-  if ((is(op, "/") || is(op, "//") || is(op, "%")) && b == 0)
+  if (((is(op, "/") || is(op, "//") || is(op, "%")) && b == 0) || (is(op, "**") && !a && b < 0))
     return tsr_jinja_fail(r, location, "division by zero");
   if (is(op, "/")) return *ret = tsr_jinja_float((double)a / (double)b), true;
   if (is(op, "**") && b < 0) return *ret = tsr_jinja_float(pow((double)a, (double)b)), true;
@@ -65,7 +65,7 @@ static bool integers(
 static bool floats(
     tsr_jinja_run *r, tsr_location location, tsr_jinja_string op, double a, double b,
     tsr_jinja_value *ret) {
-  if ((is(op, "/") || is(op, "//") || is(op, "%")) && b == 0)
+  if (((is(op, "/") || is(op, "//") || is(op, "%")) && b == 0) || (is(op, "**") && !a && b < 0))
     return tsr_jinja_fail(r, location, "division by zero");
   double x = is(op, "+")    ? a + b
              : is(op, "-")  ? a - b
@@ -74,6 +74,7 @@ static bool floats(
              : is(op, "//") ? floor(a / b)
              : is(op, "**") ? pow(a, b)
                             : fmod(a, b);
+  if (is(op, "%") && x == 0) x = copysign(0, b);
   if (is(op, "%") && x != 0 && (x < 0) != (b < 0)) x += b;
   return *ret = tsr_jinja_float(x), true;
 }
@@ -140,10 +141,12 @@ bool tsr_jinja_binary(
     return join_texts(r, location, a, b, ret);
   if (is(op, "+") && is_sequence(a) && a.kind == b.kind) return join_lists(r, location, a, b, ret);
   if (is(op, "*")) {
-    bool first = a.kind == TSR_JINJA_STRING || is_sequence(a), count = b.kind == TSR_JINJA_INT;
-    if (first && count) return repeat(r, location, a, b.integer, ret);
-    if ((b.kind == TSR_JINJA_STRING || is_sequence(b)) && a.kind == TSR_JINJA_INT)
-      return repeat(r, location, b, a.integer, ret);
+    bool first = a.kind == TSR_JINJA_STRING || is_sequence(a),
+         count = b.kind == TSR_JINJA_INT || b.kind == TSR_JINJA_BOOL;
+    if (first && count) return repeat(r, location, a, whole(b), ret);
+    if ((b.kind == TSR_JINJA_STRING || is_sequence(b)) &&
+        (a.kind == TSR_JINJA_INT || a.kind == TSR_JINJA_BOOL))
+      return repeat(r, location, b, whole(a), ret);
   }
   if (is(op, "%") && a.kind == TSR_JINJA_STRING)
     return tsr_jinja_fail(r, location, "formatting with '%%' is not supported");
@@ -178,6 +181,7 @@ static bool contains(
   case TSR_JINJA_ITERATOR:
     return contains_item(r, location, of, x, ret);
   case TSR_JINJA_DICT:
+    if (x.kind == TSR_JINJA_LIST || x.kind == TSR_JINJA_DICT) break;
     return *ret = tsr_jinja_get(of.dict, x) != NULL,
            tsr_jinja_count_steps(r, location, of.dict->count);
   default:
@@ -266,7 +270,12 @@ bool tsr_jinja_slice(
     tsr_jinja_run *r, tsr_location location, tsr_jinja_value of, const tsr_jinja_value parts[3],
     tsr_jinja_value *ret) {
   int64_t begin, end, step, n;
-  if (of.kind == TSR_JINJA_UNDEFINED || (of.kind != TSR_JINJA_STRING && !is_sequence(of)))
+  if (of.kind == TSR_JINJA_UNDEFINED)
+    return tsr_jinja_fail(
+        r, location, "'%s' is undefined and has no items",
+        of.undefined ? of.undefined : "this value");
+  bool is_range = of.kind == TSR_JINJA_VIEW && of.list->is_range;
+  if (of.kind != TSR_JINJA_STRING && !is_sequence(of) && !is_range)
     return tsr_jinja_fail(r, location, "%s cannot be sliced", tsr_jinja_kind_name(of.kind));
   n = of.kind == TSR_JINJA_STRING ? tsr_jinja_length(of.string) : of.list->count;
   if (!part_of(r, location, parts[2], 1, &step)) return false;
@@ -284,7 +293,10 @@ bool tsr_jinja_slice(
   tsr_text text = {0};
   bool is_text = of.kind == TSR_JINJA_STRING;
   if (!tsr_jinja_iterate(r, location, of, &items)) return false;
-  if (!is_text) *ret = tsr_jinja_new_list(r->arena, of.kind);
+  if (!is_text) {
+    *ret = tsr_jinja_new_list(r->arena, of.kind);
+    ret->list->is_range = is_range;
+  }
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
     tsr_jinja_string part = items.items[i].string;
     if (is_text) tsr_text_add_bytes(&text, part.bytes, (size_t)part.length);

@@ -145,6 +145,7 @@ bool tsr_jinja_text_of(
 /* The code point at byte `at`, and the offset of the next one. */
 uint32_t tsr_jinja_code_point(tsr_jinja_string s, int64_t at, int64_t *ret_end);
 bool tsr_jinja_is_space(uint32_t code);
+bool tsr_jinja_ends_line(uint32_t code); /* for str.splitlines */
 /* Without the characters of a set (NULL: white space) at its ends. */
 tsr_jinja_string
 tsr_jinja_stripped(tsr_jinja_string s, const tsr_jinja_string *set, bool left, bool right);

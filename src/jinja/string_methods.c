@@ -90,12 +90,6 @@ static bool text_rsplit(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinj
   return true;
 }
 
-/* What Python takes for the end of a line, by code point. */
-static bool ends_line(uint32_t c) {
-  return (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
-         c == 0x2029;
-}
-
 static bool text_splitlines(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   const tsr_jinja_value *keep = tsr_jinja_argument(a, 0, "keepends");
   tsr_jinja_string s = a->self.string;
@@ -105,7 +99,7 @@ static bool text_splitlines(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_
   for (int64_t at = 0, begin = 0, end; at < s.length;) {
     uint32_t c = tsr_jinja_code_point(s, at, &end);
     if (c == '\r' && end < s.length && s.bytes[end] == '\n') end++;
-    bool ends = ends_line(c);
+    bool ends = tsr_jinja_ends_line(c);
     if (ends || end == s.length) {
       add_part(r, ret->list, a->self, begin, ends && !keeps ? at : end);
       begin = end;

@@ -34,6 +34,11 @@ bool tsr_jinja_is_space(uint32_t code) {
   return tsr_utf8_is_space(code) || (code >= 0x1C && code <= 0x1F); /* as Python's str.isspace */
 }
 
+bool tsr_jinja_ends_line(uint32_t c) {
+  return (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+         c == 0x2029;
+}
+
 /* ---- strip ---- */
 
 /* Whether the code point at `at` is in the set; without a set, whether it is whitespace. */

@@ -12,8 +12,6 @@
     return *ret = tsr_jinja_bool(holds), true;                                                     \
   }
 
-static int64_t whole(tsr_jinja_value v) { return v.kind == TSR_JINJA_BOOL ? v.truth : v.integer; }
-
 /* Whether every letter is of that case, and there is one. */
 static bool
 test_case(tsr_jinja_run *r, const tsr_jinja_arguments *a, bool upper, tsr_jinja_value *ret) {
@@ -56,16 +54,22 @@ TEST(
                   v.kind == TSR_JINJA_VIEW || v.kind == TSR_JINJA_ITERATOR ||
                   v.kind == TSR_JINJA_DICT || v.kind == TSR_JINJA_UNDEFINED ||
                   v.kind == TSR_JINJA_LOOP)
-TEST(callable, v.kind == TSR_JINJA_FUNCTION || v.kind == TSR_JINJA_LOOP)
+TEST(
+    callable,
+    v.kind == TSR_JINJA_FUNCTION || v.kind == TSR_JINJA_LOOP || v.kind == TSR_JINJA_UNDEFINED)
 
 static bool parity(
     tsr_jinja_run *r, const tsr_jinja_arguments *a, int64_t divisor, int64_t rest,
     tsr_jinja_value *ret) {
-  if (a->self.kind != TSR_JINJA_INT && a->self.kind != TSR_JINJA_BOOL)
+  tsr_jinja_value remainder;
+  if (!tsr_jinja_is_number(a->self))
     return tsr_jinja_fail(
-        r, a->location, "'%.*s' needs an integer, not %s", (int)a->name.length, a->name.bytes,
+        r, a->location, "'%.*s' needs a number, not %s", (int)a->name.length, a->name.bytes,
         tsr_jinja_kind_name(a->self.kind));
-  return *ret = tsr_jinja_bool((whole(a->self) % divisor + divisor) % divisor == rest), true;
+  if (!tsr_jinja_binary(
+          r, a->location, (tsr_jinja_string){"%", 1}, a->self, tsr_jinja_int(divisor), &remainder))
+    return false;
+  return *ret = tsr_jinja_bool(tsr_jinja_equal(remainder, tsr_jinja_int(rest))), true;
 }
 static bool test_odd(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   return parity(r, a, 2, 1, ret);

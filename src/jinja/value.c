@@ -325,7 +325,9 @@ bool tsr_jinja_repr(tsr_jinja_value v, int depth, tsr_text *text) {
     tsr_jinja_print_float(v.number, text);
     break;
   case TSR_JINJA_STRING:
+    if (v.is_markup) tsr_text_add(text, "Markup(");
     repr_string(v.string, text);
+    if (v.is_markup) tsr_text_add(text, ")");
     break;
   case TSR_JINJA_LIST:
   case TSR_JINJA_TUPLE:

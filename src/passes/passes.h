@@ -11,6 +11,7 @@ typedef struct {
   bool is_nf4;   /* stored in NF4: a frozen weight of linear layers (QLoRA) */
   bool is_saved; /* it is trained whole because modules_to_save names its module */
   int64_t rank;  /* > 0: linear layers that read it have adapters of this rank */
+  double alpha;  /* lora_alpha of these */
   double scale;  /* what an adapter adds is multiplied by */
 } tsr_param_training;
 

@@ -99,6 +99,40 @@ list_modules(tsr_arena *arena, const tsr_adapted_model *m, chosen *is, int *ret_
   return names;
 }
 
+/* ---- modules of another rank or alpha ---- */
+
+typedef double number(const tsr_param_training *training);
+static double rank_of(const tsr_param_training *t) { return (double)t->rank; }
+static double alpha_of(const tsr_param_training *t) { return t->alpha; }
+
+/* Whether all adapted modules that have that last part of their names have that number. */
+static bool
+have_all(tsr_arena *arena, const tsr_adapted_model *m, const char *name, number *of, double value) {
+  for (int p = 0; p < m->base->params_count; p++) {
+    const tsr_param_training *t = &m->adapters.params[p];
+    if (t->rank && of(t) != value &&
+        !strcmp(last_part(module_of(arena, &m->base->params[p])), name))
+      return false;
+  }
+  return true;
+}
+
+static tsr_config_numbers
+list_numbers(tsr_arena *arena, const tsr_adapted_model *m, number *of, double usual) {
+  tsr_config_number *items = tsr_arena_array(arena, tsr_config_number, m->base->params_count + 1);
+  int count = 0;
+  for (int p = 0; p < m->base->params_count; p++) {
+    const tsr_param_training *t = &m->adapters.params[p];
+    if (!t->rank || of(t) == usual) continue;
+    const char *module = module_of(arena, &m->base->params[p]), *name = last_part(module);
+    if (!have_all(arena, m, name, of, of(t))) name = module;
+    bool known = false;
+    for (int i = 0; i < count; i++) known |= !strcmp(items[i].name.text, name);
+    if (!known) items[count++] = (tsr_config_number){{.text = name}, of(t)};
+  }
+  return (tsr_config_numbers){items, count};
+}
+
 bool tsr_adapted_write(
     tsr_arena *arena, const tsr_adapted_model *m, const tsr_trained_values *values, const char *out,
     tsr_diags *diags) {
@@ -106,6 +140,8 @@ bool tsr_adapted_write(
   tsr_peft_config c = {.lora = &m->config->lora, .base = *base ? base : NULL};
   c.targets = list_modules(arena, m, has_adapter, &c.targets_count);
   c.saved = list_modules(arena, m, is_saved, &c.saved_count);
+  c.ranks = list_numbers(arena, m, rank_of, (double)m->config->lora.r);
+  c.alphas = list_numbers(arena, m, alpha_of, m->config->lora.alpha);
   for (int p = 0; p < m->base->params_count; p++)
     c.fan_in_fan_out |= m->adapters.params[p].rank && m->base->params[p].hf_transposed;
   return tsr_peft_write(arena, out, values, &c, diags);

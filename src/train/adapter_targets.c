@@ -14,12 +14,19 @@ typedef struct {
 } use;
 
 typedef struct {
+  const tsr_config_numbers *numbers;
+  tsr_config_name *items; /* per number */
+  tsr_module_names *names;
+} patterns;
+
+typedef struct {
   tsr_arena *arena;
   const tsr_config_lora *lora;
   const tsr_graph *g;
   use *uses;                    /* per parameter */
   tsr_param_training *training; /* per parameter */
   tsr_module_names *targets, *excluded, *saved;
+  patterns ranks, alphas;
   bool *refused; /* per item of target_modules */
   tsr_diags *diags;
 } chooser;
@@ -120,6 +127,12 @@ static bool refuse(const chooser *c, int param, const tsr_config_name *by) {
   return false;
 }
 
+/* The number of the first item that the module matches. */
+static double number_of(const chooser *c, const patterns *p, int param, double otherwise) {
+  const tsr_config_name *by = names_param(c, p->names, param);
+  return by ? p->numbers->items[by - p->items].value : otherwise;
+}
+
 static bool choose_target(const chooser *c, int param) {
   const use *u = &c->uses[param];
   bool can = u->is_linear && !u->is_embedding, wanted = can && !u->is_head;
@@ -129,9 +142,11 @@ static bool choose_target(const chooser *c, int param) {
   if (!wanted || names_param(c, c->excluded, param)) return true;
   if (!can) return refuse(c, param, by);
   const tsr_config_lora *lora = c->lora;
-  double rank = (double)lora->r;
-  c->training[param].rank = lora->r;
-  c->training[param].scale = lora->alpha / (lora->use_rslora ? sqrt(rank) : rank);
+  double rank = number_of(c, &c->ranks, param, (double)lora->r);
+  double alpha = number_of(c, &c->alphas, param, lora->alpha);
+  c->training[param].rank = (int64_t)rank;
+  c->training[param].alpha = alpha;
+  c->training[param].scale = alpha / (lora->use_rslora ? sqrt(rank) : rank);
   return true;
 }
 
@@ -148,13 +163,14 @@ static bool check_parts(const chooser *c, int param) {
           c->diags, place_of(&c->lora->target_modules),
           "'%s' and '%s' are parts of '%s', which has adapters as a whole", p->name, other->name,
           module);
-    bool same = other->shape[1] == p->shape[1];
+    const tsr_param_training *t = &c->training[param], *o = &c->training[q];
+    bool same = other->shape[1] == p->shape[1] && o->rank == t->rank && o->alpha == t->alpha;
     for (int a = 0; a < TSR_AXES; a++) same &= p->placement[a].dim == other->placement[a].dim;
     if (!same)
       return tsr_diag_error(
           c->diags, other->location,
-          "'%s' and '%s' are parts of '%s', and differ in shape or placement: they cannot share an "
-          "adapter",
+          "'%s' and '%s' are parts of '%s', and differ in shape, placement, rank or alpha: they "
+          "cannot share an adapter",
           p->name, other->name, module);
   }
   return true;
@@ -225,9 +241,23 @@ static bool check_names(const chooser *c) {
   bool ok = true;
   if (!has_default_targets(c->lora))
     ok &= tsr_module_names_check_used(c->targets, names, linear, find_tied(c), c->diags);
-  ok &= tsr_module_names_check_used(c->excluded, names, linear, find_tied(c), c->diags);
+  tsr_module_names *const lists[] = {c->excluded, c->ranks.names, c->alphas.names};
+  int count = *c->lora->path ? 1 : 3; /* a folder may have patterns of no module, as in PEFT */
+  for (int i = 0; i < count; i++)
+    ok &= tsr_module_names_check_used(lists[i], names, linear, find_tied(c), c->diags);
   int all = list_names(c, false, names);
   return tsr_module_names_check_used(c->saved, names, all, NULL, c->diags) && ok;
+}
+
+/* A regular expression, too, matches the end of a name behind a dot. */
+static bool
+compile_patterns(chooser *c, const tsr_config_numbers *numbers, const char *key, patterns *ret) {
+  tsr_config_name *items = tsr_arena_array(c->arena, tsr_config_name, numbers->count + 1);
+  for (int i = 0; i < numbers->count; i++) items[i] = numbers->items[i].name;
+  *ret = (patterns){numbers, items, NULL};
+  tsr_config_names names = {.items = items, .count = numbers->count};
+  return tsr_module_names_compile(
+      c->arena, &names, key, TSR_NAMES_OF_NUMBERS, &ret->names, c->diags);
 }
 
 static bool compile_names(chooser *c) {
@@ -235,11 +265,15 @@ static bool compile_names(chooser *c) {
   static const tsr_config_names none = {0};
   const tsr_config_names *targets = has_default_targets(l) ? &none : &l->target_modules;
   bool ok = tsr_module_names_compile(
-      c->arena, targets, "lora_config.target_modules", false, &c->targets, c->diags);
+      c->arena, targets, "lora_config.target_modules", TSR_NAMES_TARGETS, &c->targets, c->diags);
   ok &= tsr_module_names_compile(
-      c->arena, &l->exclude_modules, "lora_config.exclude_modules", false, &c->excluded, c->diags);
+      c->arena, &l->exclude_modules, "lora_config.exclude_modules", TSR_NAMES_TARGETS, &c->excluded,
+      c->diags);
   ok &= tsr_module_names_compile(
-      c->arena, &l->modules_to_save, "lora_config.modules_to_save", true, &c->saved, c->diags);
+      c->arena, &l->modules_to_save, "lora_config.modules_to_save", TSR_NAMES_SAVED, &c->saved,
+      c->diags);
+  ok &= compile_patterns(c, &l->rank_pattern, "lora_config.rank_pattern", &c->ranks);
+  ok &= compile_patterns(c, &l->alpha_pattern, "lora_config.alpha_pattern", &c->alphas);
   return ok;
 }
 

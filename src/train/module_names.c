@@ -14,7 +14,7 @@ typedef struct {
 struct tsr_module_names {
   tsr_arena *arena;
   const char *key;
-  bool any_end;
+  tsr_module_names_rule rule;
   item *items;
   int count;
 };
@@ -26,7 +26,8 @@ static bool is_plain(const char *text) {
 }
 
 static bool compile(tsr_module_names *names, item *i, tsr_diags *diags) {
-  const char *whole = tsr_arena_printf(names->arena, "\\A(?:%s)\\z", i->name->text);
+  const char *before = names->rule == TSR_NAMES_OF_NUMBERS ? "(?:.*\\.)?" : "";
+  const char *whole = tsr_arena_printf(names->arena, "\\A%s(?:%s)\\z", before, i->name->text);
   tsr_diags *unsaid = tsr_diags_new(names->arena);
   if (tsr_bpe_pattern_compile(names->arena, whole, false, names->key, &i->pattern, unsaid))
     return true;
@@ -37,10 +38,10 @@ static bool compile(tsr_module_names *names, item *i, tsr_diags *diags) {
 }
 
 bool tsr_module_names_compile(
-    tsr_arena *arena, const tsr_config_names *from, const char *key, bool any_end,
+    tsr_arena *arena, const tsr_config_names *from, const char *key, tsr_module_names_rule rule,
     tsr_module_names **ret, tsr_diags *diags) {
   tsr_module_names *names = *ret = tsr_arena_alloc(arena, sizeof *names);
-  *names = (tsr_module_names){.arena = arena, .key = key, .any_end = any_end, .count = from->count};
+  *names = (tsr_module_names){.arena = arena, .key = key, .rule = rule, .count = from->count};
   names->items = tsr_arena_array(arena, item, from->count + 1);
   bool ok = true;
   for (int i = 0; i < from->count; i++) {
@@ -51,10 +52,10 @@ bool tsr_module_names_compile(
   return ok;
 }
 
-static bool matches_name(const char *name, const char *module, bool any_end) {
+static bool matches_name(const char *name, const char *module, tsr_module_names_rule rule) {
   size_t length = strlen(name), all = strlen(module);
   if (length > all || strcmp(module + all - length, name)) return false;
-  return any_end || length == all || module[all - length - 1] == '.';
+  return rule == TSR_NAMES_SAVED || length == all || module[all - length - 1] == '.';
 }
 
 static bool matches_pattern(tsr_arena *arena, const tsr_bpe_pattern *pattern, const char *module) {
@@ -70,7 +71,7 @@ const tsr_config_name *tsr_module_names_match(tsr_module_names *names, const cha
   for (int i = 0; i < names->count; i++) {
     item *one = &names->items[i];
     bool found = one->pattern ? matches_pattern(names->arena, one->pattern, module)
-                              : matches_name(one->name->text, module, names->any_end);
+                              : matches_name(one->name->text, module, names->rule);
     one->used |= found;
     if (found && !first) first = one->name;
   }
@@ -86,7 +87,8 @@ bool tsr_module_names_check_used(
     const item *one = &names->items[i];
     if (one->used) continue;
     ok = tsr_diag_error(
-        diags, one->name->location, "%s: no module is called '%s'", key, one->name->text);
+        diags, one->name->location, "%s: no module%s is called '%s'", key,
+        names->rule == TSR_NAMES_OF_NUMBERS ? " with adapters" : "", one->name->text);
     tsr_diag_nearest(diags, one->name->text, candidates, count);
     if (tied && !strcmp(one->name->text, "lm_head"))
       tsr_diag_hint(

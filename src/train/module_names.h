@@ -6,10 +6,16 @@
 
 typedef struct tsr_module_names tsr_module_names;
 
-/* `key`: "lora_config.target_modules". `any_end`: items match the end of a name also where that
- * does not begin behind a dot. Errors: what is no regular expression. */
+/* What a list names. */
+typedef enum {
+  TSR_NAMES_TARGETS,
+  TSR_NAMES_SAVED, /* items match the end of a name also where that does not begin behind a dot */
+  TSR_NAMES_OF_NUMBERS, /* regular expressions, too, match the end of a name behind a dot */
+} tsr_module_names_rule;
+
+/* `key`: "lora_config.target_modules". Errors: what is no regular expression. */
 bool tsr_module_names_compile(
-    tsr_arena *arena, const tsr_config_names *names, const char *key, bool any_end,
+    tsr_arena *arena, const tsr_config_names *names, const char *key, tsr_module_names_rule rule,
     tsr_module_names **ret_names, tsr_diags *diags);
 
 /* The first item that a name matches, or NULL: the item is equal to the name, or to its end behind

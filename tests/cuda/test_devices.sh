@@ -76,6 +76,15 @@ for mesh in '{axes: [cp], shape: [2]}' '{axes: [dp, cp], shape: [2, 2]}'; do
   trains turned_mesh "${turned[@]}" --set "mesh=$mesh"
   expect "documents on $mesh" "$(hash_of "$scratch/turned_mesh.metrics")" "$(hash_of "$scratch/turned.metrics")"
 done
+# Adapters beside weights in NF4, which are decoded for the GEMMs.
+quantized=(--set transformer_config.embedding_dim=128 --set training_config.max_steps=2
+  --set 'lora_config={r: 4, quantize_base: nf4}')
+trains quantized "${quantized[@]}"
+trains quantized_cpu "${quantized[@]}" "${cpu[@]}"
+near "weights in NF4" "$scratch/quantized.metrics" "$scratch/quantized_cpu.metrics"
+trains quantized_half "${quantized[@]}" --set training_config.precision=bf16
+trains quantized_mesh "${quantized[@]}" --set training_config.precision=bf16 --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
+expect "weights in NF4 on a mesh" "$(hash_of "$scratch/quantized_mesh.metrics")" "$(hash_of "$scratch/quantized_half.metrics")"
 # Here is no driver, so auto computes on the CPU, silently.
 if ! ldconfig -p | grep -q libcuda.so.1; then
   trains auto --set device_config.device=auto

@@ -43,6 +43,20 @@ def lora(c):
     adapters(c, "{target_modules: [q_prj]}", code=2).says("no module is called 'q_prj'", "did you mean 'q_proj'?")
 
 
+@feature("Another rank or lora_alpha of some modules: rank_pattern and alpha_pattern, in PEFT's format, too")
+def patterns(c):
+    with_model(c)
+    words = "{r: 4, rank_pattern: {q_proj: 2, 'layers.1.*': 1}, alpha_pattern: {(k|v)_proj: 3}}"
+    one = adapters(c, words, "--out", "tuned")
+    same_bits([one, adapters(c, words, mesh=mesh(dp=2, pp=2))])
+    c.run("checkpoint", "show", "tuned").says(
+        "block.0.attn.wq.lora_a f32 (2, ", "block.1.attn.wk.lora_a f32 (1, ", "block.0.attn.wk.lora_a f32 (4, ")
+    c.run("export", "tuned", "--out", "peft")
+    if loss(c, "--checkpoint", "model", "--adapter", "peft") != loss(c, "--checkpoint", "tuned"):
+        one.fail("PEFT's folder has another loss")
+    adapters(c, "{rank_pattern: {q_proj: 2.5}}", code=2).says("'rank_pattern.q_proj' must be a whole number")
+
+
 @feature("DoRA: rows with trained magnitudes, which begin as the norms of the weights; one rank's bits")
 def dora(c):
     with_model(c)
@@ -106,7 +120,24 @@ def spellings(c):
                                    "modules_to_save: [model.norm]}")])
 
 
-@feature("QLoRA and other kinds of PEFT's adapters are refused by name", state="refused")
+@feature("QLoRA: frozen weights in NF4 with double quantisation; one rank's bits; merged into the unquantised model")
+def quantized(c):
+    with_model(c)
+    c.write("run.yaml", MODEL.replace("embedding_dim: 32", "embedding_dim: 128").replace("_dim: 48", "_dim: 128"))
+    c.with_keys("--out", "wide", "--quiet")
+    keys = {"training_config__model_path": "wide"}
+    words = "{r: 4, quantize_base: nf4}"
+    one = c.with_keys("--out", "tuned", lora_config=words, **keys)
+    same_bits([one] + [c.with_keys(lora_config=words, **keys, **more)
+                       for more in ({"mesh": mesh(dp=2, tp=2)}, {"mesh": mesh(pp=2, dp=2), "zero__stage": 3})])
+    if weights(one) == weights(c.with_keys(lora_config="{r: 4}", **keys)):
+        one.fail("nothing is quantised")
+    c.run("export", "tuned", "--merge", "--out", "merged")
+    c.with_keys(code=2, lora_config=words, transformer_config__embedding_dim=96).says(
+        "cannot be quantised to NF4, whose blocks are 64 elements of a row")
+
+
+@feature("Other kinds of PEFT's adapters are refused by name", state="refused")
 def other_kinds(c):
     with_model(c)
     for text, said in (('{"peft_type": "IA3"}', "peft_type 'IA3' is not supported; LORA is"),

@@ -488,6 +488,32 @@ def conversations(c):
     c.run("--config", "chat.yaml", "--set", "training_config.documents=packed", code=2).says("conversations do not attend to each other")
 
 
+@feature("Separate documents: attention and positions begin anew with each, on any mesh; the order in a sample is no matter")
+def separate_documents(c):
+    lines = [f"{i} and {i * i % 7}, then " + "abc" * (i % 4) + "\n" for i in range(12)]
+    lines[0] = "x" * (1 - len("".join(lines)) % 2) + lines[0]  # so that units divide all targets
+    for name, order in (("there.txt", lines), ("back.txt", lines[::-1])):
+        c.write(name, "".join(order))
+    length = sum(len(line) for line in lines)
+    c.write("run.yaml", GPT.replace("char", "byte").replace("vocab_size: 0", "vocab_size: 256")
+            .replace("max_sequence_length: 16", f"max_sequence_length: {length}"))
+    losses = {}
+    for documents in ("separate", "packed"):
+        keys = {"training_config__documents": documents, "training_config__end_of_text": 10,
+                "training_config__sequence_length": 32, "training_config__data_path": "there.txt",
+                "numerics__units": {"batch": 8, "tp": 4, "sequence": 2}}
+        one = c.with_keys("--out", documents, **keys)
+        if documents == "separate":
+            cp = c.with_keys(**keys, mesh={"axes": ["cp", "dp"], "shape": [2, 2]})
+            same("a context parallel mesh", [run.matches(r"weights sha256 (\w+)")[1] for run in (one, cp)])
+        losses[documents] = [
+            float(c.run("evaluate", "--checkpoint", documents, "--data", name, "--set",
+                        f"training_config.sequence_length={length - 1}").matches(r"^loss: (.*)$")[1])
+            for name in ("there.txt", "back.txt")]
+    expect(math.isclose(*losses["separate"], rel_tol=1e-6), f"losses of the orders are {losses['separate']}")
+    expect(not math.isclose(*losses["packed"], rel_tol=1e-5), f"packed documents see nothing of each other: {losses['packed']}")
+
+
 @feature("data show: tokens with mask, documents and positions; lengths, trained share, packing, warnings")
 def data_show(c):
     chat(c)

@@ -201,7 +201,10 @@ static void test_render_errors(void) {
   check_message("{{ 1 < s }}", AT(4) "'<' is not defined for an integer and a string");
   check_message("{{ -s }}", AT(4) "the operand of '-' is a string");
   check_message("{% for i in 3 %}{% endfor %}", AT(13) "cannot iterate over an integer");
+  check_message("{{ y[1:] }}", AT(5) "'y' is undefined and has no items");
   check_message("{{ 1[1:] }}", AT(5) "an integer cannot be sliced");
+  check_message("{{ [[]] | unique }}", AT(11) "'unique' cannot compare a list");
+  check_message("{{ 1 | indent }}", AT(8) "'indent' needs a string, not an integer");
   check_message("{{ s[::0] }}", AT(5) "the step of a slice is 0");
   check_message("{{ s['a':] }}", AT(5) "the bounds of a slice should be integers, not a string");
   check_message("{% set a, b = [1] %}", AT(8) "2 values are needed to assign these names, not 1");

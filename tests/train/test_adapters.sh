@@ -134,6 +134,33 @@ says "'target_modules' is another one in 'peft/adapter_config.json'"
 ends 2 --config begun.yaml --out wrong --set lora_config.path=nowhere
 says "cannot read 'nowhere/adapter_model.safetensors'"
 
+# Some modules have another rank or lora_alpha.
+sed "s/{r: 4,.*/{r: 4, target_modules: [q_proj, v_proj, block.0.mlp.w_up], rank_pattern: {'layers.1.*': 2, v_proj: 5}, \
+alpha_pattern: {'(q|v)_proj': 6, block.0.mlp.w_up: 3}}/" adapters.yaml > patterns.yaml
+ends 0 --config patterns.yaml --out patterns
+ends 0 checkpoint show patterns
+says 'block.0.attn.wq.lora_a f32 (4, 32)'
+says 'block.1.attn.wq.lora_a f32 (2, 32)'
+says 'block.1.attn.wv.lora_a f32 (2, 32)'
+says 'block.0.attn.wv.lora_b f32 (16, 5)'
+ends 0 --config patterns.yaml --out patterns_meshed --set 'mesh={axes: [pp, tp], shape: [2, 2]}'
+same_weights patterns patterns_meshed
+ends 2 --config patterns.yaml --out wrong --resume patterns --set 'lora_config.alpha_pattern={q_proj: 6}'
+says "'lora_config.alpha_pattern' is {q_proj: 6.0} in this run, and "
+ends 0 evaluate --checkpoint patterns --data text.txt
+adapted=$(loss)
+ends 0 export patterns --out patterns_peft
+tr -d ' \n' < patterns_peft/adapter_config.json > one_line
+grep -q '"alpha_pattern":{"q_proj":6,"v_proj":6,"up_proj":3}' one_line || complain 'the file has another alpha_pattern'
+ends 0 evaluate --checkpoint base --adapter patterns_peft --data text.txt
+[ "$adapted" = "$(loss)" ] || complain "the loss of PEFT's folder with patterns is $(loss), not $adapted"
+ends 2 --config patterns.yaml --out wrong --set 'lora_config.rank_pattern={o_proj: 2}'
+says "rank_pattern: no module with adapters is called 'o_proj'"
+ends 2 --config patterns.yaml --out wrong --set 'lora_config.rank_pattern={q_proj: 2.5}'
+says "'rank_pattern.q_proj' must be a whole number, found the number 2.5"
+ends 2 --config patterns.yaml --out wrong --set 'lora_config.alpha_pattern={q_proj: 0}'
+says "'alpha_pattern.q_proj' must be above 0, found the integer 0"
+
 # DoRA's magnitudes begin as the norms of the weights' rows, so that the model begins as it was.
 sed 's/{r: 4,/{r: 4, use_dora: true,/' adapters.yaml > dora.yaml
 ends 0 --config dora.yaml --out dora
@@ -183,7 +210,12 @@ refused() { # EDIT WORDS
   says "$2"
 }
 refused 's/"LORA"/"IA3"/' "'edited/adapter_config.json': peft_type 'IA3' is not supported; LORA is"
-refused 's/"r": 4/"r": 4, "rank_pattern": {"q_proj": 2}/' "'edited/adapter_config.json': 'rank_pattern' is not supported"
+refused 's/"r": 4/"r": 4, "layers_to_transform": [0]/' \
+  "'edited/adapter_config.json': 'layers_to_transform' is not supported"
+refused 's/"rank_pattern": {}/"rank_pattern": {"q_proj": 2}/' "lora_A.weight' has the shape (4, 32), not (2, 32)"
+refused 's/"rank_pattern": {}/"rank_pattern": {"q_proj": 2.5}/' "rank_pattern: 2.5 of 'q_proj' is no rank"
+refused 's/"rank_pattern": {}/"rank_pattern": 2/' "'rank_pattern' should be a map of names to numbers"
+refused 's/"alpha_pattern": {}/"alpha_pattern": {"q_proj": 0}/' "alpha_pattern: 0 of 'q_proj' is out of range"
 refused 's/"init_lora_weights": true/"init_lora_weights": "pissa_niter_4"/' \
   "adapters of init_lora_weights 'pissa_niter_4' go with weights that it has changed"
 refused 's/"r": 4/"r": 3/' "tensor 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' has the shape (4, 32), not (3, 32)"

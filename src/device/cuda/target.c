@@ -66,8 +66,6 @@ static bool is_of_experts(const tsr_task *t) {
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
-  for (int i = 0; i < t->inputs_count; i++)
-    if (t->inputs[i].dtype == TSR_NF4) return false;
   bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
               t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_ADAPTED_SQUARES &&
               t->op != TSR_OP_DIVIDE_ROOT;
@@ -140,7 +138,10 @@ static bool is_mixed(const tsr_program *p, const tsr_task *t, tsr_dtype *ret_hal
 static void
 kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {
   tsr_dtype half = TSR_F32;
-  if (takes_mixed(t->op) || !is_mixed(p, t, &half)) return;
+  bool mixed = !takes_mixed(t->op) && is_mixed(p, t, &half);
+  for (int i = 0; i < t->inputs_count; i++)
+    if (inputs[i] == TSR_NF4) inputs[i] = half; /* GEMMs read a decoded copy */
+  if (!mixed) return;
   tsr_dtype dtype = is_matmul(t->op) ? half : TSR_F32;
   for (int i = 0; i < t->inputs_count; i++)
     if (has_kernel_type(p, t, i)) inputs[i] = dtype;

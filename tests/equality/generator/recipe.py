@@ -219,6 +219,9 @@ def _draw_lora(seed: str, model: str, own: owngraph.OwnGraph | None, ops: set[st
     if not own and rng.random() < 0.3:
         lora["modules_to_save"] = rng.choice([["ln_f"], ["wte"], ["ln_1", "ln_2"]] if model == "gpt2" else
                                              [["model.norm"], ["embed_tokens"], ["layernorm"]])
+    if "target_modules" in lora and rng.random() < 0.5:
+        lora["rank_pattern"] = {rng.choice(lora["target_modules"]): rng.choice([1, 2, 5])}
+        lora["alpha_pattern"] = {rng.choice(lora["target_modules"]): rng.choice([2, 9.5])}
     return lora
 
 
