@@ -93,6 +93,12 @@ const char *tsr_diags_first_error(const tsr_diags *diags) {
   return "";
 }
 
+tsr_location tsr_diags_first_location(const tsr_diags *diags) {
+  for (int i = 0; i < diags->count; i++)
+    if (diags->items[i].severity >= TSR_ERROR) return diags->items[i].location;
+  return TSR_NOWHERE;
+}
+
 int tsr_diags_exit_code(const tsr_diags *diags) {
   return diags->failures ? 1 : diags->errors ? 2 : 0;
 }

@@ -66,6 +66,8 @@ void tsr_diag_nearest(tsr_diags *diags, const char *word, const char *const *can
 int tsr_diags_errors(const tsr_diags *diags); /* of TSR_ERROR and TSR_FAILURE */
 /* The first error's message, without its location; "" without errors. */
 const char *tsr_diags_first_error(const tsr_diags *diags);
+/* Its location; TSR_NOWHERE without errors. */
+tsr_location tsr_diags_first_location(const tsr_diags *diags);
 /* 0 without errors, 1 if any is a runtime failure, else 2. */
 int tsr_diags_exit_code(const tsr_diags *diags);
 /* Diagnostics that are not printed yet. */

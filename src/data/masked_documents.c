@@ -172,19 +172,41 @@ static void run_threads(job *j, int wanted) {
 
 /* ---- all of them ---- */
 
+/* Errors that are not in a line, such as a mistake in what all lines are rendered with. */
+typedef struct {
+  const char *message;
+  tsr_location location;
+} common_error;
+
+/* Whether the line has the same error as one before it, which is in another file. */
+static bool is_repeated(const block *b, const tsr_diags *errors, common_error *last) {
+  common_error e = {tsr_diags_first_error(errors), tsr_diags_first_location(errors)};
+  if (e.location.file && !strcmp(e.location.file, b->file->path)) return false;
+  bool same = last->message && !strcmp(e.message, last->message) &&
+              e.location.line == last->location.line && e.location.col == last->location.col;
+  *last = e;
+  return same;
+}
+
 /* A line is encoded again for its message. */
 static bool report(job *j, tsr_diags *diags) {
   const tsr_line_encoder *e = j->encoder;
+  common_error last = {0};
   int reported = 0;
   if (!j->bad) return true;
   tsr_arena *arena = tsr_arena_new();
   void *state = open_state(e);
   for (int64_t i = 0; i < j->blocks_count; i++) {
     const block *b = &j->blocks[i];
-    for (int k = 0; k < b->bad_count && reported < TSR_BAD_LINES_MAX; k++, reported++) {
+    for (int k = 0; k < b->bad_count && reported < TSR_BAD_LINES_MAX; k++) {
       tsr_masked_tokens tokens;
       line_range l = b->bad[k];
-      e->encode(e->context, state, arena, b->file, l.begin, l.end - l.begin, &tokens, diags);
+      tsr_diags *errors = tsr_diags_new(arena);
+      size_t length = l.end - l.begin;
+      e->encode(e->context, state, arena, b->file, l.begin, length, &tokens, errors);
+      if (is_repeated(b, errors, &last)) continue;
+      e->encode(e->context, state, arena, b->file, l.begin, length, &tokens, diags);
+      reported++;
     }
   }
   if (reported == TSR_BAD_LINES_MAX)

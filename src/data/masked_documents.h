@@ -52,7 +52,8 @@ typedef struct {
 /* Encodes the lines of files, one after the other; lines of blanks are none. The result, in
  * `arena`, depends neither on the number of threads (0: one for each core) nor on `block_bytes`,
  * about which a thread encodes at a time (0: a MiB). Errors are those of the first lines that
- * cannot be encoded, TSR_BAD_LINES_MAX at most. */
+ * cannot be encoded, TSR_BAD_LINES_MAX at most; of lines with one error in another file, the
+ * first's. */
 enum { TSR_BAD_LINES_MAX = 20 };
 bool tsr_masked_documents_read(
     tsr_arena *arena, const tsr_text_file *files, int files_count, const tsr_line_encoder *encoder,
