@@ -22,22 +22,30 @@ void tsr_trainer_print_communication(tsr_trainer *t) {
 
 enum { EVALUATION_BATCHES = 10 };
 
+/* The mean over all targets of the batches, of which `losses` are the means. */
+static double mean_of_batches(const double *losses, const int64_t *targets, int batches) {
+  double all = 0, sum = 0;
+  for (int i = 0; i < batches; i++) all += (double)targets[i];
+  for (int i = 0; i < batches; i++) sum += losses[i] * ((double)targets[i] / (all / batches));
+  return all > 0 ? sum / batches : 0;
+}
+
 static bool evaluate(tsr_trainer *t, double *ret_loss) {
   char when[64];
-  int64_t batch = t->o->config->training.validation_batch_size;
-  double sum = 0;
+  int64_t batch = t->o->config->training.validation_batch_size, targets[EVALUATION_BATCHES];
+  double losses[EVALUATION_BATCHES];
   snprintf(when, sizeof when, "the evaluation after step %lld", (long long)t->step);
   for (int i = 0; i < EVALUATION_BATCHES; i++) {
     tsr_run_data_step step = {t->o->data, TSR_SPLIT_VALIDATION, i * batch, batch};
     float step_scalars[TSR_SCALARS] = {0};
-    int64_t count = tsr_run_data_targets(&step, batch);
-    step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+    targets[i] = tsr_run_data_targets(&step, batch);
+    step_scalars[TSR_SCALAR_INV_COUNT] = targets[i] ? (float)(1 / (double)targets[i]) : 0;
     tsr_executable_set_step_scalars(t->eval, step_scalars);
     tsr_executable_run(t->eval, 0, tsr_run_data_fill, &step);
     if (!tsr_check_scores(t->eval, when, t->diags)) return false;
-    sum += tsr_evaluation_loss(t->evaluation, t->eval, t->numbers);
+    losses[i] = tsr_evaluation_loss(t->evaluation, t->eval, t->numbers);
   }
-  *ret_loss = sum / EVALUATION_BATCHES;
+  *ret_loss = mean_of_batches(losses, targets, EVALUATION_BATCHES);
   return true;
 }
 

@@ -60,6 +60,16 @@ for key in data.train_on=all data.packing=none training_config.data_path=more.js
   says "data"
 done
 
+# An evaluation weighs its ten batches by their targets: of ten conversations it is the loss of all of them.
+write_chat ten.jsonl 41 50
+ends 0 --config run.yaml --out ten --set data.packing=none --set training_config.validation_path=ten.jsonl \
+  --set training_config.validation_batch_size=1
+trained=$(sed -n 's/.*"event":"eval","step":8,.*"loss":\([0-9.]*\).*/\1/p' ten/metrics.jsonl)
+ends 0 evaluate --checkpoint ten --data ten.jsonl --set data.packing=none
+checks=$((checks + 1))
+awk -v a="$trained" -v b="$(sed -n 's/^loss: //p' "$said")" 'BEGIN { exit !(a > 0 && a - b < 1e-5 && b - a < 1e-5) }' ||
+  complain "the loss of an evaluation is $trained"
+
 # the evaluation of a file, and of a part
 ends 0 --config run.yaml --set training_config.validation_path=more.jsonl
 [ "$(result | tail -1)" != "$(tail -1 <<< "$want")" ] || complain "all of the lines train as nine tenths of them do"
