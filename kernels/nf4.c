@@ -47,10 +47,13 @@ static int nearest(const float *levels, int count, float x) {
 
 static float magnitude(float x) { return x < 0 ? -x : x; }
 
+/* NaN where there is one: the mean of the scales is NaN then, and so is the unit. */
 static float largest(const float *x, int64_t n) {
   float most = 0;
-  for (int64_t i = 0; i < n; i++)
+  for (int64_t i = 0; i < n; i++) {
+    if (x[i] != x[i]) return x[i];
     if (magnitude(x[i]) > most) most = magnitude(x[i]);
+  }
   return most;
 }
 

@@ -191,7 +191,7 @@ bool tsr_peft_config_read(
   const char *file = tsr_path_join(arena, folder, TSR_PEFT_CONFIG_NAME);
   char *text;
   size_t length;
-  *ret = (tsr_config_lora){.enabled = true, .path = folder};
+  *ret = (tsr_config_lora){.enabled = true, .path = folder, .base = ret->base};
   return tsr_file_read_regular(arena, file, BYTES_MAX, location, &text, &length, diags) &&
          tsr_peft_config_parse(arena, file, text, length, location, ret, diags);
 }
@@ -223,7 +223,7 @@ static bool have_same_numbers(const tsr_config_numbers *a, const tsr_config_numb
 }
 
 bool tsr_peft_config_take(tsr_arena *arena, tsr_config *c, tsr_diags *diags) {
-  tsr_config_lora from, *l = &c->lora;
+  tsr_config_lora from = c->lora, *l = &c->lora;
   tsr_location location = tsr_config_location(c, "lora_config.path");
   if (!tsr_peft_config_read(arena, l->path, location, &from, diags)) return false;
   const struct {

@@ -139,7 +139,8 @@ static bool choose_target(const chooser *c, int param) {
   const tsr_config_name *by = NULL;
   if (!has_default_targets(c->lora))
     wanted = !u->is_bias && (by = names_param(c, c->targets, param));
-  if (!wanted || names_param(c, c->excluded, param)) return true;
+  bool excluded = !u->is_bias && names_param(c, c->excluded, param);
+  if (!wanted || excluded) return true;
   if (!can) return refuse(c, param, by);
   const tsr_config_lora *lora = c->lora;
   double rank = number_of(c, &c->ranks, param, (double)lora->r);
@@ -242,7 +243,7 @@ static bool check_names(const chooser *c) {
   if (!has_default_targets(c->lora))
     ok &= tsr_module_names_check_used(c->targets, names, linear, find_tied(c), c->diags);
   tsr_module_names *const lists[] = {c->excluded, c->ranks.names, c->alphas.names};
-  int count = *c->lora->path ? 1 : 3; /* a folder may have patterns of no module, as in PEFT */
+  int count = *c->lora->path ? 0 : 3; /* a folder may have patterns of no module, as in PEFT */
   for (int i = 0; i < count; i++)
     ok &= tsr_module_names_check_used(lists[i], names, linear, find_tied(c), c->diags);
   int all = list_names(c, false, names);

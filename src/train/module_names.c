@@ -78,6 +78,12 @@ const tsr_config_name *tsr_module_names_match(tsr_module_names *names, const cha
   return first;
 }
 
+static bool is_one_of(const char *name, const char *const *names, int count) {
+  for (int i = 0; i < count; i++)
+    if (!strcmp(name, names[i])) return true;
+  return false;
+}
+
 bool tsr_module_names_check_used(
     const tsr_module_names *names, const char *const *candidates, int count, const char *tied,
     tsr_diags *diags) {
@@ -89,7 +95,11 @@ bool tsr_module_names_check_used(
     ok = tsr_diag_error(
         diags, one->name->location, "%s: no module%s is called '%s'", key,
         names->rule == TSR_NAMES_OF_NUMBERS ? " with adapters" : "", one->name->text);
-    tsr_diag_nearest(diags, one->name->text, candidates, count);
+    if (is_one_of(one->name->text, candidates, count))
+      tsr_diag_hint(
+          diags, "a text is a regular expression of whole names; [%s], a list, matches their ends",
+          one->name->text);
+    else tsr_diag_nearest(diags, one->name->text, candidates, count);
     if (tied && !strcmp(one->name->text, "lm_head"))
       tsr_diag_hint(
           diags,

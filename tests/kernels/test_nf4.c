@@ -149,8 +149,19 @@ static void test_layouts(const tsr_kernels *k) {
   check_layout(k, (tsr_nf4_layout){30, 384, 15, 192});
 }
 
+static void test_not_a_number(const tsr_kernels *k) {
+  tsr_nf4_layout l = {16, 128, 8, 128};
+  float *x = input_new(l.rows * l.cols, 1);
+  x[9 * l.cols + 70] = NAN;
+  tsr_nf4 w = {quantized(&l, x), l, TSR_ELEMENT_F32};
+  float *got = decoded(k, &w);
+  for (int64_t i = 0; i < l.rows * l.cols; i++) CHECK(!isnan(got[i]) == (i < 8 * l.cols));
+  free((void *)(uintptr_t)w.data), free(got), free(x);
+}
+
 int main(void) {
   test_levels();
   each_level(test_layouts);
+  each_level(test_not_a_number);
   return check_done("kernels.nf4");
 }

@@ -50,6 +50,18 @@ ends 0 --config adapters.yaml --set lora_config.quantize_base=none --out plain
 checks=$((checks + 1))
 [ "$(weights plain)" != "$(weights f32)" ] || complain 'nothing is quantised'
 
+# Adapters of a folder, beside quantised weights: those of the run.
+ends 0 evaluate --checkpoint f32 --data text.txt --quiet
+loss=$(sed -n 's/^loss: //p' "$said")
+ends 0 export f32 --out peft
+ends 0 evaluate --checkpoint base --adapter peft --data text.txt --set lora_config.quantize_base=nf4 --quiet
+checks=$((checks + 1))
+[ "$loss" = "$(sed -n 's/^loss: //p' "$said")" ] || complain "the loss beside quantised weights is not $loss"
+ends 0 --config model.yaml --set training_config.model_path=base --set 'lora_config={path: peft, quantize_base: nf4}' --out from_peft
+ends 0 --config model.yaml --set training_config.model_path=base --set 'lora_config={path: peft}' --out from_peft_plain
+checks=$((checks + 1))
+[ "$(weights from_peft)" != "$(weights from_peft_plain)" ] || complain 'quantize_base has no effect beside path'
+
 ends 0 evaluate --checkpoint f32
 says 'loss: '
 ends 0 generate --checkpoint f32 --prompt 'the ' --max-new-tokens 4 --temperature 0
