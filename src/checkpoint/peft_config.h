@@ -8,8 +8,9 @@
 #define TSR_PEFT_CONFIG_NAME "adapter_config.json"
 #define TSR_PEFT_WEIGHTS_NAME "adapter_model.safetensors"
 
-/* The file of a folder, as lora_config, but for how the base is stored, which stays. Errors name the file: another kind of adapter, options that
- * change what an adapter computes and are not supported. */
+/* The file of a folder, as lora_config; how the base is stored is not in it, and stays. Errors name
+ * the file: another kind of adapter, options that change what an adapter computes and are not
+ * supported. */
 bool tsr_peft_config_read(
     tsr_arena *arena, const char *folder, tsr_location location, tsr_config_lora *ret_lora,
     tsr_diags *diags);
