@@ -9,7 +9,8 @@
  * among them. That is 4.127 bits an element.
  *
  * A matrix is quantised unit by unit, each a rectangle that is quantised as a matrix of its own, so
- * parts of whole units have the same bytes wherever they are. A unit with a NaN is decoded to NaN. */
+ * parts of whole units have the same bytes wherever they are. A unit with a NaN is decoded to NaN.
+ */
 #ifndef TSR_BASE_NF4_LAYOUT_H
 #define TSR_BASE_NF4_LAYOUT_H
 #include <stdint.h>
