@@ -142,6 +142,16 @@ bool tsr_hf_ends(
 
 /* ---- all of it ---- */
 
+void tsr_hf_warn_of_templates(tsr_arena *arena, const char *folder, tsr_diags *diags) {
+  const char *path = tsr_path_join(arena, folder, "additional_chat_templates");
+  if (tsr_file_exists(path))
+    tsr_diag_warning(
+        diags, TSR_NOWHERE,
+        "'%s' is not copied: the checkpoint has the default chat template alone, also for "
+        "conversations with tools",
+        path);
+}
+
 bool tsr_hf_sides_read(
     tsr_arena *arena, const char *folder, const cJSON *config, int64_t vocab_size,
     tsr_hf_sides *ret, tsr_diags *diags) {
@@ -153,6 +163,7 @@ bool tsr_hf_sides_read(
         !read_json(arena, folder, tsr_hf_side_files[i], true, &json, diags))
       return false;
   }
+  tsr_hf_warn_of_templates(arena, folder, diags);
   ret->reads_text = read_tokenizer(arena, folder, vocab_size, diags);
   return read_generation(arena, ret, config, vocab_size, diags);
 }

@@ -14,8 +14,13 @@ typedef struct {
                              the folder's own, if it has one */
 } tsr_hf_sides;
 
+/* Warns where a folder has templates that do not go with the weights: those of its subfolder
+ * additional_chat_templates. */
+void tsr_hf_warn_of_templates(tsr_arena *arena, const char *folder, tsr_diags *diags);
+
 /* Reads what exists beside `config`, config.json. Warnings: a tokenizer that cannot be used, or
- * has more tokens than the model's `vocab_size`; ids outside it. Errors: a file that is no JSON. */
+ * has more tokens than the model's `vocab_size`; ids outside it; templates that are not copied.
+ * Errors: a file that is no JSON. */
 bool tsr_hf_sides_read(
     tsr_arena *arena, const char *folder, const cJSON *config, int64_t vocab_size,
     tsr_hf_sides *ret_sides, tsr_diags *diags);

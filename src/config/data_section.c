@@ -107,6 +107,10 @@ static void resolve_chat(tsr_loader *l) {
   static const char documents[] = "training_config.documents", format[] = "data.format";
   tsr_config_training *t = &l->config->training;
   if (t->sample_stride) tsr_loader_contradict(l, "training_config.sample_stride", format);
+  if (t->end_of_text >= 0) {
+    tsr_loader_contradict(l, "training_config.end_of_text", format);
+    tsr_diag_hint(l->diags, "a conversation ends as its template ends it");
+  }
   if (tsr_loader_value(l, documents) && t->documents == TSR_DOCUMENTS_PACKED) {
     tsr_loader_contradict(l, documents, format);
     tsr_diag_hint(l->diags, "conversations do not attend to each other: documents are separate");

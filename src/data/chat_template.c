@@ -30,12 +30,12 @@ typedef struct {
 
 /* ---- files ---- */
 
-/* True without a text where the file is missing. */
+/* True without a text where the file is missing. Files may be links, as in Hugging Face's cache. */
 static bool read_file(opener *o, const char *name, source *ret) {
   char *text;
   *ret = (source){tsr_path_join(o->arena, o->folder, name), NULL, 0};
   if (!tsr_file_exists(ret->file)) return true;
-  if (!tsr_file_read_nofollow(
+  if (!tsr_file_read_regular(
           o->arena, ret->file, BYTES_MAX, TSR_NOWHERE, &text, &ret->length, o->diags))
     return false;
   ret->text = text;

@@ -6,7 +6,7 @@
  * additional_chat_templates/NAME.jinja are named ones. Of several, "tool_use" is the one for
  * conversations with tools, if there is one, and "default" for the others. A folder without a
  * template, or none at all, has the built-in template of the format that the tokenizer's special
- * tokens tell: ChatML, Llama 3 or Mistral. */
+ * tokens tell: ChatML, Llama 3 or Mistral. The files may be symbolic links to regular files. */
 #ifndef TSR_DATA_CHAT_TEMPLATE_H
 #define TSR_DATA_CHAT_TEMPLATE_H
 #include "data/tokenizer.h"

@@ -299,6 +299,10 @@ static bool add_sides(
     tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_saver_options *o, tsr_diags *diags) {
   enum { BYTES_MAX = 1 << 26, SIDES_MAX = 16 };
   const tsr_manifest *from = k->options.resume ? k->options.resume : k->options.weights;
+  const tsr_config_data *data = &k->run.config->data;
+  const char *tokenizer = k->run.data->tokenizer_file;
+  if (tokenizer && data->format == TSR_FILES_CHAT && !strcmp(data->template_path, "tokenizer"))
+    tsr_hf_warn_of_templates(arena, tsr_path_folder(arena, tokenizer), diags);
   tsr_side_file *sides = tsr_arena_array(arena, tsr_side_file, SIDES_MAX);
   o->sides = sides;
   if (from && !tsr_checkpoint_reader_check_sides(arena, from, diags)) return false;

@@ -109,6 +109,14 @@ echo '{"chat_template": 3}' > model/chat_template.json
 imports 0
 ends 2 generate --checkpoint imported --chat chat.json --max-new-tokens 1
 says "imported/chat_template.json: error: key 'chat_template' should be a string or a list of templates"
+rm model/chat_template.json
+mkdir model/additional_chat_templates
+echo '{{ tools[0].name }}' > model/additional_chat_templates/tool_use.jinja
+imports 0
+says "warning: 'model/additional_chat_templates' is not copied: the checkpoint has the default chat template alone, also for conversations with tools"
+rm -r model/additional_chat_templates
+imports 0
+! grep -q warning "$said" || complain "a warning without a reason"
 # side files are objects
 for file in chat_template.json generation_config.json special_tokens_map.json; do
   for text in '[]' null 3; do

@@ -127,6 +127,13 @@ static void test_chat(void) {
       "    1 | data: {format: chat}\n      |        ^~~~~~\n"
       "      = 'sample_stride' stands in run.yaml:2\n");
   CHECK_SAID(
+      CHAT T "end_of_text: 0}", false,
+      "run.yaml:1:8: error: 'format' contradicts 'end_of_text'\n"
+      "    1 | data: {format: chat}\n      |        ^~~~~~\n"
+      "      = 'end_of_text' stands in run.yaml:2\n"
+      "      = a conversation ends as its template ends it\n");
+  CHECK_VALUE(CHAT T "end_of_text: -1}", training.end_of_text, -1);
+  CHECK_SAID(
       "data: {format: tokens}\n" T "data_sources: [{path: a, format: text}]}", false,
       "run.yaml:2:34: error: the format of 'data_sources[0]' contradicts data.format: tokens\n"
       "    2 | training_config: {data_sources: [{path: a, format: text}]}\n"

@@ -409,6 +409,13 @@ static void check_folder(const char *want) {
   tsr_arena_free(arena);
 }
 
+/* As Hugging Face's cache has it: the file is a link to one of another name. */
+static void make_link(tsr_arena *arena, const char *name) {
+  const char *path = tsr_arena_printf(arena, "%s/%s", folder, name);
+  const char *blob = tsr_arena_printf(arena, "%s.blob", path);
+  CHECK(!rename(path, blob) && !symlink(tsr_arena_printf(arena, "%s.blob", name), path));
+}
+
 /* The text with tools, and without. */
 static void test_folders(void) {
   tsr_arena *arena = tsr_arena_new();
@@ -427,12 +434,16 @@ static void test_folders(void) {
   check_folder("<c><e>|<c><e>");
   write_file(arena, "chat_template.jinja", "file{{ eos_token }}\n");
   check_folder("file<e>|file<e>");
-  for (const char *const *name =
-           (const char *const[]){
-               "chat_template.json", "tokenizer_config.json", "special_tokens_map.json",
-               "chat_template.jinja", NULL};
-       *name; name++)
-    CHECK(!unlink(tsr_arena_printf(arena, "%s/%s", folder, *name)));
+  const char *const names[] = {
+      "chat_template.jinja", "tokenizer_config.json", "special_tokens_map.json",
+      "chat_template.json"};
+  for (int i = 0; i < 4; i++) make_link(arena, names[i]);
+  check_folder("file<e>|file<e>");
+  for (int i = 0; i < 4; i++) {
+    CHECK(!unlink(tsr_arena_printf(arena, "%s/%s", folder, names[i])));
+    if (i == 0) check_folder("<c><e>|<c><e>");
+    CHECK(!unlink(tsr_arena_printf(arena, "%s/%s.blob", folder, names[i])));
+  }
   tsr_arena_free(arena);
 }
 

@@ -110,6 +110,10 @@ mkdir folder && cp tokenizer.json folder && cp elsewhere.jinja folder/chat_templ
 ends 0 --config run.yaml --set training_config.tokenizer_path=folder/tokenizer.json --out beside
 [ "$(result)" = "$ours" ] || complain "the template beside the tokenizer: other numbers than $ours"
 cmp -s elsewhere.jinja beside/checkpoints/step-00000008/chat_template.jinja || complain "no template in the checkpoint"
+! grep -q additional_chat "$said" || complain "a warning of templates that are not there"
+mkdir folder/additional_chat_templates
+ends 0 --config run.yaml --set training_config.tokenizer_path=folder/tokenizer.json --out beside --overwrite
+says "warning: 'folder/additional_chat_templates' is not copied"
 
 # refused
 ends 2 --config run.yaml --set data.template=gone.jinja
@@ -124,4 +128,4 @@ says "bad.jsonl:1:1: error: "
 ends 2 --config run.yaml --set training_config.data_path=gone.jsonl
 says "gone.jsonl"
 
-end_of train.chat_data 28
+end_of train.chat_data 30
