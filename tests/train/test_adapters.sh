@@ -201,6 +201,32 @@ ends 0 --config head.yaml --out head
 ends 0 --config head.yaml --out head_meshed --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
 same_weights head head_meshed
 
+# Counts that balance experts are in the run's checkpoint alone: neither the model nor PEFT's folder has them.
+sed 's/model_type: llama/model_type: mixtral, num_experts: 4, num_experts_per_token: 2/' model.yaml > experts.yaml
+sed 's/model_type: llama/model_type: mixtral, num_experts: 4, num_experts_per_token: 2, balance: {loss: step}/; s/base/experts/; s/tp: 2}/tp: 2, expert: 2}/
+  s/^lora_config.*/lora_config: {r: 4, target_modules: [q_proj], modules_to_save: [model.norm]}/' adapters.yaml > balanced.yaml
+ends 0 --config experts.yaml --out experts
+ends 0 --config balanced.yaml --out balanced
+says "the checkpoint has no tensor 'block.1.moe.load': it begins at its initial value"
+ends 0 --config balanced.yaml --out balanced_resumed --resume balanced/checkpoints/step-00000004 \
+  --set 'mesh={axes: [dp, tp], shape: [2, 2]}' --set zero.stage=3
+grep -q 'it begins at its initial value' "$said" && complain 'counts of the checkpoint begin anew'
+same_weights balanced balanced_resumed
+ends 0 evaluate --checkpoint balanced --data text.txt
+adapted=$(loss)
+ends 0 generate --checkpoint balanced --prompt 'word 1' --max-new-tokens 4
+ends 0 export balanced --out balanced_peft
+ends 0 evaluate --checkpoint experts --adapter balanced_peft --data text.txt
+[ -n "$adapted" ] && [ "$adapted" = "$(loss)" ] ||
+  complain "the loss of PEFT's folder without counts is $(loss), not $adapted"
+rm -rf merged imported
+ends 0 export balanced --merge --out merged
+ends 0 import merged --out imported
+ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
+close
+sed 's/^lora_config.*/lora_config: {path: balanced_peft}/' balanced.yaml > balanced_again.yaml
+ends 0 --config balanced_again.yaml --out balanced_again --set 'mesh={axes: [dp, tp], shape: [2, 2]}' --set zero.stage=3
+
 # What is not LoRA, or another LoRA, is refused by name.
 refused() { # EDIT WORDS
   rm -rf edited
@@ -224,4 +250,4 @@ refused 's/"q_proj",//' "tensor 'base_model.model.model.layers.0.self_attn.q_pro
 refused 's/"r": 4/"r": "four"/' "key 'r' should be a whole number, not a string"
 [ ! -e wrong ] || complain 'a refused command has left something'
 
-end_of train.adapters 75
+end_of train.adapters 102
