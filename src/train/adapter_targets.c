@@ -31,6 +31,8 @@ typedef struct {
   tsr_diags *diags;
 } chooser;
 
+static bool is_tied(const use *u) { return u->is_embedding && u->is_linear; }
+
 static use *use_of(const chooser *c, const tsr_node *n, int input) {
   if (input < 0 || input >= n->inputs_count) return NULL;
   const tsr_value *v = &c->g->values[n->inputs[input]];
@@ -116,7 +118,7 @@ static bool refuse(const chooser *c, int param, const tsr_config_name *by) {
   if (u->is_experts)
     tsr_diag_error(
         c->diags, location, "'%s' is weights of experts, which cannot have adapters", module);
-  else if (u->is_embedding && u->is_linear)
+  else if (is_tied(u))
     tsr_diag_error(
         c->diags, location,
         "'%s' is the output layer's weight and the embedding's, and cannot have adapters", module);
@@ -199,6 +201,22 @@ static bool trains_bias(const chooser *c, int param) {
   return c->lora->bias == TSR_LORA_BIAS_ALL || (u->layer >= 0 && c->training[u->layer].rank);
 }
 
+/* PEFT trains a copy of one of the two layers; here both have one weight. */
+static bool refuse_saved(const chooser *c, int param, const tsr_config_name *saved) {
+  const char *module = module_of(c, param);
+  if (is_tied(&c->uses[param])) {
+    tsr_diag_error(
+        c->diags, saved->location,
+        "'%s' is the output layer's weight and the embedding's, and cannot be in modules_to_save",
+        module);
+    tsr_diag_hint(c->diags, "PEFT trains a copy of one of the two and leaves the other as it is");
+    return false;
+  }
+  if (!c->training[param].rank) return true;
+  return tsr_diag_error(
+      c->diags, saved->location, "'%s' is in modules_to_save, and has adapters too", module);
+}
+
 static bool choose_trained(const chooser *c, int param) {
   const tsr_config_name *saved = saves(c, param);
   const use *u = &c->uses[param];
@@ -206,10 +224,7 @@ static bool choose_trained(const chooser *c, int param) {
   c->training[param].is_frozen = !saved && !trains_bias(c, param) && !c->uses[param].is_counts;
   c->training[param].is_nf4 = c->lora->base == TSR_LORA_BASE_NF4 && u->is_linear && !u->is_head &&
                               !u->is_read_otherwise && c->training[param].is_frozen;
-  if (!saved || !c->training[param].rank) return true;
-  return tsr_diag_error(
-      c->diags, saved->location, "'%s' is in modules_to_save, and has adapters too",
-      module_of(c, param));
+  return !saved || refuse_saved(c, param, saved);
 }
 
 /* ---- names ---- */
@@ -231,7 +246,7 @@ static int list_names(const chooser *c, bool linear, const char **names) {
 
 static const char *find_tied(const chooser *c) {
   for (int p = 0; p < c->g->params_count; p++)
-    if (c->uses[p].is_embedding && c->uses[p].is_linear) return module_of(c, p);
+    if (is_tied(&c->uses[p])) return module_of(c, p);
   return NULL;
 }
 
@@ -246,7 +261,7 @@ static bool check_names(const chooser *c) {
   for (int i = 0; i < count; i++)
     ok &= tsr_module_names_check_used(lists[i], names, linear, find_tied(c), c->diags);
   int all = list_names(c, false, names);
-  return tsr_module_names_check_used(c->saved, names, all, NULL, c->diags) && ok;
+  return tsr_module_names_check_used(c->saved, names, all, find_tied(c), c->diags) && ok;
 }
 
 /* A regular expression, too, matches the end of a name behind a dot. */

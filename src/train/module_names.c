@@ -92,9 +92,8 @@ bool tsr_module_names_check_used(
     tsr_diag_nearest(diags, one->name->text, candidates, count);
     if (tied && !strcmp(one->name->text, "lm_head"))
       tsr_diag_hint(
-          diags,
-          "the output layer's weight is that of the embedding '%s', which cannot have adapters",
-          tied);
+          diags, "the output layer's weight is that of the embedding '%s', which cannot %s", tied,
+          names->rule == TSR_NAMES_SAVED ? "be in modules_to_save" : "have adapters");
     if (strchr(one->name->text, '/'))
       tsr_diag_hint(
           diags,

@@ -248,6 +248,15 @@ refused 's/"r": 4/"r": 3/' "tensor 'base_model.model.model.layers.0.self_attn.q_
 refused 's/"down_proj"/"up_proj"/' "tensor 'base_model.model.model.layers.0.mlp.up_proj.lora_A.weight' of shape (4, 32) is missing"
 refused 's/"q_proj",//' "tensor 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' has no place in the model's adapters"
 refused 's/"r": 4/"r": "four"/' "key 'r' should be a whole number, not a string"
+
+# PEFT trains a copy of an embedding whose weight the output layer has, too.
+sed -i 's/model_type: llama/model_type: llama, weight_tying: enabled/' model.yaml
+ends 0 --config model.yaml --out tied
+rm -rf edited
+cp -r peft edited
+sed -i 's/"model.norm"/"embed_tokens"/' edited/adapter_config.json
+ends 2 evaluate --checkpoint tied --adapter edited --data text.txt
+says "'model.embed_tokens' is the output layer's weight and the embedding's, and cannot be in modules_to_save"
 [ ! -e wrong ] || complain 'a refused command has left something'
 
-end_of train.adapters 102
+end_of train.adapters 104
