@@ -78,6 +78,21 @@ static void add_part(layout *l, int param, const tsr_hf_place *place, int64_t ex
   l->parts[l->parts_count++] = (part){param, tensor, expert, *place};
 }
 
+/* transformers has the experts of a layer in one tensor, which peft does not take from a folder.
+ * Here they are the only parameters of three dimensions. */
+static bool check_experts(const tsr_trained_values *values, tsr_diags *diags) {
+  const tsr_graph *g = values->graph;
+  for (int p = 0; p < g->params_count; p++) {
+    const tsr_param *param = &g->params[p];
+    if (values->values[p] && param->ndim > 2)
+      return tsr_diag_error(
+          diags, TSR_NOWHERE,
+          "'%s' is weights of experts, which PEFT's folders do not have in modules_to_save",
+          param->hf_name ? param->hf_name : param->name);
+  }
+  return true;
+}
+
 static bool
 make_layout(tsr_arena *arena, const tsr_trained_values *values, layout *ret, tsr_diags *diags) {
   const tsr_graph *g = values->graph;
@@ -179,7 +194,7 @@ bool tsr_peft_read(
   layout l;
   tsr_safetensors file;
   const char *path = tsr_path_join(arena, folder, TSR_PEFT_WEIGHTS_NAME);
-  if (!make_layout(arena, values, &l, diags) ||
+  if (!check_experts(values, diags) || !make_layout(arena, values, &l, diags) ||
       !tsr_safetensors_open(arena, path, location, &file, diags))
     return false;
   bool ok = read_all(&l, &file);
@@ -253,6 +268,10 @@ bool tsr_peft_write(
     tsr_arena *arena, const char *out, const tsr_trained_values *values,
     const tsr_peft_config *config, tsr_diags *diags) {
   layout l;
+  if (!check_experts(values, diags)) {
+    tsr_diag_hint(diags, "`export --merge` writes the model that they are a part of");
+    return false;
+  }
   if (!make_layout(arena, values, &l, diags) || !check_whole(&l)) return false;
   for (int i = 0; i < l.tensors_count; i++)
     l.tensors[i].numbers = tsr_arena_array(arena, float, l.tensors[i].elements);

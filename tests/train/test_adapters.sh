@@ -227,6 +227,24 @@ close
 sed 's/^lora_config.*/lora_config: {path: balanced_peft}/' balanced.yaml > balanced_again.yaml
 ends 0 --config balanced_again.yaml --out balanced_again --set 'mesh={axes: [dp, tp], shape: [2, 2]}' --set zero.stage=3
 
+# Experts that are trained whole are merged; a folder of PEFT's does not have them.
+ends 0 --config balanced.yaml --out whole_experts --set 'lora_config.modules_to_save=[experts]'
+ends 2 export whole_experts --out wrong
+says "'model.layers.0.block_sparse_moe.experts.{expert}.w1.weight' is weights of experts, which PEFT's folders do not"
+says '`export --merge` writes the model that they are a part of'
+rm -rf merged imported
+ends 0 evaluate --checkpoint whole_experts --data text.txt
+adapted=$(loss)
+ends 0 export whole_experts --merge --out merged
+ends 0 import merged --out imported
+ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
+close
+rm -rf edited
+cp -r balanced_peft edited
+sed -i 's/"norm"/"experts"/; s/"model.norm"/"experts"/' edited/adapter_config.json
+ends 2 evaluate --checkpoint experts --adapter edited --data text.txt
+says "'model.layers.0.block_sparse_moe.experts.{expert}.w1.weight' is weights of experts, which PEFT's folders do not"
+
 # What is not LoRA, or another LoRA, is refused by name.
 refused() { # EDIT WORDS
   rm -rf edited
@@ -259,4 +277,4 @@ ends 2 evaluate --checkpoint tied --adapter edited --data text.txt
 says "'model.embed_tokens' is the output layer's weight and the embedding's, and cannot be in modules_to_save"
 [ ! -e wrong ] || complain 'a refused command has left something'
 
-end_of train.adapters 104
+end_of train.adapters 111
