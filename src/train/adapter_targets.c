@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/adapter_targets.h"
 #include "base/file_read.h"
+#include "checkpoint/peft.h"
 #include "train/module_names.h"
 #include <math.h>
 #include <string.h>
@@ -92,7 +93,7 @@ static const char *module_of(const chooser *c, int param) {
 /* The item that matches a parameter's module, by Hugging Face's name or the graph's; or NULL. */
 static const tsr_config_name *names_param(const chooser *c, tsr_module_names *names, int param) {
   const tsr_config_name *theirs = tsr_module_names_match(names, module_of(c, param));
-  const tsr_config_name *ours = tsr_module_names_match(names, c->g->params[param].name);
+  const tsr_config_name *ours = tsr_module_names_match_param(names, c->g->params[param].name);
   return theirs ? theirs : ours;
 }
 
@@ -180,19 +181,27 @@ static bool check_parts(const chooser *c, int param) {
 
 /* ---- what is trained whole ---- */
 
-/* A list has a module, or one that it is in. */
-static const tsr_config_name *saves(const chooser *c, int param) {
+/* The item that matches a module, or one that it is in; or NULL. */
+static const tsr_config_name *saves_module(const chooser *c, const char *name) {
   static const char bias[] = ".bias";
-  char *module = tsr_arena_strdup(c->arena, module_of(c, param));
+  char *module = tsr_arena_strdup(c->arena, name);
   if (tsr_path_ends(module, bias)) module[strlen(module) - strlen(bias)] = 0;
-  const tsr_config_name *by = tsr_module_names_match(c->saved, c->g->params[param].name);
+  const tsr_config_name *by = NULL;
   for (char *dot = module; dot; dot = strrchr(module, '.')) {
     if (dot > module) *dot = 0;
     const tsr_config_name *found = tsr_module_names_match(c->saved, module);
     if (!by) by = found;
-    if (!strchr(module, '.')) break;
   }
   return by;
+}
+
+static const tsr_config_name *saves(const chooser *c, int param) {
+  const char *module = module_of(c, param), *peft = tsr_peft_module_name(c->arena, module);
+  const tsr_config_name *by = tsr_module_names_match_param(c->saved, c->g->params[param].name);
+  const tsr_config_name *found = saves_module(c, module);
+  const tsr_config_name *other = peft == module ? NULL : saves_module(c, peft);
+  if (!by) by = found;
+  return by ? by : other;
 }
 
 static bool trains_bias(const chooser *c, int param) {

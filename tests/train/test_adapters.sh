@@ -245,6 +245,29 @@ sed -i 's/"norm"/"experts"/; s/"model.norm"/"experts"/' edited/adapter_config.js
 ends 2 evaluate --checkpoint experts --adapter edited --data text.txt
 says "'model.layers.0.block_sparse_moe.experts.{expert}.w1.weight' is weights of experts, which PEFT's folders do not"
 
+# Modules have the names of transformers 5, in which Mixtral's router is mlp.gate, or those of the model's files.
+ends 0 --config balanced.yaml --out router --set 'lora_config.modules_to_save=[mlp.gate]'
+ends 0 --config balanced.yaml --out router_by_file --set 'lora_config.modules_to_save=[layers.0.block_sparse_moe.gate, layers.1.mlp.gate]'
+same_weights router router_by_file
+ends 0 evaluate --checkpoint router --data text.txt
+adapted=$(loss)
+ends 0 export router --out router_peft
+grep -q 'base_model.model.model.layers.1.mlp.gate.weight' router_peft/adapter_model.safetensors ||
+  complain 'the router in the folder has another name'
+rm -rf edited
+cp -r router_peft edited
+python3 - edited/adapter_model.safetensors << 'RENAME'
+import sys
+data = open(sys.argv[1], "rb").read()
+end = 8 + int.from_bytes(data[:8], "little")
+header = data[8:end].replace(b".mlp.gate.", b".block_sparse_moe.gate.")
+open(sys.argv[1], "wb").write(len(header).to_bytes(8, "little") + header + data[end:])
+RENAME
+for folder in router_peft edited; do
+  ends 0 evaluate --checkpoint experts --adapter $folder --data text.txt
+  [ "$adapted" = "$(loss)" ] || complain "the loss of $folder is $(loss), not $adapted"
+done
+
 # What is not LoRA, or another LoRA, is refused by name.
 refused() { # EDIT WORDS
   rm -rf edited
@@ -277,4 +300,4 @@ ends 2 evaluate --checkpoint tied --adapter edited --data text.txt
 says "'model.embed_tokens' is the output layer's weight and the embedding's, and cannot be in modules_to_save"
 [ ! -e wrong ] || complain 'a refused command has left something'
 
-end_of train.adapters 111
+end_of train.adapters 118
