@@ -74,26 +74,10 @@ static bool find_stored(const exporter *x, const tsr_param *param, const tsr_sto
                      tsr_shape_text(param->ndim, shape).text);
 }
 
-/* Whether a node of this op has the parameter as its input. */
-static bool is_input(const tsr_graph *g, const tsr_param *param, tsr_op op, int input) {
-  for (int i = 0; i < g->nodes_count; i++) {
-    const tsr_node *n = &g->nodes[i];
-    if (n->op != op || n->inputs_count <= input) continue;
-    const tsr_value *v = &g->values[n->inputs[input]];
-    if (v->kind == TSR_VALUE_PARAM && &g->params[v->param] == param) return true;
-  }
-  return false;
-}
-
 /* What is added to scores before the choice of experts stays as it is: rounded it would choose
  * others, so transformers keeps it in f32, too. */
 static bool is_choice_bias(const tsr_graph *g, const tsr_param *param) {
-  return is_input(g, param, TSR_OP_CHOOSE_EXPERTS, 1);
-}
-
-/* The counts of the step before, which no model needs. */
-static bool is_load(const tsr_graph *g, const tsr_param *param) {
-  return is_input(g, param, TSR_OP_BALANCE_LOSS, 2);
+  return tsr_param_is_input(g, param, TSR_OP_CHOOSE_EXPERTS, 1);
 }
 
 static target *target_of(exporter *x, const tsr_hf_place *location, int64_t expert) {
@@ -140,7 +124,7 @@ static bool add_params(exporter *x, const tsr_graph *g) {
   int64_t count = 0;
   for (int i = 0; i < g->params_count; i++) {
     const tsr_param *p = &g->params[i];
-    if (is_load(g, p)) continue;
+    if (tsr_param_is_load(g, p)) continue;
     if (!tsr_hf_place_of(x->arena, p, &all[i]))
       return tsr_diag_error(
           x->diags, p->location, "parameter '%s' has no name in Hugging Face's files", p->name);

@@ -73,7 +73,7 @@ static bool is_stored(const tsr_graph *g, const tsr_value *v, tsr_load_kind kind
   if (v->kind == TSR_VALUE_STATE) return v->param >= 0 && kind == TSR_LOAD_RUN;
   if (v->kind != TSR_VALUE_PARAM) return false;
   const tsr_param *p = &g->params[v->param];
-  return kind == TSR_LOAD_MODEL ? !p->is_adapter : !p->is_frozen;
+  return kind == TSR_LOAD_MODEL || kind == TSR_LOAD_BASE ? !p->is_adapter : !p->is_frozen;
 }
 
 /* Every value of the kinds that are asked for has its tensor; NULL entries for the others. */
@@ -86,6 +86,7 @@ static bool match(
     const tsr_value *value = &g->values[v];
     if (!is_stored(g, value, kind)) continue;
     const tsr_stored *t = ret_stored[v] = tsr_manifest_find(m, value->name);
+    if (!t && kind == TSR_LOAD_BASE && !g->params[value->param].is_frozen) continue;
     if (!t && kind != TSR_LOAD_RUN && balances_experts(g, v))
       tsr_diag_note(
           diags, location, "the checkpoint has no tensor '%s': it begins at its initial value",

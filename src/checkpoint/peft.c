@@ -10,7 +10,7 @@
 
 /* A tensor of theirs, and the parameters of ours that are (parts of) it. */
 typedef struct {
-  const char *name;
+  const char *name, *file_name; /* of transformers 5 and of files of a model */
   int ndim;
   int64_t shape[TSR_DIMS_MAX], elements;
   float *numbers; /* theirs; NULL before they are needed */
@@ -34,6 +34,13 @@ typedef struct {
 } layout;
 
 /* ---- names ---- */
+
+const char *tsr_peft_module_name(tsr_arena *arena, const char *name) {
+  static const char there[] = ".block_sparse_moe.";
+  const char *at = strstr(name, there);
+  return at ? tsr_arena_printf(arena, "%.*s.mlp.%s", (int)(at - name), name, at + sizeof there - 1)
+            : name;
+}
 
 /* Whether a module has adapters: a parameter of ours is its lora_B. */
 static bool has_adapter(const tsr_graph *g, const char *module, size_t length) {
@@ -62,7 +69,7 @@ static const char *peft_name(tsr_arena *arena, const tsr_graph *g, const tsr_par
 
 static int find_tensor(const layout *l, const char *name) {
   for (int i = 0; i < l->tensors_count; i++)
-    if (!strcmp(l->tensors[i].name, name)) return i;
+    if (!strcmp(l->tensors[i].name, name) || !strcmp(l->tensors[i].file_name, name)) return i;
   return -1;
 }
 
@@ -71,11 +78,26 @@ static void add_part(layout *l, int param, const tsr_hf_place *place, int64_t ex
   int tensor = find_tensor(l, name);
   if (tensor < 0) {
     theirs *t = &l->tensors[tensor = l->tensors_count++];
-    *t = (theirs){.name = name, .ndim = place->ndim, .elements = 1};
+    *t = (theirs){tsr_peft_module_name(l->arena, name), name, place->ndim, .elements = 1};
     memcpy(t->shape, place->whole, sizeof t->shape);
     for (int d = 0; d < t->ndim; d++) t->elements *= t->shape[d];
   }
   l->parts[l->parts_count++] = (part){param, tensor, expert, *place};
+}
+
+/* transformers has the experts of a layer in one tensor, which peft does not take from a folder.
+ * Here they are the only parameters of three dimensions. */
+static bool check_experts(const tsr_trained_values *values, tsr_diags *diags) {
+  const tsr_graph *g = values->graph;
+  for (int p = 0; p < g->params_count; p++) {
+    const tsr_param *param = &g->params[p];
+    if (values->values[p] && param->ndim > 2)
+      return tsr_diag_error(
+          diags, TSR_NOWHERE,
+          "'%s' is weights of experts, which PEFT's folders do not have in modules_to_save",
+          param->hf_name ? param->hf_name : param->name);
+  }
+  return true;
 }
 
 static bool
@@ -118,6 +140,7 @@ static void copy_part(const layout *l, const part *p, float *tensor, bool reads)
 
 static bool read_tensor(const layout *l, const tsr_safetensors *file, theirs *t) {
   int index = tsr_safetensors_find(file, t->name);
+  if (index < 0) index = tsr_safetensors_find(file, t->file_name);
   if (index < 0)
     return tsr_diag_error(
         l->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s is missing", file->path, t->name,
@@ -179,7 +202,7 @@ bool tsr_peft_read(
   layout l;
   tsr_safetensors file;
   const char *path = tsr_path_join(arena, folder, TSR_PEFT_WEIGHTS_NAME);
-  if (!make_layout(arena, values, &l, diags) ||
+  if (!check_experts(values, diags) || !make_layout(arena, values, &l, diags) ||
       !tsr_safetensors_open(arena, path, location, &file, diags))
     return false;
   bool ok = read_all(&l, &file);
@@ -253,6 +276,10 @@ bool tsr_peft_write(
     tsr_arena *arena, const char *out, const tsr_trained_values *values,
     const tsr_peft_config *config, tsr_diags *diags) {
   layout l;
+  if (!check_experts(values, diags)) {
+    tsr_diag_hint(diags, "`export --merge` writes the model that they are a part of");
+    return false;
+  }
   if (!make_layout(arena, values, &l, diags) || !check_whole(&l)) return false;
   for (int i = 0; i < l.tensors_count; i++)
     l.tensors[i].numbers = tsr_arena_array(arena, float, l.tensors[i].elements);

@@ -7,7 +7,12 @@
 #include "checkpoint/peft_config.h"
 #include "checkpoint/trained_values.h"
 
-/* Every trained parameter of values->graph must be in the folder's file, and nothing else. */
+/* The name of a module, or of a tensor, in transformers 5 by that in files of a model: Mixtral's
+ * block_sparse_moe is mlp there. */
+const char *tsr_peft_module_name(tsr_arena *arena, const char *name);
+
+/* Folders have the names of transformers 5; those of files are read, too.
+ * Every trained parameter of values->graph must be in the folder's file, and nothing else. */
 bool tsr_peft_read(
     tsr_arena *arena, const char *folder, tsr_location location, const tsr_trained_values *values,
     tsr_diags *diags);

@@ -7,7 +7,7 @@
 tsr_trained_values tsr_trained_values_new(tsr_arena *arena, const tsr_graph *g) {
   tsr_trained_values v = {g, tsr_arena_array(arena, float *, g->params_count + 1)};
   for (int p = 0; p < g->params_count; p++)
-    if (!g->params[p].is_frozen)
+    if (!g->params[p].is_frozen && !tsr_param_is_load(g, &g->params[p]))
       v.values[p] = tsr_arena_array(arena, float, tsr_param_real_elements(&g->params[p]));
   return v;
 }

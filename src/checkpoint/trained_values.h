@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The trained parameters of a graph with frozen ones, whole and without padding, in f32. */
+/* The trained parameters of a graph with frozen ones, whole and without padding, in f32. Counts
+ * that balance experts are left out: neither PEFT nor Hugging Face's models have them. */
 #ifndef TSR_CHECKPOINT_TRAINED_VALUES_H
 #define TSR_CHECKPOINT_TRAINED_VALUES_H
 #include "checkpoint/manifest.h"
@@ -7,7 +8,7 @@
 
 typedef struct {
   const tsr_graph *graph;
-  float **values; /* per parameter, of tsr_param_real_elements; NULL: it is frozen */
+  float **values; /* per parameter, of tsr_param_real_elements; NULL: it is left out or frozen */
 } tsr_trained_values;
 
 tsr_trained_values tsr_trained_values_new(tsr_arena *arena, const tsr_graph *graph);

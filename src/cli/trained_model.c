@@ -280,7 +280,7 @@ static bool load_weights(trained_model *m) {
   tsr_executable *executable = m->executable[0];
   return (!m->has_base ||
           tsr_checkpoint_load(
-              m->a->arena, &m->base, executable, TSR_LOAD_MODEL, verify, m->a->diags)) &&
+              m->a->arena, &m->base, executable, TSR_LOAD_BASE, verify, m->a->diags)) &&
          tsr_checkpoint_load(m->a->arena, &m->weights, executable, kind, verify, m->a->diags);
 }
 

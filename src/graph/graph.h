@@ -228,6 +228,11 @@ double tsr_node_dropout(const tsr_node *n);
 /* The input of a forward node that an update of its own writes, and no optimizer: the bias of a
  * choice of experts, or the counts of the step before; -1: none. */
 int tsr_node_updated_input(const tsr_node *n);
+/* Whether a node of that op has the parameter as its input of that index. */
+bool tsr_param_is_input(const tsr_graph *g, const tsr_param *param, tsr_op op, int input);
+/* Whether the parameter is the counts of the step before, which balance experts: no model needs
+ * them. */
+bool tsr_param_is_load(const tsr_graph *g, const tsr_param *param);
 /* Of attention and document_attention: the index of the input that is the sinks; -1: none. */
 int tsr_node_sinks(const tsr_node *n);
 /* Of attention in any form: the features of a head of values, and of out. */

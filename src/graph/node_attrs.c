@@ -24,6 +24,21 @@ int tsr_node_updated_input(const tsr_node *n) {
   return n->op == TSR_OP_BALANCE_LOSS && n->inputs_count == 3 ? 2 : -1;
 }
 
+bool tsr_param_is_input(const tsr_graph *g, const tsr_param *param, tsr_op op, int input) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op != op || n->inputs_count <= input) continue;
+    const tsr_value *v = &g->values[n->inputs[input]];
+    if (v->kind == TSR_VALUE_PARAM && &g->params[v->param] == param) return true;
+  }
+  return false;
+}
+
+bool tsr_param_is_load(const tsr_graph *g, const tsr_param *param) {
+  return tsr_param_is_input(g, param, TSR_OP_BALANCE_LOSS, 2) ||
+         tsr_param_is_input(g, param, TSR_OP_EXPERT_LOAD, 0);
+}
+
 int64_t tsr_node_value_head(const tsr_node *n) {
   const tsr_attrs *a = &n->attr; /* but with a cache, the sets begin alike */
   bool cached = n->op == TSR_OP_ATTENTION_CACHED;

@@ -55,7 +55,8 @@ tsr_hf_change *tsr_adapted_changes(tsr_arena *arena, const tsr_trained_values *v
 
 static const char *module_of(tsr_arena *arena, const tsr_param *p) {
   static const char bias[] = ".bias";
-  char *module = tsr_arena_strdup(arena, tsr_adapter_module(arena, p));
+  const char *name = tsr_peft_module_name(arena, tsr_adapter_module(arena, p));
+  char *module = tsr_arena_strdup(arena, name);
   if (tsr_path_ends(module, bias)) module[strlen(module) - strlen(bias)] = 0;
   return module;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/adapter_targets.h"
 #include "base/file_read.h"
+#include "checkpoint/peft.h"
 #include "train/module_names.h"
 #include <math.h>
 #include <string.h>
@@ -30,6 +31,8 @@ typedef struct {
   bool *refused; /* per item of target_modules */
   tsr_diags *diags;
 } chooser;
+
+static bool is_tied(const use *u) { return u->is_embedding && u->is_linear; }
 
 static use *use_of(const chooser *c, const tsr_node *n, int input) {
   if (input < 0 || input >= n->inputs_count) return NULL;
@@ -90,7 +93,7 @@ static const char *module_of(const chooser *c, int param) {
 /* The item that matches a parameter's module, by Hugging Face's name or the graph's; or NULL. */
 static const tsr_config_name *names_param(const chooser *c, tsr_module_names *names, int param) {
   const tsr_config_name *theirs = tsr_module_names_match(names, module_of(c, param));
-  const tsr_config_name *ours = tsr_module_names_match(names, c->g->params[param].name);
+  const tsr_config_name *ours = tsr_module_names_match_param(names, c->g->params[param].name);
   return theirs ? theirs : ours;
 }
 
@@ -116,7 +119,7 @@ static bool refuse(const chooser *c, int param, const tsr_config_name *by) {
   if (u->is_experts)
     tsr_diag_error(
         c->diags, location, "'%s' is weights of experts, which cannot have adapters", module);
-  else if (u->is_embedding && u->is_linear)
+  else if (is_tied(u))
     tsr_diag_error(
         c->diags, location,
         "'%s' is the output layer's weight and the embedding's, and cannot have adapters", module);
@@ -179,25 +182,49 @@ static bool check_parts(const chooser *c, int param) {
 
 /* ---- what is trained whole ---- */
 
-/* A list has a module, or one that it is in. */
-static const tsr_config_name *saves(const chooser *c, int param) {
+/* The item that matches a module, or one that it is in; or NULL. */
+static const tsr_config_name *saves_module(const chooser *c, const char *name) {
   static const char bias[] = ".bias";
-  char *module = tsr_arena_strdup(c->arena, module_of(c, param));
+  char *module = tsr_arena_strdup(c->arena, name);
   if (tsr_path_ends(module, bias)) module[strlen(module) - strlen(bias)] = 0;
-  const tsr_config_name *by = tsr_module_names_match(c->saved, c->g->params[param].name);
+  const tsr_config_name *by = NULL;
   for (char *dot = module; dot; dot = strrchr(module, '.')) {
     if (dot > module) *dot = 0;
     const tsr_config_name *found = tsr_module_names_match(c->saved, module);
     if (!by) by = found;
-    if (!strchr(module, '.')) break;
   }
   return by;
+}
+
+static const tsr_config_name *saves(const chooser *c, int param) {
+  const char *module = module_of(c, param), *peft = tsr_peft_module_name(c->arena, module);
+  const tsr_config_name *by = tsr_module_names_match_param(c->saved, c->g->params[param].name);
+  const tsr_config_name *found = saves_module(c, module);
+  const tsr_config_name *other = peft == module ? NULL : saves_module(c, peft);
+  if (!by) by = found;
+  return by ? by : other;
 }
 
 static bool trains_bias(const chooser *c, int param) {
   const use *u = &c->uses[param];
   if (!u->is_bias || c->lora->bias == TSR_LORA_BIAS_NONE) return false;
   return c->lora->bias == TSR_LORA_BIAS_ALL || (u->layer >= 0 && c->training[u->layer].rank);
+}
+
+/* PEFT trains a copy of one of the two layers; here both have one weight. */
+static bool refuse_saved(const chooser *c, int param, const tsr_config_name *saved) {
+  const char *module = module_of(c, param);
+  if (is_tied(&c->uses[param])) {
+    tsr_diag_error(
+        c->diags, saved->location,
+        "'%s' is the output layer's weight and the embedding's, and cannot be in modules_to_save",
+        module);
+    tsr_diag_hint(c->diags, "PEFT trains a copy of one of the two and leaves the other as it is");
+    return false;
+  }
+  if (!c->training[param].rank) return true;
+  return tsr_diag_error(
+      c->diags, saved->location, "'%s' is in modules_to_save, and has adapters too", module);
 }
 
 static bool choose_trained(const chooser *c, int param) {
@@ -207,10 +234,7 @@ static bool choose_trained(const chooser *c, int param) {
   c->training[param].is_frozen = !saved && !trains_bias(c, param) && !c->uses[param].is_counts;
   c->training[param].is_nf4 = c->lora->base == TSR_LORA_BASE_NF4 && u->is_linear && !u->is_head &&
                               !u->is_read_otherwise && c->training[param].is_frozen;
-  if (!saved || !c->training[param].rank) return true;
-  return tsr_diag_error(
-      c->diags, saved->location, "'%s' is in modules_to_save, and has adapters too",
-      module_of(c, param));
+  return !saved || refuse_saved(c, param, saved);
 }
 
 /* ---- names ---- */
@@ -232,7 +256,7 @@ static int list_names(const chooser *c, bool linear, const char **names) {
 
 static const char *find_tied(const chooser *c) {
   for (int p = 0; p < c->g->params_count; p++)
-    if (c->uses[p].is_embedding && c->uses[p].is_linear) return module_of(c, p);
+    if (is_tied(&c->uses[p])) return module_of(c, p);
   return NULL;
 }
 
@@ -247,7 +271,7 @@ static bool check_names(const chooser *c) {
   for (int i = 0; i < count; i++)
     ok &= tsr_module_names_check_used(lists[i], names, linear, find_tied(c), c->diags);
   int all = list_names(c, false, names);
-  return tsr_module_names_check_used(c->saved, names, all, NULL, c->diags) && ok;
+  return tsr_module_names_check_used(c->saved, names, all, find_tied(c), c->diags) && ok;
 }
 
 /* A regular expression, too, matches the end of a name behind a dot. */

@@ -143,8 +143,8 @@ static bool begin(
     tsr_run_state *state, tsr_diags *diags) {
   const tsr_manifest *weights = k->options.weights;
   bool verify = k->run.config->checkpoint.verify;
-  if (weights &&
-      !tsr_checkpoint_load(arena, weights, k->run.executable, TSR_LOAD_MODEL, verify, diags))
+  tsr_load_kind kind = k->options.resume ? TSR_LOAD_BASE : TSR_LOAD_MODEL;
+  if (weights && !tsr_checkpoint_load(arena, weights, k->run.executable, kind, verify, diags))
     return false;
   if (weights && !k->run.quiet) printf("weights: '%s'\n", weights->folder);
   if (!k->options.resume) tsr_magnitudes_begin(k->run.executable, k->run.training->graph);

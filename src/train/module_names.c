@@ -52,10 +52,10 @@ bool tsr_module_names_compile(
   return ok;
 }
 
-static bool matches_name(const char *name, const char *module, tsr_module_names_rule rule) {
+static bool matches_name(const char *name, const char *module, bool any_end) {
   size_t length = strlen(name), all = strlen(module);
   if (length > all || strcmp(module + all - length, name)) return false;
-  return rule == TSR_NAMES_SAVED || length == all || module[all - length - 1] == '.';
+  return any_end || length == all || module[all - length - 1] == '.';
 }
 
 static bool matches_pattern(tsr_arena *arena, const tsr_bpe_pattern *pattern, const char *module) {
@@ -66,16 +66,24 @@ static bool matches_pattern(tsr_arena *arena, const tsr_bpe_pattern *pattern, co
   return found == 1;
 }
 
-const tsr_config_name *tsr_module_names_match(tsr_module_names *names, const char *module) {
+static const tsr_config_name *match(tsr_module_names *names, const char *module, bool any_end) {
   const tsr_config_name *first = NULL;
   for (int i = 0; i < names->count; i++) {
     item *one = &names->items[i];
     bool found = one->pattern ? matches_pattern(names->arena, one->pattern, module)
-                              : matches_name(one->name->text, module, names->rule);
+                              : matches_name(one->name->text, module, any_end);
     one->used |= found;
     if (found && !first) first = one->name;
   }
   return first;
+}
+
+const tsr_config_name *tsr_module_names_match(tsr_module_names *names, const char *module) {
+  return match(names, module, names->rule == TSR_NAMES_SAVED);
+}
+
+const tsr_config_name *tsr_module_names_match_param(tsr_module_names *names, const char *param) {
+  return match(names, param, false);
 }
 
 static bool is_one_of(const char *name, const char *const *names, int count) {
@@ -102,9 +110,8 @@ bool tsr_module_names_check_used(
     else tsr_diag_nearest(diags, one->name->text, candidates, count);
     if (tied && !strcmp(one->name->text, "lm_head"))
       tsr_diag_hint(
-          diags,
-          "the output layer's weight is that of the embedding '%s', which cannot have adapters",
-          tied);
+          diags, "the output layer's weight is that of the embedding '%s', which cannot %s", tied,
+          names->rule == TSR_NAMES_SAVED ? "be in modules_to_save" : "have adapters");
     if (strchr(one->name->text, '/'))
       tsr_diag_hint(
           diags,

@@ -9,7 +9,8 @@ typedef struct tsr_module_names tsr_module_names;
 /* What a list names. */
 typedef enum {
   TSR_NAMES_TARGETS,
-  TSR_NAMES_SAVED, /* items match the end of a name also where that does not begin behind a dot */
+  TSR_NAMES_SAVED, /* items match the end of a module's name also where that does not begin behind
+                      a dot, as in PEFT */
   TSR_NAMES_OF_NUMBERS, /* regular expressions, too, match the end of a name behind a dot */
 } tsr_module_names_rule;
 
@@ -22,6 +23,9 @@ bool tsr_module_names_compile(
  * a dot, or, of a regular expression, all of the name matches it. Items that have matched are
  * remembered. */
 const tsr_config_name *tsr_module_names_match(tsr_module_names *names, const char *module);
+/* The same of a parameter of the graph, of which an item has whole words in any list: PEFT does not
+ * know these names. */
+const tsr_config_name *tsr_module_names_match_param(tsr_module_names *names, const char *param);
 
 /* An error for each item that has matched nothing, with the nearest of the candidates. `tied`: the
  * embedding whose weight the output layer has, or NULL. */

@@ -201,6 +201,73 @@ ends 0 --config head.yaml --out head
 ends 0 --config head.yaml --out head_meshed --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
 same_weights head head_meshed
 
+# Counts that balance experts are in the run's checkpoint alone: neither the model nor PEFT's folder has them.
+sed 's/model_type: llama/model_type: mixtral, num_experts: 4, num_experts_per_token: 2/' model.yaml > experts.yaml
+sed 's/model_type: llama/model_type: mixtral, num_experts: 4, num_experts_per_token: 2, balance: {loss: step}/; s/base/experts/; s/tp: 2}/tp: 2, expert: 2}/
+  s/^lora_config.*/lora_config: {r: 4, target_modules: [q_proj], modules_to_save: [model.norm]}/' adapters.yaml > balanced.yaml
+ends 0 --config experts.yaml --out experts
+ends 0 --config balanced.yaml --out balanced
+says "the checkpoint has no tensor 'block.1.moe.load': it begins at its initial value"
+ends 0 --config balanced.yaml --out balanced_resumed --resume balanced/checkpoints/step-00000004 \
+  --set 'mesh={axes: [dp, tp], shape: [2, 2]}' --set zero.stage=3
+grep -q 'it begins at its initial value' "$said" && complain 'counts of the checkpoint begin anew'
+same_weights balanced balanced_resumed
+ends 0 evaluate --checkpoint balanced --data text.txt
+adapted=$(loss)
+ends 0 generate --checkpoint balanced --prompt 'word 1' --max-new-tokens 4
+ends 0 export balanced --out balanced_peft
+ends 0 evaluate --checkpoint experts --adapter balanced_peft --data text.txt
+[ -n "$adapted" ] && [ "$adapted" = "$(loss)" ] ||
+  complain "the loss of PEFT's folder without counts is $(loss), not $adapted"
+rm -rf merged imported
+ends 0 export balanced --merge --out merged
+ends 0 import merged --out imported
+ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
+close
+sed 's/^lora_config.*/lora_config: {path: balanced_peft}/' balanced.yaml > balanced_again.yaml
+ends 0 --config balanced_again.yaml --out balanced_again --set 'mesh={axes: [dp, tp], shape: [2, 2]}' --set zero.stage=3
+
+# Experts that are trained whole are merged; a folder of PEFT's does not have them.
+ends 0 --config balanced.yaml --out whole_experts --set 'lora_config.modules_to_save=[experts]'
+ends 2 export whole_experts --out wrong
+says "'model.layers.0.block_sparse_moe.experts.{expert}.w1.weight' is weights of experts, which PEFT's folders do not"
+says '`export --merge` writes the model that they are a part of'
+rm -rf merged imported
+ends 0 evaluate --checkpoint whole_experts --data text.txt
+adapted=$(loss)
+ends 0 export whole_experts --merge --out merged
+ends 0 import merged --out imported
+ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
+close
+rm -rf edited
+cp -r balanced_peft edited
+sed -i 's/"norm"/"experts"/; s/"model.norm"/"experts"/' edited/adapter_config.json
+ends 2 evaluate --checkpoint experts --adapter edited --data text.txt
+says "'model.layers.0.block_sparse_moe.experts.{expert}.w1.weight' is weights of experts, which PEFT's folders do not"
+
+# Modules have the names of transformers 5, in which Mixtral's router is mlp.gate, or those of the model's files.
+ends 0 --config balanced.yaml --out router --set 'lora_config.modules_to_save=[mlp.gate]'
+ends 0 --config balanced.yaml --out router_by_file --set 'lora_config.modules_to_save=[layers.0.block_sparse_moe.gate, layers.1.mlp.gate]'
+same_weights router router_by_file
+ends 0 evaluate --checkpoint router --data text.txt
+adapted=$(loss)
+ends 0 export router --out router_peft
+grep -q 'base_model.model.model.layers.1.mlp.gate.weight' router_peft/adapter_model.safetensors ||
+  complain 'the router in the folder has another name'
+rm -rf edited
+cp -r router_peft edited
+python3 - edited/adapter_model.safetensors << 'RENAME'
+import sys
+data = open(sys.argv[1], "rb").read()
+end = 8 + int.from_bytes(data[:8], "little")
+header = data[8:end].replace(b".mlp.gate.", b".block_sparse_moe.gate.")
+open(sys.argv[1], "wb").write(len(header).to_bytes(8, "little") + header + data[end:])
+RENAME
+for folder in router_peft edited; do
+  ends 0 evaluate --checkpoint experts --adapter $folder --data text.txt
+  [ "$adapted" = "$(loss)" ] || complain "the loss of $folder is $(loss), not $adapted"
+done
+
 # What is not LoRA, or another LoRA, is refused by name.
 refused() { # EDIT WORDS
   rm -rf edited
@@ -222,6 +289,15 @@ refused 's/"r": 4/"r": 3/' "tensor 'base_model.model.model.layers.0.self_attn.q_
 refused 's/"down_proj"/"up_proj"/' "tensor 'base_model.model.model.layers.0.mlp.up_proj.lora_A.weight' of shape (4, 32) is missing"
 refused 's/"q_proj",//' "tensor 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' has no place in the model's adapters"
 refused 's/"r": 4/"r": "four"/' "key 'r' should be a whole number, not a string"
+
+# PEFT trains a copy of an embedding whose weight the output layer has, too.
+sed -i 's/model_type: llama/model_type: llama, weight_tying: enabled/' model.yaml
+ends 0 --config model.yaml --out tied
+rm -rf edited
+cp -r peft edited
+sed -i 's/"model.norm"/"embed_tokens"/' edited/adapter_config.json
+ends 2 evaluate --checkpoint tied --adapter edited --data text.txt
+says "'model.embed_tokens' is the output layer's weight and the embedding's, and cannot be in modules_to_save"
 [ ! -e wrong ] || complain 'a refused command has left something'
 
-end_of train.adapters 75
+end_of train.adapters 118
