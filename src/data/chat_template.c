@@ -245,9 +245,11 @@ bool tsr_chat_template_render(
   }
   tsr_jinja_dict variables = {0};
   tsr_jinja_value messages = tsr_jinja_new_list(arena, TSR_JINJA_LIST), none = tsr_jinja_none();
-  for (int i = 0; i < count; i++)
-    tsr_jinja_append(
-        arena, messages.list, plain_message(arena, chat->messages.list->items[i].dict));
+  for (int i = 0; i < count; i++) {
+    tsr_jinja_value message = plain_message(arena, chat->messages.list->items[i].dict);
+    message.dict->label = i + 1;
+    tsr_jinja_append(arena, messages.list, message);
+  }
   tsr_jinja_set(arena, &variables, tsr_jinja_text("documents"), none);
   add_entries(arena, &variables, of->special);
   if (chat->extra.kind == TSR_JINJA_DICT) add_entries(arena, &variables, chat->extra.dict);

@@ -35,7 +35,8 @@ typedef struct {
 } tsr_chat;
 
 /* Renders messages [0, count) of a conversation. As in transformers, keys whose value is null are
- * left out of messages, and reasoning_content, thinking and reasoning stand for each other. */
+ * left out of messages, and reasoning_content, thinking and reasoning stand for each other. In
+ * ret_output->written message i has the label i + 1. */
 bool tsr_chat_template_render(
     tsr_arena *arena, const tsr_chat_template *of, const tsr_chat *chat, int count,
     bool add_generation_prompt, tsr_jinja_output *ret_output, tsr_diags *diags);

@@ -140,6 +140,18 @@ static bool filter_items(tsr_jinja_run *r, const tsr_jinja_stmt *s, tsr_jinja_li
   return ok;
 }
 
+/* Only text that goes to the output itself has a place there. */
+static void record_written(tsr_jinja_run *r, tsr_jinja_value item, size_t begin) {
+  tsr_jinja_output *o = r->output;
+  if (item.kind != TSR_JINJA_DICT || !item.dict->label || r->out != &o->text ||
+      begin == o->text.length)
+    return;
+  tsr_arena_grow(
+      r->arena, (void **)&o->written, sizeof *o->written, o->written_count, &r->written_capacity);
+  o->written[o->written_count++] =
+      (tsr_jinja_written){item.dict->label, (int64_t)begin, (int64_t)o->text.length};
+}
+
 static tsr_jinja_native call_loop;
 
 static bool run_items(
@@ -154,10 +166,12 @@ static bool run_items(
   for (; ok && loop->index < items->count && r->flow != TSR_JINJA_FLOW_BREAK; loop->index++) {
     r->flow = TSR_JINJA_FLOW_ON;
     r->scope = tsr_jinja_new_scope(r, closure);
-    tsr_jinja_value is = {.kind = TSR_JINJA_LOOP, .loop = loop};
+    tsr_jinja_value is = {.kind = TSR_JINJA_LOOP, .loop = loop}, item = items->items[loop->index];
+    size_t begin = r->out->length;
     tsr_jinja_set(r->arena, &r->scope->names, tsr_jinja_text("loop"), is);
-    ok = tsr_jinja_count_steps(r, s->location, 1) &&
-         assign(r, s->target, items->items[loop->index]) && tsr_jinja_run_block(r, &s->body);
+    ok = tsr_jinja_count_steps(r, s->location, 1) && assign(r, s->target, item) &&
+         tsr_jinja_run_block(r, &s->body);
+    record_written(r, item, begin);
   }
   r->flow = TSR_JINJA_FLOW_ON;
   r->scope = outer;

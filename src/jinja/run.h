@@ -24,7 +24,7 @@ typedef struct {
   tsr_jinja_flow flow;
   int64_t steps, bytes; /* of all texts so far */
   int depth;
-  int spans_capacity;
+  int spans_capacity, written_capacity;
   bool failed;
 } tsr_jinja_run;
 

@@ -69,6 +69,7 @@ struct tsr_jinja_dict {
   tsr_jinja_entry *entries;
   int count, capacity;
   int depth; /* of nesting: 1 more than its keys and values */
+  int label; /* of the caller; 0: none. A rendering records where loops write of labelled dicts */
 };
 
 tsr_jinja_value tsr_jinja_none(void);
