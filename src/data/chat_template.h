@@ -4,7 +4,9 @@
  * A folder has its template in chat_template.jinja, else in the key "chat_template" of
  * tokenizer_config.json (a string, or a list of named templates), else in chat_template.json;
  * additional_chat_templates/NAME.jinja are named ones. Of several, "tool_use" is the one for
- * conversations with tools, if there is one, and "default" for the others. A folder without a
+ * conversations with tools, if there is one, and "default" for the others. Its variables are the
+ * special tokens as transformers 5 reads them: bos_token, eos_token, …, and the model's own, such
+ * as image_token, of tokenizer_config.json and the older special_tokens_map.json. A folder without a
  * template, or none at all, has the built-in template of the format that the tokenizer's special
  * tokens tell: ChatML, Llama 3 or Mistral. The files may be symbolic links to regular files. */
 #ifndef TSR_DATA_CHAT_TEMPLATE_H
@@ -35,7 +37,8 @@ typedef struct {
 } tsr_chat;
 
 /* Renders messages [0, count) of a conversation. As in transformers, keys whose value is null are
- * left out of messages, and reasoning_content, thinking and reasoning stand for each other. */
+ * left out of messages, and reasoning_content, thinking and reasoning stand for each other. In
+ * ret_output->written message i has the label i + 1. */
 bool tsr_chat_template_render(
     tsr_arena *arena, const tsr_chat_template *of, const tsr_chat *chat, int count,
     bool add_generation_prompt, tsr_jinja_output *ret_output, tsr_diags *diags);

@@ -9,7 +9,13 @@
  * that the template writes unchanged and once (its content, or the name of its last tool call). An
  * anchor is found in a rendering by replacing it: nothing but its own bytes may differ then. The
  * turn ends with what Q has behind its anchor, if the whole text has the same there. It begins
- * behind the prompt, whose place is that of the message before it. */
+ * behind the prompt, whose place is that of the message before it.
+ *
+ * What the whole text has behind Q, up to what the loop over the messages writes of the next one,
+ * is neither the next message's nor a part of the turn as rendered alone. White space there
+ * separates, end-of-turn tokens belong to the turn (a template may write them behind all turns but
+ * the last), and with any other text the line is refused. */
+#include "data/chat_template_builtin.h"
 #include "data/conversation_internal.h"
 #include <string.h>
 
@@ -18,7 +24,11 @@ typedef struct {
   const tsr_conversation_format *format;
   const tsr_chat *chat;
   tsr_conversation_place *at;
-  tsr_jinja_string text; /* of the whole conversation */
+  tsr_jinja_string text;            /* of the whole conversation */
+  const tsr_jinja_written *written; /* where loops over the messages have written the text */
+  int written_count;
+  const tsr_jinja_string *ends; /* the texts of tokens that end a turn */
+  int ends_count;
   tsr_jinja_span *spans;
   int count, capacity;
 } finder;
@@ -47,6 +57,8 @@ static bool render_whole(finder *f, tsr_jinja_output *out) {
   int count = f->chat->messages.list->count, line = 1;
   if (render(f, f->chat, count, false, diags, out)) {
     f->text = tsr_jinja_take(f->arena, &out->text).string;
+    f->written = out->written;
+    f->written_count = out->written_count;
     return true;
   }
   for (size_t i = 0; i < f->at->offset; i++) line += f->at->file->text[i] == '\n';
@@ -264,11 +276,69 @@ static bool locate_turn(finder *f, const renderings *r, tsr_jinja_span *ret) {
   return true;
 }
 
+/* ---- behind a turn ---- */
+
+/* The texts of the end-of-sequence token and of the tokenizer's tokens that end a turn. */
+static void find_ends(finder *f) {
+  int32_t stops[TSR_CHAT_STOPS_MAX];
+  int count = tsr_chat_stops(&f->format->tokenizer, stops);
+  const char *eos = tsr_chat_template_eos(f->format->template);
+  tsr_jinja_string *ends = tsr_arena_array(f->arena, tsr_jinja_string, count + 1);
+  if (eos && *eos) ends[f->ends_count++] = tsr_jinja_text(eos).string;
+  for (int i = 0; i < count; i++) {
+    size_t length;
+    const char *text = tsr_bpe_token(f->format->tokenizer.bpe, stops[i], &length);
+    ends[f->ends_count++] = (tsr_jinja_string){text, (int64_t)length};
+  }
+  f->ends = ends;
+}
+
+/* The length of a token that ends a turn, at `at` or, `behind`, before it; 0: there is none. */
+static int64_t end_token(const finder *f, int64_t at, bool behind) {
+  for (int k = 0; k < f->ends_count; k++)
+    if (has_at(f->text, behind ? at - f->ends[k].length : at, f->ends[k])) return f->ends[k].length;
+  return 0;
+}
+
+static bool is_blank(const finder *f, int64_t at) {
+  return at >= 0 && at < f->text.length && memchr(" \t\r\n", f->text.bytes[at], 4);
+}
+
+/* Where the loops over the messages begin to write what they have of messages behind message i, at
+ * `end` or before if they do not stop there. -1: no loop writes them. */
+static int64_t find_next(const finder *f, int i, int64_t end) {
+  int64_t next = -1;
+  for (int k = 0; k < f->written_count; k++) {
+    const tsr_jinja_written *w = &f->written[k];
+    if (w->label > i + 1 && w->end > end && (next < 0 || w->begin < next)) next = w->begin;
+  }
+  return next;
+}
+
+/* Adds the end of message i that the whole text alone has. */
+static bool take_end(const finder *f, int i, tsr_jinja_span *turn) {
+  int64_t at = turn->end, last = turn->end, next = find_next(f, i, turn->end);
+  if (at == f->text.length) return true;
+  if (next < 0) return false;
+  while (last > turn->begin && is_blank(f, last - 1)) last--;
+  bool has_end = end_token(f, last, true) > 0;
+  for (int64_t length; at < next || !has_end; at += length) {
+    length = is_blank(f, at) ? 1 : end_token(f, at, false);
+    if (!length) return at >= next;
+    if (is_blank(f, at)) continue;
+    turn->end = at + length;
+    has_end = true;
+  }
+  return true;
+}
+
 static bool find_turn(finder *f, int i) {
   renderings r;
   tsr_jinja_span span;
-  bool ok = render_around(f, i, &r) && (locate_turn(f, &r, &span) || align(f, &r, &span) ||
-                                        (cut_eos(f, &r.turn) && locate_turn(f, &r, &span)));
+  bool ok = render_around(f, i, &r) &&
+            (locate_turn(f, &r, &span) || align(f, &r, &span) ||
+             (cut_eos(f, &r.turn) && locate_turn(f, &r, &span))) &&
+            (i + 1 == f->chat->messages.list->count || take_end(f, i, &span));
   if (!ok)
     return tsr_conversation_fail(
         f->at,
@@ -341,6 +411,7 @@ bool tsr_conversation_spans(
   tsr_jinja_output out;
   bool last_alone = format->train_on == TSR_TRAIN_ON_LAST_ASSISTANT, ok = true;
   if (!render_whole(&f, &out)) return false;
+  find_ends(&f);
   int last = last_assistant(f.chat);
   if (format->train_on == TSR_TRAIN_ON_ALL) ok = true;
   else if (last < line->prompt_count)

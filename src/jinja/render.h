@@ -35,10 +35,18 @@ typedef struct {
 } tsr_jinja_limits;
 enum { TSR_JINJA_NO_TIME = -1 }; /* as `now`: strftime_now is an error */
 
+/* The bytes of the output that one iteration of a loop over labelled dicts has written. */
+typedef struct {
+  int label; /* tsr_jinja_dict's */
+  int64_t begin, end;
+} tsr_jinja_written;
+
 typedef struct {
   tsr_text text; /* freed by the caller */
   tsr_jinja_span *spans;
   int spans_count;
+  tsr_jinja_written *written; /* without those that wrote nothing, inner loops before outer ones */
+  int written_count;
 } tsr_jinja_output;
 
 /* Renders the template with the variables of a dict. All memory but that of the text is in the

@@ -204,6 +204,33 @@ static void test_spans(void) {
       "[I]a[/I]« b</s>»[I]S;c[/I]« d</s>»");
 }
 
+/* End tokens that the template writes behind a turn only if another message follows. */
+static void test_later_ends(void) {
+#define ENDED(end)                                                                                 \
+  "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.role == 'user' %}</>"               \
+  "{% elif not loop.last %}" end "{% endif %}{% endfor %}"                                         \
+  "{% if add_generation_prompt %}<assistant>{% endif %}"
+  setting s = {.template = ENDED("{{ eos_token }}"), .special = ml, .special_count = 3};
+  check(&s, two_turns, "<user>a</><assistant>«b<|endoftext|>»<user>c</><assistant>«d»");
+  s.template = ENDED("{{ '\\n<|im_end|>\\n' }}");
+  check(&s, two_turns, "<user>a</><assistant>«b\n<|im_end|>»\n<user>c</><assistant>«d»");
+  s.template = ENDED("<|im_end|>{{ eos_token }}");
+  check(&s, two_turns, "<user>a</><assistant>«b<|im_end|><|endoftext|>»<user>c</><assistant>«d»");
+  s.template = ENDED("{{ '\\n' }}");
+  check(&s, two_turns, "<user>a</><assistant>«b»\n<user>c</><assistant>«d»");
+  /* The next message writes the end, or begins with a token that would be one. */
+  s.template = "{% for m in messages %}{{ '' if loop.first else '<|im_end|>' }}<{{ m.role }}>"
+               "{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|im_end|><assistant>"
+               "{% endif %}";
+  check(&s, two_turns, "<user>a<|im_end|><assistant>«b<|im_end|>»<user>c<|im_end|><assistant>«d»");
+  s.template = "{% for m in messages %}<|endoftext|><{{ m.role }}>{{ m.content }}<|im_end|>"
+               "{% endfor %}{% if add_generation_prompt %}<|endoftext|><assistant>{% endif %}";
+  check(
+      &s, two_turns,
+      "<|endoftext|><user>a<|im_end|><|endoftext|><assistant>«b<|im_end|>»<|endoftext|><user>c"
+      "<|im_end|><|endoftext|><assistant>«d<|im_end|>»");
+}
+
 static void test_refused_spans(void) {
   static const char refused[] = "chat.jsonl:1:1: error: message 2: the chat template changes the "
                                 "assistant's text in a longer "
@@ -214,6 +241,13 @@ static void test_refused_spans(void) {
       "{{ messages | length }}{% for m in messages %}{{ m.content | upper }}{% endfor %}",
       /* Each text is written twice. */
       "{{ messages | length }}{% for m in messages %}{{ m.content }}{{ m.content }}{% endfor %}",
+      /* The text of a turn grows with the conversation. */
+      "{% for m in messages %}<{{ m.role }}>{{ ('xyz' ~ m.content)[:loop.length + 2] }}"
+      "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+      /* Text stands behind a turn that is not the last, and it is no token that ends one. */
+      "{% for m in messages %}<{{ m.content }}{{ '' if loop.last else '>' }}{% endfor %}",
+      /* No loop over the messages writes them. */
+      "{% for i in range(messages | length) %}<{{ messages[i].content }}>{% endfor %}",
       /* An earlier turn ends in another way. */
       "{% for m in messages %}<{{ m.content }}{{ '>>' if loop.last else '>' }}{% endfor %}"};
   for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
@@ -416,6 +450,43 @@ static void make_link(tsr_arena *arena, const char *name) {
   CHECK(!rename(path, blob) && !symlink(tsr_arena_printf(arena, "%s.blob", name), path));
 }
 
+/* The variables are what AutoTokenizer of transformers 5.24 has as special_tokens_map. */
+static void test_special_tokens(void) {
+  static const struct {
+    const char *config, *map, *text;
+  } cases[] = {
+      {"\"eos_token\": \"<a>\"", "\"eos_token\": \"<b>\"", "eos <b>;."},
+      {"\"eos_token\": \"<a>\"", "\"bos_token\": {\"content\": \"<b>\"}", "bos <b>;eos <a>;."},
+      {"\"eos_token\": null", "\"eos_token\": \"<b>\"", "eos <b>;."},
+      {"\"eos_token\": \"<a>\"", "\"eos_token\": null", "."},
+      {"\"eos_token\": \"<a>\", \"added_tokens_decoder\": {}", "\"eos_token\": \"<b>\"",
+       "eos <a>;."},
+      {"\"extra_special_tokens\": {\"image_token\": \"<i>\"}", "", "image <i>;."},
+      {"\"extra_special_tokens\": {\"image_token\": {\"content\": \"<i>\"}}", "", "image <i>;."},
+      {"\"extra_special_tokens\": [\"<i>\"]", "", "."},
+      {"\"image_token\": \"<i>\"", "\"image_token\": \"<j>\"", "image <i>;."},
+      {"\"model_specific_special_tokens\": {\"image_token\": \"<i>\"}", "", "image <i>;."},
+      {"\"eos_token\": \"<a>\", \"extra_special_tokens\": {\"image_token\": \"<i>\", "
+       "\"eos_token\": \"<e>\"}",
+       "\"extra_special_tokens\": {\"image_token\": \"<j>\"}", "eos <e>;image <j>;."}};
+  tsr_arena *arena = tsr_arena_new();
+  write_file(
+      arena, "chat_template.jinja",
+      "{% for name, text in [('bos', bos_token), ('eos', eos_token), ('image', image_token)] %}"
+      "{% if text %}{{ name ~ ' ' ~ text ~ ';' }}{% endif %}{% endfor %}.");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    write_file(arena, "tokenizer_config.json", tsr_arena_printf(arena, "{%s}", cases[i].config));
+    write_file(arena, "special_tokens_map.json", tsr_arena_printf(arena, "{%s}", cases[i].map));
+    check_folder(tsr_arena_printf(arena, "%s|%s", cases[i].text, cases[i].text));
+  }
+  for (const char *const *name =
+           (const char *const[]){
+               "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", NULL};
+       *name; name++)
+    CHECK(!unlink(tsr_arena_printf(arena, "%s/%s", folder, *name)));
+  tsr_arena_free(arena);
+}
+
 /* The text with tools, and without. */
 static void test_folders(void) {
   tsr_arena *arena = tsr_arena_new();
@@ -485,6 +556,7 @@ int main(void) {
   test_builtin();
   test_stops();
   test_spans();
+  test_later_ends();
   test_refused_spans();
   test_marks();
   test_shapes();
@@ -494,6 +566,7 @@ int main(void) {
   snprintf(command, sizeof command, "rm -f %s/*.jinja", folder);
   CHECK(!system(command));
   test_folders();
+  test_special_tokens();
   test_begins();
   CHECK(!rmdir(folder));
   return check_done("data.conversation");
