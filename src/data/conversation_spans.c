@@ -301,7 +301,8 @@ static int64_t end_token(const finder *f, int64_t at, bool behind) {
 }
 
 static bool is_blank(const finder *f, int64_t at) {
-  return at >= 0 && at < f->text.length && memchr(" \t\r\n", f->text.bytes[at], 4);
+  static const char blanks[] = {' ', '\t', '\r', '\n'};
+  return at >= 0 && at < f->text.length && memchr(blanks, f->text.bytes[at], sizeof blanks);
 }
 
 /* Where the loops over the messages begin to write what they have of messages behind message i, at
