@@ -2,6 +2,7 @@
 #include "train/adapter_files.h"
 #include "base/file_read.h"
 #include "model/model.h"
+#include "train/saved_modules.h"
 #include <string.h>
 
 bool tsr_adapted_model_read(
@@ -66,32 +67,24 @@ static const char *last_part(const char *module) {
   return dot ? dot + 1 : module;
 }
 
-typedef bool chosen(const tsr_param_training *training);
-static bool has_adapter(const tsr_param_training *t) { return t->rank > 0; }
-static bool is_saved(const tsr_param_training *t) { return t->is_saved; }
-
-/* Whether all modules that PEFT finds by that name are chosen; modules_to_save match any end. */
-static bool
-are_all_chosen(tsr_arena *arena, const tsr_adapted_model *m, const char *name, chosen *is) {
+/* Whether all layers with that last part of their names have adapters. */
+static bool are_all_adapted(tsr_arena *arena, const tsr_adapted_model *m, const char *name) {
   for (int p = 0; p < m->base->params_count; p++) {
     const tsr_param *param = &m->base->params[p];
-    const char *module = module_of(arena, param);
-    bool bias = is == has_adapter && param->ndim == 1;
-    bool found = is == is_saved ? tsr_path_ends(module, name) : !strcmp(last_part(module), name);
-    if (!bias && found && !is(&m->adapters.params[p])) return false;
+    bool found = param->ndim != 1 && !strcmp(last_part(module_of(arena, param)), name);
+    if (found && !m->adapters.params[p].rank) return false;
   }
   return true;
 }
 
-/* The chosen modules, by the last part of their names where that is of no others. */
-static const char **
-list_modules(tsr_arena *arena, const tsr_adapted_model *m, chosen *is, int *ret_count) {
+/* The modules with adapters, by the last part of their names where that is of no others. */
+static const char **list_targets(tsr_arena *arena, const tsr_adapted_model *m, int *ret_count) {
   const char **names = tsr_arena_array(arena, const char *, m->base->params_count + 1);
   int count = 0;
   for (int p = 0; p < m->base->params_count; p++) {
-    if (!is(&m->adapters.params[p])) continue;
+    if (!m->adapters.params[p].rank) continue;
     const char *module = module_of(arena, &m->base->params[p]), *name = last_part(module);
-    if (!are_all_chosen(arena, m, name, is)) name = module;
+    if (!are_all_adapted(arena, m, name)) name = module;
     bool known = false;
     for (int i = 0; i < count; i++) known |= !strcmp(names[i], name);
     if (!known) names[count++] = name;
@@ -139,8 +132,9 @@ bool tsr_adapted_write(
     tsr_diags *diags) {
   const char *base = m->config->training.model_path;
   tsr_peft_config c = {.lora = &m->config->lora, .base = *base ? base : NULL};
-  c.targets = list_modules(arena, m, has_adapter, &c.targets_count);
-  c.saved = list_modules(arena, m, is_saved, &c.saved_count);
+  c.targets = list_targets(arena, m, &c.targets_count);
+  c.saved = tsr_saved_modules_list(arena, m->base, m->adapters.params, &c.saved_count, diags);
+  if (!c.saved) return false;
   c.ranks = list_numbers(arena, m, rank_of, (double)m->config->lora.r);
   c.alphas = list_numbers(arena, m, alpha_of, m->config->lora.alpha);
   for (int p = 0; p < m->base->params_count; p++)

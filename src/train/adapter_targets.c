@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/adapter_targets.h"
-#include "base/file_read.h"
-#include "checkpoint/peft.h"
 #include "train/module_names.h"
+#include "train/saved_modules.h"
 #include <math.h>
 #include <string.h>
 
@@ -182,29 +181,6 @@ static bool check_parts(const chooser *c, int param) {
 
 /* ---- what is trained whole ---- */
 
-/* The item that matches a module, or one that it is in; or NULL. */
-static const tsr_config_name *saves_module(const chooser *c, const char *name) {
-  static const char bias[] = ".bias";
-  char *module = tsr_arena_strdup(c->arena, name);
-  if (tsr_path_ends(module, bias)) module[strlen(module) - strlen(bias)] = 0;
-  const tsr_config_name *by = NULL;
-  for (char *dot = module; dot; dot = strrchr(module, '.')) {
-    if (dot > module) *dot = 0;
-    const tsr_config_name *found = tsr_module_names_match(c->saved, module);
-    if (!by) by = found;
-  }
-  return by;
-}
-
-static const tsr_config_name *saves(const chooser *c, int param) {
-  const char *module = module_of(c, param), *peft = tsr_peft_module_name(c->arena, module);
-  const tsr_config_name *by = tsr_module_names_match_param(c->saved, c->g->params[param].name);
-  const tsr_config_name *found = saves_module(c, module);
-  const tsr_config_name *other = peft == module ? NULL : saves_module(c, peft);
-  if (!by) by = found;
-  return by ? by : other;
-}
-
 static bool trains_bias(const chooser *c, int param) {
   const use *u = &c->uses[param];
   if (!u->is_bias || c->lora->bias == TSR_LORA_BIAS_NONE) return false;
@@ -228,7 +204,7 @@ static bool refuse_saved(const chooser *c, int param, const tsr_config_name *sav
 }
 
 static bool choose_trained(const chooser *c, int param) {
-  const tsr_config_name *saved = saves(c, param);
+  const tsr_config_name *saved = tsr_saved_modules_match(c->arena, c->saved, &c->g->params[param]);
   const use *u = &c->uses[param];
   c->training[param].is_saved = saved != NULL;
   c->training[param].is_frozen = !saved && !trains_bias(c, param) && !c->uses[param].is_counts;

@@ -268,6 +268,40 @@ for folder in router_peft edited; do
   [ "$adapted" = "$(loss)" ] || complain "the loss of $folder is $(loss), not $adapted"
 done
 
+# A name is of whole parts of the graph's names: gate is the router, and not moe.w_gate.
+ends 0 --config balanced.yaml --out gate --set 'lora_config.modules_to_save=[gate]'
+same_weights gate router
+ends 0 checkpoint show gate
+says 'block.1.moe.router f32 (4, 32)'
+grep -q 'moe.w_gate' "$said" && complain 'experts are trained with the router'
+
+# PEFT's folder names modules, and not their buffers; what is no whole module is merged.
+cat > experts.yaml << 'RUN'
+training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 16, max_steps: 2,
+  eval_every: 0, sample_tokens: 0, optimizer: {lr: 0.01}}
+transformer_config: {model_type: deepseek_v3, vocab_size: 256, embedding_dim: 32, intermediate_dim: 32, num_blocks: 2,
+  num_heads: 4, num_experts: 4, num_experts_per_token: 2, num_shared_experts: 1, first_k_dense_replace: 1,
+  dense_intermediate_dim: 64, num_expert_groups: 2, num_kept_groups: 1, q_lora_rank: 16, kv_lora_rank: 16,
+  qk_nope_head_dim: 8, qk_rope_head_dim: 8, v_head_dim: 8, max_sequence_length: 16, balance: {bias: {rate: 0.01}}}
+numerics: {threads: 1}
+RUN
+ends 0 --config experts.yaml --out biased
+sed 's/max_steps: 2/max_steps: 4, model_path: biased/' experts.yaml > router.yaml
+echo 'lora_config: {r: 2, target_modules: [o_proj], modules_to_save: [mlp.gate, lm_head, model.norm]}' >> router.yaml
+ends 0 --config router.yaml --out biased_router
+ends 0 evaluate --checkpoint biased_router --data text.txt
+adapted=$(loss)
+ends 0 export biased_router --out biased_peft
+tr -d ' \n' < biased_peft/adapter_config.json > one_line
+grep -qF '"modules_to_save":["gate","model.norm","lm_head"]' one_line ||
+  complain "adapter_config.json has other modules_to_save: $(cat one_line)"
+ends 0 evaluate --checkpoint biased --adapter biased_peft --data text.txt
+[ -n "$adapted" ] && [ "$adapted" = "$(loss)" ] || complain "the loss of a folder with a bias is $(loss), not $adapted"
+ends 0 --config router.yaml --out bias_alone --set 'lora_config.modules_to_save=[e_score_correction_bias]'
+ends 2 export bias_alone --out wrong
+says "'block.1.moe.bias' is trained whole without the rest of 'model.layers.1.mlp.gate', which PEFT's folders cannot"
+ends 0 export bias_alone --merge --out merged_bias
+
 # What is not LoRA, or another LoRA, is refused by name.
 refused() { # EDIT WORDS
   rm -rf edited
@@ -300,4 +334,4 @@ ends 2 evaluate --checkpoint tied --adapter edited --data text.txt
 says "'model.embed_tokens' is the output layer's weight and the embedding's, and cannot be in modules_to_save"
 [ ! -e wrong ] || complain 'a refused command has left something'
 
-end_of train.adapters 118
+end_of train.adapters 129
