@@ -15,7 +15,7 @@
  * with a generation prompt is a prefix of the text of messages[:i + 1]. Where the template changes
  * earlier text in a longer conversation (Qwen3 drops the reasoning of earlier turns), the turn is
  * found in the final text by what surrounds it; if that is not unique, the line is refused.
- * End-of-turn tokens that only a longer conversation has behind a turn belong to the turn; other text
+ * End-of-turn tokens that only a longer conversation has behind a turn belong to it; other text
  * that the template writes there before the next message makes the line refused.
  * Of a prompt and a completion the completion is trained. Two texts need no template: they are
  * joined, and the end-of-sequence token follows (trl's format).

@@ -9,8 +9,8 @@
 static bool find_name(tsr_jinja_run *r, const tsr_jinja_expr *e, tsr_jinja_value *ret) {
   tsr_jinja_value key = tsr_jinja_bytes(e->name.bytes, e->name.length);
   for (const tsr_jinja_scope *s = r->scope; s; s = s->outer) {
-    const tsr_jinja_value *v = tsr_jinja_get(&s->names, key);
-    if (!tsr_jinja_count_steps(r, e->location, 1)) return false;
+    const tsr_jinja_value *v;
+    if (!tsr_jinja_lookup(r, e->location, &s->names, key, &v)) return false;
     if (v) return *ret = *v, true;
   }
   tsr_jinja_native *native = tsr_jinja_find_global(e->name);
@@ -81,8 +81,9 @@ static bool attribute_of(
     return fail_undefined(r, location, of, " and has no attributes");
   if (of.kind == TSR_JINJA_LOOP && loop_attribute(of.loop, name, ret)) return true;
   bool has_items = of.kind == TSR_JINJA_DICT || of.kind == TSR_JINJA_NAMESPACE;
-  const tsr_jinja_value *item =
-      has_items ? tsr_jinja_get(of.dict, tsr_jinja_bytes(name.bytes, name.length)) : NULL;
+  const tsr_jinja_value *item = NULL;
+  tsr_jinja_value key = tsr_jinja_bytes(name.bytes, name.length);
+  if (has_items && !tsr_jinja_lookup(r, location, of.dict, key, &item)) return false;
   bool left_out;
   if (item && !tsr_jinja_find_method(of.kind, name, &left_out) && !left_out)
     return *ret = *item, true;
@@ -245,9 +246,9 @@ static bool evaluate_dict(tsr_jinja_run *r, const tsr_jinja_expr *e, tsr_jinja_v
   for (int i = 0; i + 1 < e->items_count; i += 2) {
     tsr_jinja_value key, value;
     if (!tsr_jinja_evaluate(r, e->items[i], &key) ||
-        !tsr_jinja_evaluate(r, e->items[i + 1], &value))
+        !tsr_jinja_evaluate(r, e->items[i + 1], &value) ||
+        !tsr_jinja_store(r, e->location, ret->dict, key, value))
       return false;
-    tsr_jinja_set(r->arena, ret->dict, key, value);
   }
   return true;
 }

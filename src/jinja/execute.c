@@ -8,8 +8,10 @@
 /* Unlimited nesting takes a loop, and a loop keeps values in a namespace. */
 enum { NESTING_MAX = 1000 };
 
-static void assign_name(tsr_jinja_run *r, tsr_jinja_string name, tsr_jinja_value value) {
-  tsr_jinja_set(r->arena, &r->scope->names, tsr_jinja_bytes(name.bytes, name.length), value);
+static bool
+assign_name(tsr_jinja_run *r, tsr_location location, tsr_jinja_string name, tsr_jinja_value value) {
+  return tsr_jinja_store(
+      r, location, &r->scope->names, tsr_jinja_bytes(name.bytes, name.length), value);
 }
 
 static bool
@@ -26,12 +28,14 @@ assign_attribute(tsr_jinja_run *r, const tsr_jinja_expr *target, tsr_jinja_value
   if (tsr_jinja_depth(value) > NESTING_MAX)
     return tsr_jinja_fail(
         r, target->location, "this value is nested more than %d levels deep", NESTING_MAX);
-  tsr_jinja_set(r->arena, of.dict, tsr_jinja_bytes(target->name.bytes, target->name.length), value);
-  return true;
+  return tsr_jinja_store(
+      r, target->location, of.dict, tsr_jinja_bytes(target->name.bytes, target->name.length),
+      value);
 }
 
 static bool assign(tsr_jinja_run *r, const tsr_jinja_expr *target, tsr_jinja_value value) {
-  if (target->kind == TSR_JINJA_EXPR_NAME) return assign_name(r, target->name, value), true;
+  if (target->kind == TSR_JINJA_EXPR_NAME)
+    return assign_name(r, target->location, target->name, value);
   if (target->kind == TSR_JINJA_EXPR_ATTRIBUTE) return assign_attribute(r, target, value);
   tsr_jinja_list items = {0};
   if (!tsr_jinja_iterate(r, target->location, value, &items)) return false;
@@ -77,16 +81,18 @@ static bool bind_parameters(
     tsr_jinja_value value = tsr_jinja_missing(name);
     if (given) value = *given;
     else if (p->value && !tsr_jinja_evaluate(r, p->value, &value)) return false;
-    assign_name(r, p->name, value);
+    if (!assign_name(r, a->location, p->name, value)) return false;
   }
   for (int i = 0; i < a->named_count; i++) {
     tsr_jinja_string name = a->named[i].key.string;
     bool known = tsr_jinja_is_text(a->named[i].key, "caller");
-    if (known) assign_name(r, name, a->named[i].value);
-    for (int k = 0; k < s->parameters_count && !known; k++)
-      known = tsr_jinja_equal(
-          a->named[i].key,
-          tsr_jinja_bytes(s->parameters[k].name.bytes, s->parameters[k].name.length));
+    if (known && !assign_name(r, a->location, name, a->named[i].value)) return false;
+    for (int k = 0; k < s->parameters_count && !known; k++) {
+      tsr_jinja_string other = s->parameters[k].name;
+      if (!tsr_jinja_same(
+              r, a->location, a->named[i].key, tsr_jinja_bytes(other.bytes, other.length), &known))
+        return false;
+    }
     if (!known)
       return tsr_jinja_fail(
           r, a->location, "'%s' has no parameter '%.*s'", f->name, (int)name.length, name.bytes);
@@ -243,8 +249,9 @@ static bool run_with(tsr_jinja_run *r, const tsr_jinja_stmt *s) {
   for (int i = 0; ok && i < s->parameters_count; i++) {
     tsr_jinja_value value;
     tsr_jinja_string name = s->parameters[i].name;
-    if ((ok = tsr_jinja_evaluate(r, s->parameters[i].value, &value)))
-      tsr_jinja_set(r->arena, &inner->names, tsr_jinja_bytes(name.bytes, name.length), value);
+    ok = tsr_jinja_evaluate(r, s->parameters[i].value, &value) &&
+         tsr_jinja_store(
+             r, s->location, &inner->names, tsr_jinja_bytes(name.bytes, name.length), value);
   }
   r->scope = inner;
   ok = ok && tsr_jinja_run_block(r, &s->body);
@@ -286,10 +293,8 @@ static bool run_statement(tsr_jinja_run *r, const tsr_jinja_stmt *s) {
   case TSR_JINJA_STMT_SET:
     return run_set(r, s);
   case TSR_JINJA_STMT_MACRO:
-    assign_name(
-        r, s->name,
-        new_macro(r, s, tsr_arena_strndup(r->arena, s->name.bytes, (size_t)s->name.length)));
-    return true;
+    v = new_macro(r, s, tsr_arena_strndup(r->arena, s->name.bytes, (size_t)s->name.length));
+    return assign_name(r, s->location, s->name, v);
   case TSR_JINJA_STMT_CALL:
     return run_call_block(r, s);
   case TSR_JINJA_STMT_FILTER:

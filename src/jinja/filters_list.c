@@ -65,14 +65,17 @@ bool tsr_jinja_filter_items(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_
 /* ---- the value that an item is compared by ---- */
 
 /* Strings are compared without regard to case unless `case_sensitive`. */
-static tsr_jinja_value folded(tsr_jinja_run *r, tsr_jinja_value v, bool case_sensitive) {
-  if (case_sensitive || v.kind != TSR_JINJA_STRING) return v;
+static bool folded(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value v, bool case_sensitive,
+    tsr_jinja_value *ret) {
+  if (case_sensitive || v.kind != TSR_JINJA_STRING) return *ret = v, true;
+  if (!tsr_jinja_count_bytes(r, location, v.string.length)) return false;
   tsr_text text = {0};
   for (int64_t at = 0, end; at < v.string.length; at = end) {
     uint32_t code = tsr_jinja_code_point(v.string, at, &end);
     tsr_text_add_code_point(&text, (uint32_t)utf8proc_tolower((int32_t)code));
   }
-  return tsr_jinja_take(r->arena, &text);
+  return *ret = tsr_jinja_take(r->arena, &text), true;
 }
 
 /* The item at a path "a.b.0" within `item`. */
@@ -107,7 +110,7 @@ static bool key_of(
         r, a->location, "'attribute' should be a string, not %s",
         tsr_jinja_kind_name(attribute->kind));
   }
-  return *ret = folded(r, item, case_sensitive && tsr_jinja_is_true(*case_sensitive)), true;
+  return folded(r, a->location, item, case_sensitive && tsr_jinja_is_true(*case_sensitive), ret);
 }
 
 /* ---- sorting ---- */
@@ -116,17 +119,20 @@ typedef struct {
   tsr_jinja_value key, item;
 } sorted;
 
-/* A stable merge sort. False: two keys have no order. */
-static bool sort_items(sorted *items, sorted *scratch, int count, bool reverse) {
+/* A stable merge sort. False: two keys have no order, or a limit is reached. */
+static bool sort_items(
+    tsr_jinja_run *r, tsr_location location, sorted *items, sorted *scratch, int count,
+    bool reverse) {
   if (count < 2) return true;
   int half = count / 2, a = 0, b = half, order;
-  if (!sort_items(items, scratch, half, reverse) ||
-      !sort_items(items + half, scratch, count - half, reverse))
+  if (!sort_items(r, location, items, scratch, half, reverse) ||
+      !sort_items(r, location, items + half, scratch, count - half, reverse) ||
+      !tsr_jinja_count_steps(r, location, count))
     return false;
   for (int i = 0; i < count; i++) {
     bool second = a == half;
     if (!second && b < count) {
-      if (!tsr_jinja_order(items[a].key, items[b].key, &order)) return false;
+      if (!tsr_jinja_ranked(r, location, items[a].key, items[b].key, &order)) return false;
       second = reverse ? order < 0 : order > 0;
     }
     scratch[i] = second ? items[b++] : items[a++];
@@ -139,8 +145,8 @@ static bool sort_list(
     tsr_jinja_run *r, const tsr_jinja_arguments *a, sorted *items, int count,
     const tsr_jinja_value *reverse, tsr_jinja_value *ret) {
   sorted *scratch = tsr_arena_array(r->arena, sorted, count + 1);
-  if (!tsr_jinja_count_steps(r, a->location, count)) return false;
-  if (!sort_items(items, scratch, count, reverse && tsr_jinja_is_true(*reverse)))
+  bool backwards = reverse && tsr_jinja_is_true(*reverse);
+  if (!sort_items(r, a->location, items, scratch, count, backwards))
     return tsr_jinja_fail(
         r, a->location, "'%.*s' cannot compare two of the items", (int)a->name.length,
         a->name.bytes);
@@ -190,24 +196,21 @@ bool tsr_jinja_filter_dictsort(
 bool tsr_jinja_filter_unique(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   const tsr_jinja_value *exact = tsr_jinja_argument(a, 0, "case_sensitive"),
                         *attribute = tsr_jinja_argument(a, 1, "attribute");
-  tsr_jinja_list items, keys = {0};
+  tsr_jinja_list items;
+  tsr_jinja_dict keys = {0};
   if (!tsr_jinja_check_arguments(r, a, 2, NAMES("case_sensitive", "attribute")) ||
       !tsr_jinja_iterate(r, a->location, a->self, &items))
     return false;
   *ret = tsr_jinja_new_list(r->arena, TSR_JINJA_ITERATOR);
   for (int i = 0; i < items.count; i++) {
-    bool known = false;
     tsr_jinja_value key;
-    if (!key_of(r, a, items.items[i], attribute, exact, &key) ||
-        !tsr_jinja_count_steps(r, a->location, keys.count))
-      return false;
+    const int before = keys.count;
+    if (!key_of(r, a, items.items[i], attribute, exact, &key)) return false;
     if (key.kind == TSR_JINJA_LIST || key.kind == TSR_JINJA_DICT)
       return tsr_jinja_fail(
           r, a->location, "'unique' cannot compare %s", tsr_jinja_kind_name(key.kind));
-    for (int k = 0; k < keys.count && !known; k++) known = tsr_jinja_equal(keys.items[k], key);
-    if (known) continue;
-    tsr_jinja_append(r->arena, &keys, key);
-    tsr_jinja_append(r->arena, ret->list, items.items[i]);
+    if (!tsr_jinja_store(r, a->location, &keys, key, tsr_jinja_none())) return false;
+    if (keys.count > before) tsr_jinja_append(r->arena, ret->list, items.items[i]);
   }
   return true;
 }
@@ -288,7 +291,7 @@ extreme(tsr_jinja_run *r, const tsr_jinja_arguments *a, int sign, tsr_jinja_valu
   for (int i = 0; i < items.count; i++) {
     int order = sign;
     if (!key_of(r, a, items.items[i], attribute, exact, &key)) return false;
-    if (i && !tsr_jinja_order(key, best, &order))
+    if (i && !tsr_jinja_ranked(r, a->location, key, best, &order))
       return tsr_jinja_fail(
           r, a->location, "'%.*s' cannot compare two of the items", (int)a->name.length,
           a->name.bytes);

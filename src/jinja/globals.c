@@ -34,12 +34,14 @@ static bool named_values(
     return tsr_jinja_fail(
         r, a->location, "'%.*s' needs at most one dict, and named values", (int)a->name.length,
         a->name.bytes);
-  for (int i = 0; a->count && i < a->items[0].dict->count; i++)
-    tsr_jinja_set(
-        r->arena, ret->dict, a->items[0].dict->entries[i].key, a->items[0].dict->entries[i].value);
-  for (int i = 0; i < a->named_count; i++)
-    tsr_jinja_set(r->arena, ret->dict, a->named[i].key, a->named[i].value);
-  return tsr_jinja_count_steps(r, a->location, ret->dict->count);
+  bool ok = true;
+  for (int i = 0; ok && a->count && i < a->items[0].dict->count; i++) {
+    const tsr_jinja_entry *e = &a->items[0].dict->entries[i];
+    ok = tsr_jinja_store(r, a->location, ret->dict, e->key, e->value);
+  }
+  for (int i = 0; ok && i < a->named_count; i++)
+    ok = tsr_jinja_store(r, a->location, ret->dict, a->named[i].key, a->named[i].value);
+  return ok;
 }
 static bool global_namespace(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   return named_values(r, a, TSR_JINJA_NAMESPACE, ret);

@@ -46,18 +46,20 @@ static bool dict_items(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja
 static bool dict_get(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   if (!tsr_jinja_check_arguments(r, a, 2, NULL)) return false;
   if (!a->count) return tsr_jinja_fail(r, a->location, "'get' needs a key");
-  const tsr_jinja_value *v = tsr_jinja_get(a->self.dict, a->items[0]);
+  const tsr_jinja_value *v;
+  bool ok = tsr_jinja_lookup(r, a->location, a->self.dict, a->items[0], &v);
   *ret = v ? *v : a->count > 1 ? a->items[1] : tsr_jinja_none();
-  return tsr_jinja_count_steps(r, a->location, a->self.dict->count / 8);
+  return ok;
 }
 
 static bool dict_copy(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   const tsr_jinja_dict *d = a->self.dict;
   *ret = tsr_jinja_new_dict(r->arena, TSR_JINJA_DICT);
   if (!tsr_jinja_check_arguments(r, a, 0, NULL)) return false;
-  for (int i = 0; i < d->count; i++)
-    tsr_jinja_set(r->arena, ret->dict, d->entries[i].key, d->entries[i].value);
-  return tsr_jinja_count_steps(r, a->location, (int64_t)d->count * d->count / 8);
+  bool ok = true;
+  for (int i = 0; ok && i < d->count; i++)
+    ok = tsr_jinja_store(r, a->location, ret->dict, d->entries[i].key, d->entries[i].value);
+  return ok;
 }
 
 /* ---- lists ---- */
@@ -67,10 +69,11 @@ static bool list_index(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja
   int at = 0;
   if (!tsr_jinja_check_arguments(r, a, 1, NULL)) return false;
   if (!a->count) return tsr_jinja_fail(r, a->location, "'index' needs a value");
-  while (at < l->count && !tsr_jinja_equal(l->items[at], a->items[0])) at++;
-  if (at == l->count)
-    return tsr_jinja_fail(r, a->location, "'index' does not find this value in the list");
-  return *ret = tsr_jinja_int(at), tsr_jinja_count_steps(r, a->location, at);
+  bool ok = true, found = false;
+  for (; ok && !found && at < l->count; at += !found)
+    ok = tsr_jinja_same(r, a->location, l->items[at], a->items[0], &found);
+  if (!found) return tsr_jinja_fail(r, a->location, "'index' does not find this value in the list");
+  return *ret = tsr_jinja_int(at), ok && tsr_jinja_count_steps(r, a->location, at);
 }
 
 static bool list_count(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
@@ -78,8 +81,12 @@ static bool list_count(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja
   int64_t count = 0;
   if (!tsr_jinja_check_arguments(r, a, 1, NULL)) return false;
   if (!a->count) return tsr_jinja_fail(r, a->location, "'count' needs a value");
-  for (int i = 0; i < l->count; i++) count += tsr_jinja_equal(l->items[i], a->items[0]);
-  return *ret = tsr_jinja_int(count), tsr_jinja_count_steps(r, a->location, l->count);
+  bool ok = true, same;
+  for (int i = 0; ok && i < l->count; i++) {
+    ok = tsr_jinja_same(r, a->location, l->items[i], a->items[0], &same);
+    count += same;
+  }
+  return *ret = tsr_jinja_int(count), ok && tsr_jinja_count_steps(r, a->location, l->count);
 }
 
 /* ---- loop ---- */
@@ -91,11 +98,12 @@ static bool loop_cycle(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja
 
 static bool loop_changed(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   tsr_jinja_list *last = &a->self.loop->changed->values;
-  bool same = a->self.loop->changed->is_set && last->count == a->count;
-  for (int i = 0; same && i < a->count; i++) same = tsr_jinja_equal(last->items[i], a->items[i]);
+  bool same = a->self.loop->changed->is_set && last->count == a->count, ok = true;
+  for (int i = 0; ok && same && i < a->count; i++)
+    ok = tsr_jinja_same(r, a->location, last->items[i], a->items[i], &same);
   *last = (tsr_jinja_list){.items = a->items, .count = a->count, .capacity = a->count};
   a->self.loop->changed->is_set = true;
-  return *ret = tsr_jinja_bool(!same), tsr_jinja_count_steps(r, a->location, a->count);
+  return *ret = tsr_jinja_bool(!same), ok && tsr_jinja_count_steps(r, a->location, a->count);
 }
 
 /* ---- by name ---- */

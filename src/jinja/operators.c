@@ -160,14 +160,18 @@ static bool contains_item(
     tsr_jinja_run *r, tsr_location location, tsr_jinja_value of, tsr_jinja_value x, bool *ret) {
   int at = 0;
   *ret = false;
-  while (!*ret && at < of.list->count) *ret = tsr_jinja_equal(of.list->items[at++], x);
+  bool ok = true;
+  while (ok && !*ret && at < of.list->count)
+    ok = tsr_jinja_same(r, location, of.list->items[at++], x, ret);
   if (at && of.kind == TSR_JINJA_ITERATOR)
     of.list->items += at, of.list->count -= at, of.list->capacity -= at;
-  return tsr_jinja_count_steps(r, location, at);
+  return ok && tsr_jinja_count_steps(r, location, at);
 }
 
 static bool contains(
     tsr_jinja_run *r, tsr_location location, tsr_jinja_value of, tsr_jinja_value x, bool *ret) {
+  const tsr_jinja_value *found;
+  bool ok;
   switch (of.kind) {
   case TSR_JINJA_UNDEFINED:
     return *ret = false, true;
@@ -182,8 +186,8 @@ static bool contains(
     return contains_item(r, location, of, x, ret);
   case TSR_JINJA_DICT:
     if (x.kind == TSR_JINJA_LIST || x.kind == TSR_JINJA_DICT) break;
-    return *ret = tsr_jinja_get(of.dict, x) != NULL,
-           tsr_jinja_count_steps(r, location, of.dict->count);
+    ok = tsr_jinja_lookup(r, location, of.dict, x, &found);
+    return *ret = found != NULL, ok;
   default:
     break;
   }
@@ -194,14 +198,16 @@ bool tsr_jinja_compare(
     tsr_jinja_run *r, tsr_location location, tsr_jinja_string op, tsr_jinja_value a,
     tsr_jinja_value b, bool *ret) {
   int order = 0;
-  if (is(op, "==")) return *ret = tsr_jinja_equal(a, b), true;
-  if (is(op, "!=")) return *ret = !tsr_jinja_equal(a, b), true;
+  if (is(op, "==") || is(op, "!=")) {
+    bool same = false, ok = tsr_jinja_same(r, location, a, b, &same);
+    return *ret = same == is(op, "=="), ok;
+  }
   if (is(op, "in")) return contains(r, location, b, a, ret);
   if (is(op, "not in")) {
     bool there = false, ok = contains(r, location, b, a, &there);
     return *ret = !there, ok;
   }
-  if (!tsr_jinja_order(a, b, &order)) return mismatch(r, location, op, a, b);
+  if (!tsr_jinja_ranked(r, location, a, b, &order)) return mismatch(r, location, op, a, b);
   bool nan =
       tsr_jinja_is_number(a) && (isnan(tsr_jinja_as_double(a)) || isnan(tsr_jinja_as_double(b)));
   *ret = !nan && (is(op, "<")    ? order < 0
@@ -230,9 +236,10 @@ bool tsr_jinja_item(
     tsr_jinja_value *ret) {
   *ret = tsr_jinja_missing(missing_name(r, index));
   if (of.kind == TSR_JINJA_DICT || of.kind == TSR_JINJA_NAMESPACE) {
-    const tsr_jinja_value *item = tsr_jinja_get(of.dict, index);
+    const tsr_jinja_value *item;
+    bool ok = tsr_jinja_lookup(r, location, of.dict, index, &item);
     if (item) *ret = *item;
-    return tsr_jinja_count_steps(r, location, of.dict->count / 8);
+    return ok;
   }
   if (index.kind != TSR_JINJA_INT && index.kind != TSR_JINJA_BOOL) return true;
   int64_t at = whole(index);

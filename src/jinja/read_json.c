@@ -57,17 +57,14 @@ static tsr_jinja_value read_list(reader *p) {
 /* The keys differ, so none is searched for. */
 static tsr_jinja_value read_dict(reader *p) {
   tsr_jinja_value v = tsr_jinja_new_dict(p->arena, TSR_JINJA_DICT);
-  tsr_jinja_dict *d = v.dict;
+  int64_t left = INT64_MAX;
   for (p->at++, skip_blanks(p); *p->at != '}'; skip_blanks(p)) {
-    tsr_arena_grow(p->arena, (void **)&d->entries, sizeof *d->entries, d->count, &d->capacity);
-    tsr_jinja_entry *e = &d->entries[d->count++];
-    e->key = read_string(p);
+    tsr_jinja_value key = read_string(p);
     skip_blanks(p);
     p->at++; /* the colon */
-    e->value = read_value(p);
+    tsr_jinja_add(p->arena, v.dict, key, read_value(p), &left);
     skip_blanks(p);
     if (*p->at == ',') p->at++;
-    if (tsr_jinja_depth(e->value) >= d->depth) d->depth = tsr_jinja_depth(e->value) + 1;
   }
   p->at++;
   return v;

@@ -33,6 +33,42 @@ bool tsr_jinja_count_bytes(tsr_jinja_run *r, tsr_location location, int64_t byte
       (long long)r->limits.bytes_max);
 }
 
+/* What is left of the steps, before and after work that counts its own. */
+static int64_t steps_left(const tsr_jinja_run *r) { return r->limits.steps_max - r->steps; }
+static bool take_steps(tsr_jinja_run *r, tsr_location location, int64_t left) {
+  return tsr_jinja_count_steps(r, location, steps_left(r) - left);
+}
+
+bool tsr_jinja_lookup(
+    tsr_jinja_run *r, tsr_location location, const tsr_jinja_dict *dict, tsr_jinja_value key,
+    const tsr_jinja_value **ret_found) {
+  int64_t left = steps_left(r);
+  *ret_found = tsr_jinja_get(dict, key, &left);
+  return take_steps(r, location, left);
+}
+
+bool tsr_jinja_store(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_dict *dict, tsr_jinja_value key,
+    tsr_jinja_value value) {
+  int64_t left = steps_left(r);
+  tsr_jinja_put(r->arena, dict, key, value, &left);
+  return take_steps(r, location, left);
+}
+
+bool tsr_jinja_same(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value a, tsr_jinja_value b, bool *ret_same) {
+  int64_t left = steps_left(r);
+  *ret_same = tsr_jinja_equal(a, b, &left);
+  return take_steps(r, location, left);
+}
+
+bool tsr_jinja_ranked(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value a, tsr_jinja_value b, int *ret_order) {
+  int64_t left = steps_left(r);
+  bool ok = tsr_jinja_order(a, b, &left, ret_order);
+  return take_steps(r, location, left) && ok;
+}
+
 enum { DEPTH_MAX = 2000 }; /* nested expressions, bodies and macros */
 
 bool tsr_jinja_enter(tsr_jinja_run *r, tsr_location location) {

@@ -37,6 +37,18 @@ bool tsr_jinja_fail(tsr_jinja_run *r, tsr_location location, const char *format,
 /* Count towards the limits. False: a limit is reached, or the rendering has failed. */
 bool tsr_jinja_count_steps(tsr_jinja_run *r, tsr_location location, int64_t steps);
 bool tsr_jinja_count_bytes(tsr_jinja_run *r, tsr_location location, int64_t bytes);
+/* tsr_jinja_get, tsr_jinja_put, tsr_jinja_equal and tsr_jinja_order, whose steps count. False: as
+ * above; tsr_jinja_ranked also where two values have no order. */
+bool tsr_jinja_lookup(
+    tsr_jinja_run *r, tsr_location location, const tsr_jinja_dict *dict, tsr_jinja_value key,
+    const tsr_jinja_value **ret_found);
+bool tsr_jinja_store(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_dict *dict, tsr_jinja_value key,
+    tsr_jinja_value value);
+bool tsr_jinja_same(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value a, tsr_jinja_value b, bool *ret_same);
+bool tsr_jinja_ranked(
+    tsr_jinja_run *r, tsr_location location, tsr_jinja_value a, tsr_jinja_value b, int *ret_order);
 /* Enters a level of nesting, which tsr_jinja_leave ends. False: an error, there are too many. */
 bool tsr_jinja_enter(tsr_jinja_run *r, tsr_location location);
 void tsr_jinja_leave(tsr_jinja_run *r);

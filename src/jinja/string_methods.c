@@ -109,16 +109,28 @@ static bool text_splitlines(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_
   return tsr_jinja_count_steps(r, a->location, s.length / 16);
 }
 
+/* The first or the last occurrence; -1: none. Each one on the way to the last is compared. */
+static bool find_part(
+    tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_string part, bool last,
+    int64_t *ret_at) {
+  tsr_jinja_string s = a->self.string;
+  int64_t next = tsr_jinja_find_text(s, part, 0);
+  for (*ret_at = next; last && next >= 0; next = tsr_jinja_find_text(s, part, next + 1)) {
+    *ret_at = next;
+    if (!tsr_jinja_count_steps(r, a->location, part.length / TSR_JINJA_STEP_BYTES)) return false;
+  }
+  return tsr_jinja_count_steps(r, a->location, s.length / 16);
+}
+
 /* str.partition and str.rpartition: in front of the separator, it, and behind it. */
 static bool
 partition(tsr_jinja_run *r, const tsr_jinja_arguments *a, bool last, tsr_jinja_value *ret) {
   tsr_jinja_string by, s = a->self.string;
-  if (!tsr_jinja_check_arguments(r, a, 1, NULL) || !tsr_jinja_argument_text(r, a, 0, NULL, &by) ||
-      !tsr_jinja_count_steps(r, a->location, s.length / 16))
+  int64_t at, absent = last ? 0 : s.length;
+  if (!tsr_jinja_check_arguments(r, a, 1, NULL) || !tsr_jinja_argument_text(r, a, 0, NULL, &by))
     return false;
   if (!by.length) return tsr_jinja_fail(r, a->location, "the separator is empty");
-  int64_t at = tsr_jinja_find_text(s, by, 0), absent = last ? 0 : s.length;
-  for (int64_t next = at; last && next >= 0; next = tsr_jinja_find_text(s, by, next + 1)) at = next;
+  if (!find_part(r, a, by, last, &at)) return false;
   *ret = tsr_jinja_new_list(r->arena, TSR_JINJA_TUPLE);
   add_part(r, ret->list, a->self, 0, at < 0 ? absent : at);
   add_part(r, ret->list, a->self, at < 0 ? absent : at, at < 0 ? absent : at + by.length);
@@ -165,13 +177,12 @@ static bool text_endswith(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_ji
 /* The index of the first or of the last occurrence, -1: none. */
 static bool find(tsr_jinja_run *r, const tsr_jinja_arguments *a, bool last, tsr_jinja_value *ret) {
   tsr_jinja_string part, s = a->self.string;
-  if (!tsr_jinja_check_arguments(r, a, 1, NULL) || !tsr_jinja_argument_text(r, a, 0, NULL, &part))
+  int64_t at;
+  if (!tsr_jinja_check_arguments(r, a, 1, NULL) || !tsr_jinja_argument_text(r, a, 0, NULL, &part) ||
+      !find_part(r, a, part, last, &at))
     return false;
-  int64_t at = tsr_jinja_find_text(s, part, 0);
-  for (int64_t next = at; last && next >= 0; next = tsr_jinja_find_text(s, part, next + 1))
-    at = next;
   if (at > 0) at = tsr_jinja_length((tsr_jinja_string){s.bytes, at});
-  return *ret = tsr_jinja_int(at), tsr_jinja_count_steps(r, a->location, s.length / 16);
+  return *ret = tsr_jinja_int(at), true;
 }
 static bool text_find(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   return find(r, a, false, ret);

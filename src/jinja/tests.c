@@ -69,7 +69,7 @@ static bool parity(
   if (!tsr_jinja_binary(
           r, a->location, (tsr_jinja_string){"%", 1}, a->self, tsr_jinja_int(divisor), &remainder))
     return false;
-  return *ret = tsr_jinja_bool(tsr_jinja_equal(remainder, tsr_jinja_int(rest))), true;
+  return *ret = tsr_jinja_bool(tsr_jinja_as_double(remainder) == (double)rest), true;
 }
 static bool test_odd(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   return parity(r, a, 2, 1, ret);
@@ -110,8 +110,8 @@ COMPARISON(in, "in")
 static bool test_sameas(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   const tsr_jinja_value *other = tsr_jinja_argument(a, 0, "other");
   if (!other) return tsr_jinja_fail(r, a->location, "'sameas' needs a value to compare with");
-  return *ret = tsr_jinja_bool(a->self.kind == other->kind && tsr_jinja_equal(a->self, *other)),
-         true;
+  bool same, ok = tsr_jinja_same(r, a->location, a->self, *other, &same);
+  return *ret = tsr_jinja_bool(a->self.kind == other->kind && same), ok;
 }
 
 /* clang-format off */

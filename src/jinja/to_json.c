@@ -75,14 +75,28 @@ static bool write_key(const writer *w, tsr_jinja_value key) {
 
 static int compare_keys(const void *a, const void *b) {
   int order = 0;
-  tsr_jinja_order(((const tsr_jinja_entry *)a)->key, ((const tsr_jinja_entry *)b)->key, &order);
+  int64_t left = INT64_MAX;
+  tsr_jinja_order(
+      ((const tsr_jinja_entry *)a)->key, ((const tsr_jinja_entry *)b)->key, &left, &order);
   return order;
+}
+
+/* An estimate of the steps that sorting takes: each key is in so many comparisons. */
+static int64_t sorting_steps(const tsr_jinja_dict *dict) {
+  int64_t steps = dict->count, rounds = 1;
+  for (int i = 0; i < dict->count; i++)
+    if (dict->entries[i].key.kind == TSR_JINJA_STRING)
+      steps += dict->entries[i].key.string.length / TSR_JINJA_STEP_BYTES;
+  for (int n = dict->count; n > 1; n /= 2) rounds++;
+  return steps * rounds;
 }
 
 static bool write_dict(const writer *w, const tsr_jinja_dict *dict, int depth) {
   bool ok = true;
   tsr_jinja_entry *entries = tsr_arena_array(w->r->arena, tsr_jinja_entry, dict->count + 1);
   if (dict->count) memcpy(entries, dict->entries, sizeof *entries * (size_t)dict->count);
+  if (w->style->sort_keys && !tsr_jinja_count_steps(w->r, w->location, sorting_steps(dict)))
+    return false;
   if (w->style->sort_keys) qsort(entries, (size_t)dict->count, sizeof *entries, compare_keys);
   tsr_text_add(w->text, "{");
   for (int i = 0; ok && i < dict->count; i++) {

@@ -65,30 +65,6 @@ void tsr_jinja_append(tsr_arena *arena, tsr_jinja_list *list, tsr_jinja_value va
   deepen(&list->depth, value);
 }
 
-const tsr_jinja_value *tsr_jinja_get(const tsr_jinja_dict *dict, tsr_jinja_value key) {
-  for (int i = 0; i < dict->count; i++)
-    if (tsr_jinja_equal(dict->entries[i].key, key)) return &dict->entries[i].value;
-  return NULL;
-}
-
-const tsr_jinja_value *tsr_jinja_get_text(const tsr_jinja_dict *dict, const char *key) {
-  return tsr_jinja_get(dict, tsr_jinja_text(key));
-}
-
-void tsr_jinja_set(
-    tsr_arena *arena, tsr_jinja_dict *dict, tsr_jinja_value key, tsr_jinja_value value) {
-  tsr_jinja_value *there = (tsr_jinja_value *)tsr_jinja_get(dict, key);
-  deepen(&dict->depth, key);
-  deepen(&dict->depth, value);
-  if (there) {
-    *there = value;
-    return;
-  }
-  tsr_arena_grow(
-      arena, (void **)&dict->entries, sizeof *dict->entries, dict->count, &dict->capacity);
-  dict->entries[dict->count++] = (tsr_jinja_entry){key, value};
-}
-
 /* ---- what values are ---- */
 
 bool tsr_jinja_is_number(tsr_jinja_value v) {
@@ -145,90 +121,6 @@ const char *tsr_jinja_kind_name(tsr_jinja_kind kind) {
       "a function",
       "the variable 'loop'"};
   return names[kind];
-}
-
-/* Exactly: a double has no value for every integer. */
-static int compare_to_double(int64_t x, double y) {
-  if (y >= 0x1p63) return -1;
-  if (y < -0x1p63) return 1;
-  int64_t whole = (int64_t)floor(y);
-  if (x != whole) return x < whole ? -1 : 1;
-  return -(y > floor(y));
-}
-
-/* Neither is NaN. */
-static int compare_numbers(tsr_jinja_value a, tsr_jinja_value b) {
-  int64_t x = a.kind == TSR_JINJA_BOOL ? a.truth : a.integer,
-          y = b.kind == TSR_JINJA_BOOL ? b.truth : b.integer;
-  bool a_is_float = a.kind == TSR_JINJA_FLOAT, b_is_float = b.kind == TSR_JINJA_FLOAT;
-  if (a_is_float && b_is_float) return (a.number > b.number) - (a.number < b.number);
-  if (a_is_float) return -compare_to_double(y, a.number);
-  return b_is_float ? compare_to_double(x, b.number) : (x > y) - (x < y);
-}
-
-static bool equal_lists(const tsr_jinja_list *a, const tsr_jinja_list *b) {
-  bool same = a->count == b->count;
-  for (int i = 0; same && i < a->count; i++) same = tsr_jinja_equal(a->items[i], b->items[i]);
-  return same;
-}
-
-static bool equal_dicts(const tsr_jinja_dict *a, const tsr_jinja_dict *b) {
-  bool same = a->count == b->count;
-  for (int i = 0; same && i < a->count; i++) {
-    const tsr_jinja_value *other = tsr_jinja_get(b, a->entries[i].key);
-    same = other && tsr_jinja_equal(a->entries[i].value, *other);
-  }
-  return same;
-}
-
-bool tsr_jinja_equal(tsr_jinja_value a, tsr_jinja_value b) {
-  if (tsr_jinja_is_number(a) && tsr_jinja_is_number(b)) {
-    bool nan = tsr_jinja_as_double(a) != tsr_jinja_as_double(a) ||
-               tsr_jinja_as_double(b) != tsr_jinja_as_double(b);
-    return !nan && compare_numbers(a, b) == 0;
-  }
-  if (a.kind != b.kind) return false;
-  switch (a.kind) {
-  case TSR_JINJA_STRING:
-    return a.string.length == b.string.length &&
-           (!a.string.length || !memcmp(a.string.bytes, b.string.bytes, (size_t)a.string.length));
-  case TSR_JINJA_LIST:
-  case TSR_JINJA_TUPLE:
-  case TSR_JINJA_VIEW:
-    return equal_lists(a.list, b.list);
-  case TSR_JINJA_ITERATOR:
-    return a.list == b.list;
-  case TSR_JINJA_DICT:
-    return equal_dicts(a.dict, b.dict);
-  case TSR_JINJA_NAMESPACE:
-    return a.dict == b.dict;
-  case TSR_JINJA_FUNCTION:
-    return a.function == b.function;
-  case TSR_JINJA_LOOP:
-    return a.loop == b.loop;
-  default:
-    return true;
-  }
-}
-
-static int compare_strings(tsr_jinja_string a, tsr_jinja_string b) {
-  size_t shorter = (size_t)(a.length < b.length ? a.length : b.length);
-  int order = shorter ? memcmp(a.bytes, b.bytes, shorter)
-                      : 0; /* the order of UTF-8 is that of code points */
-  return order ? order : (a.length > b.length) - (a.length < b.length);
-}
-
-bool tsr_jinja_order(tsr_jinja_value a, tsr_jinja_value b, int *ret_order) {
-  if (tsr_jinja_is_number(a) && tsr_jinja_is_number(b))
-    return *ret_order = compare_numbers(a, b), true;
-  if (a.kind != b.kind) return false;
-  if (a.kind == TSR_JINJA_STRING) return *ret_order = compare_strings(a.string, b.string), true;
-  if (a.kind != TSR_JINJA_LIST && a.kind != TSR_JINJA_TUPLE) return false;
-  for (int i = 0; i < a.list->count && i < b.list->count; i++)
-    if (!tsr_jinja_equal(a.list->items[i], b.list->items[i]))
-      return tsr_jinja_order(a.list->items[i], b.list->items[i], ret_order);
-  *ret_order = (a.list->count > b.list->count) - (a.list->count < b.list->count);
-  return true;
 }
 
 /* ---- text of values ---- */
@@ -378,7 +270,9 @@ bool tsr_jinja_starts(tsr_jinja_string s, tsr_jinja_string prefix) {
 }
 
 int64_t tsr_jinja_find_text(tsr_jinja_string s, tsr_jinja_string part, int64_t from) {
-  for (int64_t i = from; i + part.length <= s.length; i++)
-    if (tsr_jinja_starts((tsr_jinja_string){s.bytes + i, s.length - i}, part)) return i;
-  return -1;
+  if (from + part.length > s.length) return -1;
+  if (!part.length) return from;
+  const char *found =
+      memmem(s.bytes + from, (size_t)(s.length - from), part.bytes, (size_t)part.length);
+  return found ? found - s.bytes : -1;
 }

@@ -64,11 +64,15 @@ typedef struct {
   tsr_jinja_value key, value;
 } tsr_jinja_entry;
 
+typedef struct tsr_jinja_slot tsr_jinja_slot;
+
 /* In the order in which keys were first set. */
 struct tsr_jinja_dict {
   tsr_jinja_entry *entries;
   int count, capacity;
-  int depth; /* of nesting: 1 more than its keys and values */
+  int depth;             /* of nesting: 1 more than its keys and values */
+  tsr_jinja_slot *slots; /* of many entries: their hash table */
+  int slots_count;
   int label; /* of the caller; 0: none. A rendering records where loops write of labelled dicts */
 };
 
@@ -88,17 +92,31 @@ void tsr_jinja_append(tsr_arena *arena, tsr_jinja_list *list, tsr_jinja_value va
 void tsr_jinja_set(
     tsr_arena *arena, tsr_jinja_dict *dict, tsr_jinja_value key, tsr_jinja_value value);
 /* NULL: the key is missing. */
-const tsr_jinja_value *tsr_jinja_get(const tsr_jinja_dict *dict, tsr_jinja_value key);
 const tsr_jinja_value *tsr_jinja_get_text(const tsr_jinja_dict *dict, const char *key);
+
+/* Work that data determines is taken from `left`, in steps: a step for each item that is compared
+ * or each entry that is looked at, and for so many bytes of a string. Below 0 the functions stop
+ * with any result, and the rendering has failed. */
+enum { TSR_JINJA_STEP_BYTES = 64 };
+/* NULL: the key is missing. */
+const tsr_jinja_value *
+tsr_jinja_get(const tsr_jinja_dict *dict, tsr_jinja_value key, int64_t *left);
+void tsr_jinja_put(
+    tsr_arena *arena, tsr_jinja_dict *dict, tsr_jinja_value key, tsr_jinja_value value,
+    int64_t *left);
+/* The same for a key that the dict does not have. */
+void tsr_jinja_add(
+    tsr_arena *arena, tsr_jinja_dict *dict, tsr_jinja_value key, tsr_jinja_value value,
+    int64_t *left);
+/* Python's ==. */
+bool tsr_jinja_equal(tsr_jinja_value a, tsr_jinja_value b, int64_t *left);
+/* Negative, 0 or positive, of two numbers, strings or sequences. False: they have no order. */
+bool tsr_jinja_order(tsr_jinja_value a, tsr_jinja_value b, int64_t *left, int *ret_order);
 
 int tsr_jinja_depth(tsr_jinja_value v);      /* of nesting; 0: no container */
 bool tsr_jinja_is_number(tsr_jinja_value v); /* booleans are numbers, as in Python */
 double tsr_jinja_as_double(tsr_jinja_value v);
 bool tsr_jinja_is_true(tsr_jinja_value v);
-/* Python's ==. */
-bool tsr_jinja_equal(tsr_jinja_value a, tsr_jinja_value b);
-/* Negative, 0 or positive, of two numbers, strings or sequences. False: they have no order. */
-bool tsr_jinja_order(tsr_jinja_value a, tsr_jinja_value b, int *ret_order);
 
 /* Python's str() and repr(). False: nested deeper than TSR_JINJA_DEPTH_MAX, or a value whose text
  * is not defined, such as an iterator. */

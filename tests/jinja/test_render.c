@@ -236,6 +236,70 @@ static void test_render_errors(void) {
 
 /* ---- limits ---- */
 
+/* Each of these templates does in few nodes work that its data determines. `keys` has n keys. */
+static void test_counted_work(void) {
+  static const char *const templates[] = {
+      "{% set a = 'a' * 1000000 %}{% set b = 'a' * 1000000 %}{% for i in range(100) %}"
+      "{{ 1 if a == b }}{% endfor %}",
+      "{% set a = 'a' * 1000000 %}{% set b = 'a' * 1000000 %}{% for i in range(100) %}"
+      "{{ 1 if a < b }}{% endfor %}",
+      "{% set a = 'a' * 1000000 %}{{ [a, a, a, a, a, a, a, a] | sort(case_sensitive=true) }}",
+      "{% set a = 'a' * 1000000 %}{{ [a, a, a, a, a, a, a, a] | max(case_sensitive=true) }}",
+      "{% set a = 'a' * 1000000 %}{{ [a, a, a, a, a, a, a, a].count('a' * 1000000) }}",
+      "{% set a = 'a' * 1000000 %}{{ a in ['b' ~ 'a' * 999999] * 20 }}",
+      "{% set a = 'a' * 1000000 %}{% set d = {a: 1} %}{% for i in range(100) %}{{ d[a] }}"
+      "{% endfor %}",
+      "{% set a = 'a' * 1000000 %}{% for i in range(100) %}{{ keys[a] }}{% endfor %}",
+      "{% set a = 'a' * 1000000 %}{{ a.rfind('a' * 500000) }}",
+      "{% for i in range(100) %}{{ 1 if dict(keys) }}{% endfor %}",
+      "{% for i in range(100) %}{{ 1 if keys.copy() == keys }}{% endfor %}",
+      /* Two values that share their parts. */
+      "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set n.a = [n.a, n.a] %}"
+      "{% set n.b = [n.b, n.b] %}{% endfor %}{{ 1 if n.a == n.b }}",
+      "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set n.a = [n.a, n.a] %}"
+      "{% set n.b = [n.b, n.b] %}{% endfor %}{{ 1 if n.a < n.b }}"};
+  const tsr_jinja_limits limits = {.steps_max = 100000};
+  tsr_text variables = {0};
+  tsr_text_add(&variables, "{\"keys\": {");
+  for (int i = 0; i < 3000; i++) tsr_text_add(&variables, "%s\"%d\": %d", i ? ", " : "", i, i);
+  tsr_text_add(&variables, "}}");
+  for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+    tsr_arena *arena = tsr_arena_new();
+    tsr_diags *diags = tsr_diags_new(arena);
+    tsr_jinja_output out;
+    bool ok = render(arena, templates[i], variables.data, &limits, &out, diags);
+    tsr_text_free(&out.text);
+    CHECK_AT(
+        !ok && strstr(tsr_diags_first_error(diags), "more than 100000 steps"), "%s: %s",
+        templates[i], ok ? "rendered" : tsr_diags_first_error(diags));
+    tsr_arena_free(arena);
+  }
+  tsr_text_free(&variables);
+}
+
+/* A dict of many entries is built, copied and read in time that grows with it. */
+static void test_many_keys(void) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_diags *diags = tsr_diags_new(arena);
+  tsr_jinja_output out;
+  tsr_text variables = {0};
+  enum { COUNT = 100000 };
+  tsr_text_add(&variables, "{\"keys\": {");
+  for (int i = 0; i < COUNT; i++) tsr_text_add(&variables, "%s\"%d\": %d", i ? "," : "", i, i);
+  tsr_text_add(&variables, "}}");
+  CHECK(render(
+      arena,
+      "{% set d = dict(keys) %}{% set n = namespace(sum=0) %}"
+      "{% for k in d %}{% set n.sum = n.sum + d[k] + keys[k] %}{% endfor %}"
+      "{{ n.sum }} {{ d | length }} {{ keys.get('100000') }} {{ d == keys.copy() }}",
+      variables.data, NULL, &out, diags));
+  CHECK_STR(out.text.data, "9999900000 100000 None True");
+  tsr_diags_print(diags, stderr);
+  tsr_text_free(&out.text);
+  tsr_text_free(&variables);
+  tsr_arena_free(arena);
+}
+
 static void test_limits(void) {
   static const tsr_jinja_limits no_time = {.now = TSR_JINJA_NO_TIME};
   check_error(
@@ -314,6 +378,8 @@ int main(int count, char **arguments) {
   if (count == 2) test_cases(arguments[1]);
   test_parse_errors();
   test_render_errors();
+  test_counted_work();
+  test_many_keys();
   test_limits();
   test_json();
   test_generation();
