@@ -110,14 +110,53 @@ static void set_special(opener *o, const char *name, const char *text) {
     tsr_jinja_set(o->arena, o->out->special, tsr_jinja_text(name), tsr_jinja_text(text));
 }
 
+static const char *const standard[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                       "pad_token", "cls_token", "mask_token"};
+
+static bool is_standard(const char *name) {
+  for (size_t i = 0; i < sizeof standard / sizeof *standard; i++)
+    if (!strcmp(standard[i], name)) return true;
+  return false;
+}
+
 /* A token is a string, or an object whose "content" is one. */
-static void take_special(opener *o, const cJSON *config) {
-  static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                      "pad_token", "cls_token", "mask_token"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    const cJSON *item = tsr_json_get(config, names[i]);
-    if (cJSON_IsObject(item)) item = tsr_json_get(item, "content");
-    if (cJSON_IsString(item)) set_special(o, names[i], item->valuestring);
+static void take_token(opener *o, const char *name, const cJSON *item) {
+  if (cJSON_IsObject(item)) item = tsr_json_get(item, "content");
+  if (cJSON_IsString(item)) set_special(o, name, item->valuestring);
+}
+
+/* A list there names no tokens. */
+static void take_named(opener *o, const cJSON *file, const char *key) {
+  const cJSON *all = tsr_json_get(file, key), *item;
+  if (!cJSON_IsObject(all)) return;
+  cJSON_ArrayForEach(item, all) take_token(o, item->string, item);
+}
+
+/* The model's own tokens among the keys of a file: image_token, … */
+static void take_own(opener *o, const cJSON *file) {
+  static const char end[] = "_token";
+  const cJSON *item;
+  cJSON_ArrayForEach(item, file) {
+    size_t length = strlen(item->string);
+    if (length >= strlen(end) && !strcmp(item->string + length - strlen(end), end) &&
+        !is_standard(item->string))
+      take_token(o, item->string, item);
+  }
+}
+
+/* As transformers 5 has it; what is taken first stays. special_tokens_map.json overrides
+ * tokenizer_config.json, also with null, unless that has the key added_tokens_decoder; tokens with
+ * names of the model's own are taken from both, and override the others. */
+static void take_special(opener *o, const cJSON *config, const cJSON *map) {
+  if (tsr_json_get(config, "added_tokens_decoder")) map = NULL;
+  take_named(o, map, "extra_special_tokens");
+  take_named(o, config, "extra_special_tokens");
+  take_own(o, config);
+  take_named(o, config, "model_specific_special_tokens");
+  take_own(o, map);
+  for (size_t i = 0; i < sizeof standard / sizeof *standard; i++) {
+    const cJSON *item = tsr_json_get(map, standard[i]);
+    take_token(o, standard[i], item ? item : tsr_json_get(config, standard[i]));
   }
 }
 
@@ -144,9 +183,8 @@ static const char *special_text(const opener *o, const char *name) {
 static bool read_special(opener *o, const cJSON *config, const tsr_tokenizer *tokenizer) {
   const char *path;
   cJSON *map = NULL;
-  if (config) take_special(o, config);
   if (o->folder && !read_object(o, "special_tokens_map.json", &path, &map)) return false;
-  if (map) take_special(o, map);
+  take_special(o, config, map);
   if (!config) guess_special(o, tokenizer);
   o->out->eos = special_text(o, "eos_token");
   o->out->pad = special_text(o, "pad_token");

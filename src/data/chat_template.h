@@ -4,7 +4,9 @@
  * A folder has its template in chat_template.jinja, else in the key "chat_template" of
  * tokenizer_config.json (a string, or a list of named templates), else in chat_template.json;
  * additional_chat_templates/NAME.jinja are named ones. Of several, "tool_use" is the one for
- * conversations with tools, if there is one, and "default" for the others. A folder without a
+ * conversations with tools, if there is one, and "default" for the others. Its variables are the
+ * special tokens as transformers 5 reads them: bos_token, eos_token, …, and the model's own, such
+ * as image_token, of tokenizer_config.json and the older special_tokens_map.json. A folder without a
  * template, or none at all, has the built-in template of the format that the tokenizer's special
  * tokens tell: ChatML, Llama 3 or Mistral. */
 #ifndef TSR_DATA_CHAT_TEMPLATE_H

@@ -166,8 +166,7 @@ void tsr_jinja_add(
   for (int i = first; i < d->count; i++) insert(d, hash_of(d->entries[i].key, left), i);
 }
 
-const tsr_jinja_value *
-tsr_jinja_get(const tsr_jinja_dict *d, tsr_jinja_value key, int64_t *left) {
+const tsr_jinja_value *tsr_jinja_get(const tsr_jinja_dict *d, tsr_jinja_value key, int64_t *left) {
   --*left;
   if (!d->slots) {
     for (int i = 0; i < d->count; i++)

@@ -443,6 +443,43 @@ static void check_folder(const char *want) {
   tsr_arena_free(arena);
 }
 
+/* The variables are what AutoTokenizer of transformers 5.24 has as special_tokens_map. */
+static void test_special_tokens(void) {
+  static const struct {
+    const char *config, *map, *text;
+  } cases[] = {
+      {"\"eos_token\": \"<a>\"", "\"eos_token\": \"<b>\"", "eos <b>;."},
+      {"\"eos_token\": \"<a>\"", "\"bos_token\": {\"content\": \"<b>\"}", "bos <b>;eos <a>;."},
+      {"\"eos_token\": null", "\"eos_token\": \"<b>\"", "eos <b>;."},
+      {"\"eos_token\": \"<a>\"", "\"eos_token\": null", "."},
+      {"\"eos_token\": \"<a>\", \"added_tokens_decoder\": {}", "\"eos_token\": \"<b>\"",
+       "eos <a>;."},
+      {"\"extra_special_tokens\": {\"image_token\": \"<i>\"}", "", "image <i>;."},
+      {"\"extra_special_tokens\": {\"image_token\": {\"content\": \"<i>\"}}", "", "image <i>;."},
+      {"\"extra_special_tokens\": [\"<i>\"]", "", "."},
+      {"\"image_token\": \"<i>\"", "\"image_token\": \"<j>\"", "image <i>;."},
+      {"\"model_specific_special_tokens\": {\"image_token\": \"<i>\"}", "", "image <i>;."},
+      {"\"eos_token\": \"<a>\", \"extra_special_tokens\": {\"image_token\": \"<i>\", "
+       "\"eos_token\": \"<e>\"}",
+       "\"extra_special_tokens\": {\"image_token\": \"<j>\"}", "eos <e>;image <j>;."}};
+  tsr_arena *arena = tsr_arena_new();
+  write_file(
+      arena, "chat_template.jinja",
+      "{% for name, text in [('bos', bos_token), ('eos', eos_token), ('image', image_token)] %}"
+      "{% if text %}{{ name ~ ' ' ~ text ~ ';' }}{% endif %}{% endfor %}.");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    write_file(arena, "tokenizer_config.json", tsr_arena_printf(arena, "{%s}", cases[i].config));
+    write_file(arena, "special_tokens_map.json", tsr_arena_printf(arena, "{%s}", cases[i].map));
+    check_folder(tsr_arena_printf(arena, "%s|%s", cases[i].text, cases[i].text));
+  }
+  for (const char *const *name =
+           (const char *const[]){
+               "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", NULL};
+       *name; name++)
+    CHECK(!unlink(tsr_arena_printf(arena, "%s/%s", folder, *name)));
+  tsr_arena_free(arena);
+}
+
 /* The text with tools, and without. */
 static void test_folders(void) {
   tsr_arena *arena = tsr_arena_new();
@@ -518,6 +555,7 @@ int main(void) {
   snprintf(command, sizeof command, "rm -f %s/*.jinja", folder);
   CHECK(!system(command));
   test_folders();
+  test_special_tokens();
   test_begins();
   CHECK(!rmdir(folder));
   return check_done("data.conversation");
