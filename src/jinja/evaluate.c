@@ -6,12 +6,22 @@
 
 /* ---- names ---- */
 
+/* Names that Jinja gives a value by itself, in a macro's body or everywhere. */
+static bool is_left_out(tsr_jinja_value name, bool in_macro) {
+  return tsr_jinja_is_text(name, in_macro ? "varargs" : "self") ||
+         (in_macro && tsr_jinja_is_text(name, "kwargs"));
+}
+
 static bool find_name(tsr_jinja_run *r, const tsr_jinja_expr *e, tsr_jinja_value *ret) {
   tsr_jinja_value key = tsr_jinja_bytes(e->name.bytes, e->name.length);
   for (const tsr_jinja_scope *s = r->scope; s; s = s->outer) {
     const tsr_jinja_value *v;
     if (!tsr_jinja_lookup(r, e->location, &s->names, key, &v)) return false;
     if (v) return *ret = *v, true;
+    if (s->is_macro ? is_left_out(key, true) : !s->outer && is_left_out(key, false))
+      return tsr_jinja_fail(
+          r, e->location, "Jinja's variable '%.*s' is not supported", (int)e->name.length,
+          e->name.bytes);
   }
   tsr_jinja_native *native = tsr_jinja_find_global(e->name);
   if (native) {
@@ -59,7 +69,8 @@ static bool method_of(
   *ret = tsr_jinja_missing(text);
   if (left_out)
     return tsr_jinja_fail(
-        r, location, "the method '%s' of %s is not supported", text, tsr_jinja_kind_name(of.kind));
+        r, location, "the %s '%s' of %s is not supported",
+        of.kind == TSR_JINJA_FUNCTION ? "attribute" : "method", text, tsr_jinja_kind_name(of.kind));
   if (!native) return true;
   tsr_jinja_function *f = tsr_arena_alloc(r->arena, sizeof *f);
   *f = (tsr_jinja_function){.name = text, .native = native, .self = of};

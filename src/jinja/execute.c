@@ -104,6 +104,7 @@ static bool call_macro(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja
   const tsr_jinja_function *f = a->self.function;
   tsr_jinja_scope *outer = r->scope;
   r->scope = tsr_jinja_new_scope(r, f->closure);
+  r->scope->is_macro = true;
   bool ok = bind_parameters(r, f->macro, f, a) && capture(r, &f->macro->body, ret);
   r->scope = outer;
   return ok;
@@ -239,8 +240,12 @@ static bool run_filter_block(tsr_jinja_run *r, const tsr_jinja_stmt *s) {
   r->scope = tsr_jinja_new_scope(r, outer);
   bool ok = capture(r, &s->body, &body);
   r->scope = outer;
-  return ok && tsr_jinja_apply_filters(r, s->filter, &body, &value) &&
-         print_value(r, s->location, value);
+  if (!ok || !tsr_jinja_apply_filters(r, s->filter, &body, &value)) return false;
+  if (value.kind != TSR_JINJA_STRING)
+    return tsr_jinja_fail(
+        r, s->location, "the filters of a filter block should give a string, not %s",
+        tsr_jinja_kind_name(value.kind));
+  return print_value(r, s->location, value);
 }
 
 static bool run_with(tsr_jinja_run *r, const tsr_jinja_stmt *s) {

@@ -32,6 +32,9 @@ bool tsr_jinja_filter_first(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_
 
 bool tsr_jinja_filter_last(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
   tsr_jinja_value all;
+  if (a->self.kind == TSR_JINJA_ITERATOR)
+    return tsr_jinja_fail(
+        r, a->location, "an iterator has no last item; 'list' makes a list of it");
   if (!tsr_jinja_check_arguments(r, a, 0, NULL) || !list_of(r, a, TSR_JINJA_LIST, &all))
     return false;
   int count = all.list->count;

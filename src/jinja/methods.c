@@ -117,7 +117,8 @@ static const tsr_jinja_named dicts[] = {
 static const tsr_jinja_named lists[] = {{"count", list_count}, {"index", list_index}};
 static const tsr_jinja_named loops[] = {{"changed", loop_changed}, {"cycle", loop_cycle}};
 
-/* Python's methods that are left out: an error, where another unknown name is undefined. */
+/* Methods of Python and attributes of macros that are left out: an error, where another unknown name
+ * is undefined. */
 static const char *const other_string_methods[] = {
     "casefold",     "center",  "encode",    "expandtabs",  "format_map", "isascii",
     "isdecimal",    "islower", "isnumeric", "isprintable", "istitle",    "isupper",
@@ -127,6 +128,9 @@ static const char *const other_dict_methods[] = {"clear",      "fromkeys", "pop"
                                                  "setdefault", "update",   NULL};
 static const char *const other_list_methods[] = {"append", "clear",  "copy",    "extend", "insert",
                                                  "pop",    "remove", "reverse", "sort",   NULL};
+
+static const char *const macro_attributes[] = {"arguments",     "caller", "catch_kwargs",
+                                               "catch_varargs", "name",   NULL};
 
 static bool is_in(const char *const *names, tsr_jinja_string name) {
   for (int i = 0; names[i]; i++)
@@ -149,6 +153,9 @@ tsr_jinja_find_method(tsr_jinja_kind kind, tsr_jinja_string name, bool *ret_left
     return tsr_jinja_find_named(lists, sizeof lists / sizeof *lists, name);
   case TSR_JINJA_TUPLE:
     return tsr_jinja_find_named(lists, sizeof lists / sizeof *lists, name);
+  case TSR_JINJA_FUNCTION:
+    *ret_left_out = is_in(macro_attributes, name);
+    return NULL;
   case TSR_JINJA_LOOP:
     return tsr_jinja_find_named(loops, sizeof loops / sizeof *loops, name);
   default:

@@ -62,6 +62,15 @@ static bool integers(
   return *ret = tsr_jinja_int(x), true;
 }
 
+/* float.__floordiv__: the quotient is exact, so 7.0 // 0.1 is 69.0. */
+static double floor_divide_floats(double a, double b) {
+  double rest = fmod(a, b), quotient = (a - rest) / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return copysign(0, a / b);
+  double below = floor(quotient);
+  return quotient - below > 0.5 ? below + 1 : below;
+}
+
 static bool floats(
     tsr_jinja_run *r, tsr_location location, tsr_jinja_string op, double a, double b,
     tsr_jinja_value *ret) {
@@ -71,7 +80,7 @@ static bool floats(
              : is(op, "-")  ? a - b
              : is(op, "*")  ? a * b
              : is(op, "/")  ? a / b
-             : is(op, "//") ? floor(a / b)
+             : is(op, "//") ? floor_divide_floats(a, b)
              : is(op, "**") ? pow(a, b)
                             : fmod(a, b);
   if (is(op, "%") && x == 0) x = copysign(0, b);

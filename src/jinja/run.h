@@ -8,6 +8,7 @@
 /* The names of a template, of a loop's body, of a macro; the outer ones are read, not written. */
 typedef struct tsr_jinja_scope {
   struct tsr_jinja_scope *outer;
+  bool is_macro; /* of a macro's body */
   tsr_jinja_dict names;
 } tsr_jinja_scope;
 

@@ -265,8 +265,25 @@ static bool is_plain(tsr_jinja_run *r, const tsr_jinja_arguments *a) {
              (int)a->name.length, a->name.bytes);
 }
 
+/* For methods whose filter has named arguments. */
+static bool is_positional(tsr_jinja_run *r, const tsr_jinja_arguments *a) {
+  return !a->named_count || tsr_jinja_fail(
+                                r, a->location, "the method '%.*s' has no named arguments",
+                                (int)a->name.length, a->name.bytes);
+}
+
+static bool text_strip(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
+  return is_positional(r, a) && tsr_jinja_strip(r, a, ret);
+}
+static bool text_lstrip(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
+  return is_positional(r, a) && tsr_jinja_lstrip(r, a, ret);
+}
+static bool text_rstrip(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
+  return is_positional(r, a) && tsr_jinja_rstrip(r, a, ret);
+}
+
 static bool text_replace(tsr_jinja_run *r, const tsr_jinja_arguments *a, tsr_jinja_value *ret) {
-  return is_plain(r, a) && tsr_jinja_replace(r, a, ret);
+  return is_positional(r, a) && is_plain(r, a) && tsr_jinja_replace(r, a, ret);
 }
 
 /* The separator is the object. */
@@ -348,7 +365,7 @@ static const tsr_jinja_named methods[] = {
     {"isspace", text_isspace},
     {"join", text_join},
     {"lower", tsr_jinja_lower},
-    {"lstrip", tsr_jinja_lstrip},
+    {"lstrip", text_lstrip},
     {"partition", text_partition},
     {"removeprefix", text_removeprefix},
     {"removesuffix", text_removesuffix},
@@ -356,11 +373,11 @@ static const tsr_jinja_named methods[] = {
     {"rfind", text_rfind},
     {"rpartition", text_rpartition},
     {"rsplit", text_rsplit},
-    {"rstrip", tsr_jinja_rstrip},
+    {"rstrip", text_rstrip},
     {"split", text_split},
     {"splitlines", text_splitlines},
     {"startswith", text_startswith},
-    {"strip", tsr_jinja_strip},
+    {"strip", text_strip},
     {"title", text_title},
     {"upper", tsr_jinja_upper}};
 /* clang-format on */

@@ -193,6 +193,35 @@ static void test_render_errors(void) {
   check_message("{{ s is nope }}", AT(9) "unknown test 'nope'");
   check_message("{{ s.zfill(3) }}", AT(6) "the method 'zfill' of a string is not supported");
   check_message("{{ x.update({}) }}", AT(6) "the method 'update' of a dict is not supported");
+  check_message(
+      "{% macro m(a) %}{{ varargs }}{% endmacro %}{{ m(1) }}",
+      AT(20) "Jinja's variable 'varargs' is not supported");
+  check_message(
+      "{% set kwargs = 1 %}{% macro m() %}{% for i in [1] %}{{ kwargs }}{% endfor %}{% endmacro %}"
+      "{{ m() }}",
+      AT(57) "Jinja's variable 'kwargs' is not supported");
+  check_message("{{ self }}", AT(4) "Jinja's variable 'self' is not supported");
+  check_message(
+      "{% macro m() %}{% endmacro %}{{ m.name }}",
+      AT(35) "the attribute 'name' of a function is not supported");
+  check_message(
+      "{% macro m() %}{% endmacro %}{{ m['arguments'] }}",
+      AT(34) "the attribute 'arguments' of a function is not supported");
+  check_message(
+      "{% for x in [1] %}{{ loop }}{% endfor %}",
+      AT(22) "this value has no text, or is nested too deeply");
+  check_message(
+      "{{ 'a'.replace('a', 'b', count=1) }}", AT(8) "the method 'replace' has no named arguments");
+  check_message("{{ 'a'.strip(chars='a') }}", AT(8) "the method 'strip' has no named arguments");
+  check_message(
+      "{% filter length %}abc{% endfilter %}",
+      AT(4) "the filters of a filter block should give a string, not an integer");
+  check_message(
+      "{% filter select | first %}{% endfilter %}",
+      AT(4) "the filters of a filter block should give a string, not an undefined value");
+  check_message(
+      "{{ ('12' | unique) | last }}",
+      AT(22) "an iterator has no last item; 'list' makes a list of it");
   check_message("{{ [1].append(2) }}", AT(8) "the method 'append' of a list is not supported");
   check_message("{{ 1 // 0 }}", AT(6) "division by zero");
   check_message(

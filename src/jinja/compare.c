@@ -1,9 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Dicts: entries in the order of insertion, and for many of them a hash table of their indices. */
+/* Equality and order of values, and dicts, whose keys are compared: entries in the order of
+ * insertion, and for many of them a hash table of their indices. */
 #include "base/hash.h"
 #include "jinja/value.h"
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
+
+/* ---- comparisons ---- */
+
+/* Exactly: a double has no value for every integer. */
+static int compare_to_double(int64_t x, double y) {
+  if (y >= 0x1p63) return -1;
+  if (y < -0x1p63) return 1;
+  int64_t whole = (int64_t)floor(y);
+  if (x != whole) return x < whole ? -1 : 1;
+  return -(y > floor(y));
+}
+
+/* Neither is NaN. */
+static int compare_numbers(tsr_jinja_value a, tsr_jinja_value b) {
+  int64_t x = a.kind == TSR_JINJA_BOOL ? a.truth : a.integer,
+          y = b.kind == TSR_JINJA_BOOL ? b.truth : b.integer;
+  bool a_is_float = a.kind == TSR_JINJA_FLOAT, b_is_float = b.kind == TSR_JINJA_FLOAT;
+  if (a_is_float && b_is_float) return (a.number > b.number) - (a.number < b.number);
+  if (a_is_float) return -compare_to_double(y, a.number);
+  return b_is_float ? compare_to_double(x, b.number) : (x > y) - (x < y);
+}
+
+static bool equal_lists(const tsr_jinja_list *a, const tsr_jinja_list *b, int64_t *left) {
+  bool same = a->count == b->count;
+  for (int i = 0; same && i < a->count; i++)
+    same = --*left >= 0 && tsr_jinja_equal(a->items[i], b->items[i], left);
+  return same;
+}
+
+static bool equal_dicts(const tsr_jinja_dict *a, const tsr_jinja_dict *b, int64_t *left) {
+  bool same = a->count == b->count;
+  for (int i = 0; same && i < a->count; i++) {
+    const tsr_jinja_value *other = tsr_jinja_get(b, a->entries[i].key, left);
+    same = *left >= 0 && other && tsr_jinja_equal(a->entries[i].value, *other, left);
+  }
+  return same;
+}
+
+bool tsr_jinja_equal(tsr_jinja_value a, tsr_jinja_value b, int64_t *left) {
+  if (tsr_jinja_is_number(a) && tsr_jinja_is_number(b)) {
+    bool nan = tsr_jinja_as_double(a) != tsr_jinja_as_double(a) ||
+               tsr_jinja_as_double(b) != tsr_jinja_as_double(b);
+    return !nan && compare_numbers(a, b) == 0;
+  }
+  if (a.kind != b.kind) return false;
+  switch (a.kind) {
+  case TSR_JINJA_STRING:
+    if (a.string.length != b.string.length) return false;
+    *left -= a.string.length / TSR_JINJA_STEP_BYTES;
+    return (!a.string.length || !memcmp(a.string.bytes, b.string.bytes, (size_t)a.string.length));
+  case TSR_JINJA_LIST:
+  case TSR_JINJA_TUPLE:
+  case TSR_JINJA_VIEW:
+    return equal_lists(a.list, b.list, left);
+  case TSR_JINJA_ITERATOR:
+    return a.list == b.list;
+  case TSR_JINJA_DICT:
+    return equal_dicts(a.dict, b.dict, left);
+  case TSR_JINJA_NAMESPACE:
+    return a.dict == b.dict;
+  case TSR_JINJA_FUNCTION:
+    return a.function == b.function;
+  case TSR_JINJA_LOOP:
+    return a.loop == b.loop;
+  default:
+    return true;
+  }
+}
+
+static int compare_strings(tsr_jinja_string a, tsr_jinja_string b, int64_t *left) {
+  size_t shorter = (size_t)(a.length < b.length ? a.length : b.length);
+  *left -= (int64_t)shorter / TSR_JINJA_STEP_BYTES;
+  int order = shorter ? memcmp(a.bytes, b.bytes, shorter)
+                      : 0; /* the order of UTF-8 is that of code points */
+  return order ? order : (a.length > b.length) - (a.length < b.length);
+}
+
+bool tsr_jinja_order(tsr_jinja_value a, tsr_jinja_value b, int64_t *left, int *ret_order) {
+  if (tsr_jinja_is_number(a) && tsr_jinja_is_number(b))
+    return *ret_order = compare_numbers(a, b), true;
+  if (a.kind != b.kind) return false;
+  if (a.kind == TSR_JINJA_STRING)
+    return *ret_order = compare_strings(a.string, b.string, left), true;
+  if (a.kind != TSR_JINJA_LIST && a.kind != TSR_JINJA_TUPLE) return false;
+  for (int i = 0; i < a.list->count && i < b.list->count && --*left >= 0; i++)
+    if (!tsr_jinja_equal(a.list->items[i], b.list->items[i], left))
+      return tsr_jinja_order(a.list->items[i], b.list->items[i], left, ret_order);
+  *ret_order = (a.list->count > b.list->count) - (a.list->count < b.list->count);
+  return true;
+}
+
+/* ---- dicts ---- */
 
 enum { SEARCHED_MAX = 8 }; /* entries that are searched without a table */
 
