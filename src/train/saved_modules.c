@@ -78,8 +78,7 @@ const char **tsr_saved_modules_list(
     if (!training[p].is_saved || tsr_param_is_load(g, param)) continue;
     const char *owner = owner_of(arena, param), *name = longer(owner, owner + strlen(owner) + 1);
     bool known = false;
-    while (name && !(known = is_known(list, *ret_count, name)) &&
-           !is_exact(g, training, p, name))
+    while (name && !(known = is_known(list, *ret_count, name)) && !is_exact(g, training, p, name))
       name = longer(owner, name);
     if (known) continue;
     if (!name) {
