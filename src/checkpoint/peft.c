@@ -91,11 +91,11 @@ static bool check_experts(const tsr_trained_values *values, tsr_diags *diags) {
   const tsr_graph *g = values->graph;
   for (int p = 0; p < g->params_count; p++) {
     const tsr_param *param = &g->params[p];
-    if (values->values[p] && param->ndim > 2)
+    if (values->values[p] && param->hf_name && param->ndim > 2)
       return tsr_diag_error(
           diags, TSR_NOWHERE,
           "'%s' is weights of experts, which PEFT's folders do not have in modules_to_save",
-          param->hf_name ? param->hf_name : param->name);
+          param->hf_name);
   }
   return true;
 }
