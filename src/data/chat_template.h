@@ -6,8 +6,8 @@
  * additional_chat_templates/NAME.jinja are named ones. Of several, "tool_use" is the one for
  * conversations with tools, if there is one, and "default" for the others. Its variables are the
  * special tokens as transformers 5 reads them: bos_token, eos_token, …, and the model's own, such
- * as image_token, of tokenizer_config.json and the older special_tokens_map.json. A folder without a
- * template, or none at all, has the built-in template of the format that the tokenizer's special
+ * as image_token, of tokenizer_config.json and the older special_tokens_map.json. A folder without
+ * a template, or none at all, has the built-in template of the format that the tokenizer's special
  * tokens tell: ChatML, Llama 3 or Mistral. */
 #ifndef TSR_DATA_CHAT_TEMPLATE_H
 #define TSR_DATA_CHAT_TEMPLATE_H
