@@ -164,6 +164,26 @@ static window choose_window(const char *line, int length, int at) {
   return w;
 }
 
+/* A control character at `at`: its code, up to U+009F (two bytes in UTF-8); else -1. */
+static int control_at(const char *text, int length, int at) {
+  unsigned char c = (unsigned char)text[at],
+                next = at + 1 < length ? (unsigned char)text[at + 1] : 0;
+  if (c < 0x20 || c == 0x7f) return c;
+  return c == 0xc2 && next >= 0x80 && next < 0xa0 ? next : -1;
+}
+
+/* Names and messages may have text of files, which must not control the terminal. */
+static void print_text(const char *text, FILE *stream) {
+  int length = (int)strlen(text);
+  for (int i = 0; i < length; i++) {
+    int control = control_at(text, length, i);
+    if (control < 0) fputc(text[i], stream);
+    else if (control == '\n' || control == '\t') fputs(control == '\n' ? "\\n" : "\\t", stream);
+    else fprintf(stream, "\\x%02x", (unsigned)control);
+    if (control >= 0x80) i++;
+  }
+}
+
 static void print_line(const tsr_diags *diags, tsr_location location, FILE *stream) {
   int length = 0;
   const char *line = find_line(diags, location, &length);
@@ -171,8 +191,9 @@ static void print_line(const tsr_diags *diags, tsr_location location, FILE *stre
   window w = choose_window(line, length, location.col - 1);
   fprintf(stream, "%5d | %s", location.line, w.begin ? "…" : "");
   for (int i = w.begin; i < w.end; i++) {
-    unsigned char c = (unsigned char)line[i];
-    fputc(c == '\t' || (c >= 0x20 && c != 0x7f) ? c : '?', stream);
+    int control = control_at(line, w.end, i);
+    fputc(control == '\t' || control < 0 ? line[i] : '?', stream);
+    if (control >= 0x80) i++;
   }
   fprintf(stream, "%s\n      | %s", w.end < length ? "…" : "", w.begin ? " " : "");
   /* A tab keeps its width; a byte inside a UTF-8 sequence takes none. */
@@ -186,12 +207,18 @@ static void print_line(const tsr_diags *diags, tsr_location location, FILE *stre
 
 static void print_diag(const tsr_diags *diags, const diag *d, FILE *stream) {
   static const char *const words[] = {"note", "warning", "error", "error"};
+  if (d->location.file) print_text(d->location.file, stream);
   if (d->location.file && d->location.line)
-    fprintf(stream, "%s:%d:%d: ", d->location.file, d->location.line, d->location.col);
-  else if (d->location.file) fprintf(stream, "%s: ", d->location.file);
-  fprintf(stream, "%s: %s\n", words[d->severity], d->message);
+    fprintf(stream, ":%d:%d", d->location.line, d->location.col);
+  fprintf(stream, "%s%s: ", d->location.file ? ": " : "", words[d->severity]);
+  print_text(d->message, stream);
+  fputc('\n', stream);
   if (d->location.file && d->location.line) print_line(diags, d->location, stream);
-  for (int i = 0; i < d->hints_count; i++) fprintf(stream, "      = %s\n", d->hints[i]);
+  for (int i = 0; i < d->hints_count; i++) {
+    fputs("      = ", stream);
+    print_text(d->hints[i], stream);
+    fputc('\n', stream);
+  }
 }
 
 tsr_severity tsr_diag_normative(const tsr_diags *diags, tsr_severity severity) {

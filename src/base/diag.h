@@ -10,6 +10,9 @@
  *
  * Of a line longer than 160 columns what is around the caret is shown, with … where it is cut.
  *
+ * Control characters of a name, a message or a hint are printed as escapes: \n, \t, \x1b; those of
+ * a quoted line as ?, but for tabs.
+ *
  * Functions collect; only main prints. A place with line 0 prints as `file: error: …`, one without
  * a file as `error: …`. */
 #ifndef TSR_BASE_DIAG_H

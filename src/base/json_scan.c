@@ -131,6 +131,8 @@ static bool scan_string(scanner *s, const char **ret_begin, size_t *ret_length, 
       *ret_escapes = true;
       length = scan_escape(s, at, &code);
       if (!length) return false;
+    } else if (!*at) {
+      return fail(s, at, "byte 0x00 in a string is not taken: texts end at a NUL");
     } else if ((unsigned char)*at < 0x20) {
       return fail(
           s, at, "byte 0x%02x in a string should be written \\u%04x", (unsigned)*at, (unsigned)*at);

@@ -11,7 +11,9 @@ static bool read_json(
     tsr_arena *arena, const tsr_text_file *file, size_t offset, size_t length, tsr_jinja_value *ret,
     tsr_diags *diags) {
   tsr_json_fault fault;
-  if (tsr_jinja_read_json(arena, file->text + offset, length, ret, &fault)) return true;
+  if (tsr_jinja_read_members(
+          arena, file->text + offset, length, tsr_conversation_keys, ret, &fault))
+    return true;
   return tsr_diag_error(
       diags, tsr_text_file_place(file, offset + fault.offset, 1, diags), "%s", fault.message);
 }

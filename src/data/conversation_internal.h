@@ -29,6 +29,8 @@ bool tsr_conversation_fail(tsr_conversation_place *at, const char *format, ...)
 
 /* ---- conversation_shapes.c ---- */
 
+/* The keys of all shapes; a line's other keys are ignored. Ends with NULL. */
+extern const char *const tsr_conversation_keys[];
 /* Reads a line of any shape. All mistakes of a line are reported. */
 bool tsr_conversation_parse(
     tsr_arena *arena, tsr_jinja_value line, tsr_conversation_place *at,

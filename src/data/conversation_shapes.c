@@ -218,6 +218,12 @@ static bool read_answer(reader *p) {
 
 /* ---- the line ---- */
 
+const char *const tsr_conversation_keys[] = {"messages", "tools",       "chat_template_kwargs",
+                                             "prompt",   "completion",  "conversations",
+                                             "system",   "instruction", "input",
+                                             "output",   "question",    "answer",
+                                             NULL};
+
 /* A value that may be written as JSON in a string. */
 static bool read_embedded(
     reader *p, const char *key, tsr_jinja_kind kind, const char *wanted, tsr_jinja_value *ret) {

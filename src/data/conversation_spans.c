@@ -293,16 +293,18 @@ static void find_ends(finder *f) {
   f->ends = ends;
 }
 
-/* The length of a token that ends a turn, at `at` or, `behind`, before it; 0: there is none. */
-static int64_t end_token(const finder *f, int64_t at, bool behind) {
+/* The length of a token that ends a turn: one that begins at `at`, or with `before` ends there.
+ * 0: there is none. */
+static int64_t end_token(const finder *f, int64_t at, bool before) {
   for (int k = 0; k < f->ends_count; k++)
-    if (has_at(f->text, behind ? at - f->ends[k].length : at, f->ends[k])) return f->ends[k].length;
+    if (has_at(f->text, before ? at - f->ends[k].length : at, f->ends[k])) return f->ends[k].length;
   return 0;
 }
 
 static bool is_blank(const finder *f, int64_t at) {
-  static const char blanks[] = {' ', '\t', '\r', '\n'};
-  return at >= 0 && at < f->text.length && memchr(blanks, f->text.bytes[at], sizeof blanks);
+  if (at < 0 || at >= f->text.length) return false;
+  char c = f->text.bytes[at];
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* Where the loops over the messages begin to write what they have of messages behind message i, at

@@ -117,8 +117,8 @@ static const tsr_jinja_named dicts[] = {
 static const tsr_jinja_named lists[] = {{"count", list_count}, {"index", list_index}};
 static const tsr_jinja_named loops[] = {{"changed", loop_changed}, {"cycle", loop_cycle}};
 
-/* Methods of Python and attributes of macros that are left out: an error, where another unknown name
- * is undefined. */
+/* Methods of Python and attributes of macros that are left out: an error, where another unknown
+ * name is undefined. */
 static const char *const other_string_methods[] = {
     "casefold",     "center",  "encode",    "expandtabs",  "format_map", "isascii",
     "isdecimal",    "islower", "isnumeric", "isprintable", "istitle",    "isupper",

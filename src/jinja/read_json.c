@@ -8,7 +8,8 @@
 typedef struct {
   tsr_arena *arena;
   const char *at;
-  const char *wrong; /* the first number that is too large; NULL: none */
+  const char *wrong;       /* the first number that is too large; NULL: none */
+  const char *const *keys; /* of the outermost object, until it is read; NULL: all */
 } reader;
 
 static tsr_jinja_value read_value(reader *p);
@@ -45,6 +46,7 @@ static tsr_jinja_value read_word(reader *p) {
 
 static tsr_jinja_value read_list(reader *p) {
   tsr_jinja_value list = tsr_jinja_new_list(p->arena, TSR_JINJA_LIST);
+  p->keys = NULL;
   for (p->at++, skip_blanks(p); *p->at != ']'; skip_blanks(p)) {
     tsr_jinja_append(p->arena, list.list, read_value(p));
     skip_blanks(p);
@@ -54,15 +56,26 @@ static tsr_jinja_value read_list(reader *p) {
   return list;
 }
 
+static bool is_wanted(const char *const *keys, tsr_jinja_value key) {
+  for (int i = 0; keys && keys[i]; i++)
+    if (tsr_jinja_is_text(key, keys[i])) return true;
+  return !keys;
+}
+
 /* The keys differ, so none is searched for. */
 static tsr_jinja_value read_dict(reader *p) {
   tsr_jinja_value v = tsr_jinja_new_dict(p->arena, TSR_JINJA_DICT);
+  const char *const *keys = p->keys;
   int64_t left = INT64_MAX;
+  p->keys = NULL;
   for (p->at++, skip_blanks(p); *p->at != '}'; skip_blanks(p)) {
     tsr_jinja_value key = read_string(p);
     skip_blanks(p);
     p->at++; /* the colon */
-    tsr_jinja_add(p->arena, v.dict, key, read_value(p), &left);
+    const char *wrong = p->wrong;
+    tsr_jinja_value value = read_value(p);
+    if (is_wanted(keys, key)) tsr_jinja_add(p->arena, v.dict, key, value, &left);
+    else p->wrong = wrong;
     skip_blanks(p);
     if (*p->at == ',') p->at++;
   }
@@ -88,15 +101,21 @@ static tsr_jinja_value read_value(reader *p) {
   }
 }
 
-bool tsr_jinja_read_json(
-    tsr_arena *arena, const char *text, size_t length, tsr_jinja_value *ret_value,
-    tsr_json_fault *ret_fault) {
+bool tsr_jinja_read_members(
+    tsr_arena *arena, const char *text, size_t length, const char *const *keys,
+    tsr_jinja_value *ret_value, tsr_json_fault *ret_fault) {
   if (!tsr_json_scan(arena, text, length, ret_fault)) return false;
-  reader p = {.arena = arena, .at = tsr_arena_strndup(arena, text, length)};
+  reader p = {.arena = arena, .at = tsr_arena_strndup(arena, text, length), .keys = keys};
   const char *begin = p.at;
   *ret_value = read_value(&p);
   if (!p.wrong) return true;
   *ret_fault = (tsr_json_fault){
       .offset = (size_t)(p.wrong - begin), .message = "an integer should be in [-2^63, 2^63)"};
   return false;
+}
+
+bool tsr_jinja_read_json(
+    tsr_arena *arena, const char *text, size_t length, tsr_jinja_value *ret_value,
+    tsr_json_fault *ret_fault) {
+  return tsr_jinja_read_members(arena, text, length, NULL, ret_value, ret_fault);
 }

@@ -61,5 +61,10 @@ bool tsr_jinja_render(
 bool tsr_jinja_read_json(
     tsr_arena *arena, const char *text, size_t length, tsr_jinja_value *ret_value,
     tsr_json_fault *ret_fault);
+/* The same, of an object without its members whose keys are not among `keys` (a list that ends with
+ * NULL), which may have integers of any size. */
+bool tsr_jinja_read_members(
+    tsr_arena *arena, const char *text, size_t length, const char *const *keys,
+    tsr_jinja_value *ret_value, tsr_json_fault *ret_fault);
 
 #endif

@@ -34,6 +34,24 @@ static void test_places(void) {
   CHECK_INT(tsr_diags_exit_code(diags), 1);
 }
 
+/* Nothing that a file says reaches the terminal as a control character. */
+static void test_control_characters(void) {
+  tsr_diags *diags = tsr_diags_new(arena);
+  static const char text[] = "\x1b]0;x\x07\t\xc2\x9b"
+                             "31m\xc2\xa0é@\n";
+  tsr_diags_source(diags, "a\x1b[2Jb", text, sizeof text - 1);
+  tsr_diag_error(
+      diags, (tsr_location){"a\x1b[2Jb", 1, 17, 1}, "says '%s'",
+      "\x1b[31m\r\n\t\x7f\xc2\x9b\xc2\xa0é");
+  tsr_diag_hint(diags, "not '%s'", "\x01\xc2\x85\xc2");
+  CHECK_STR(
+      printed_diags(arena, diags),
+      "a\\x1b[2Jb:1:17: error: says '\\x1b[31m\\x0d\\n\\t\\x7f\\x9b\xc2\xa0é'\n"
+      "    1 | ?]0;x?\t?31m\xc2\xa0é@\n"
+      "      |       \t      ^\n"
+      "      = not '\\x01\\x85\xc2'\n");
+}
+
 /* before × `left`, the two letters "@@", after × `right`; a caret at the first @. */
 static char *long_line(const char *before, int left, const char *after, int right) {
   tsr_text text = {0};
@@ -141,6 +159,7 @@ int main(void) {
   arena = tsr_arena_new();
   test_quiet();
   test_places();
+  test_control_characters();
   test_long_lines();
   test_hints();
   test_many();

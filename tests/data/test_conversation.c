@@ -307,6 +307,13 @@ static void test_shapes(void) {
       "{\"prompt\": [" M("user", "a") "], \"completion\": [" M("assistant", "b") ", " M(
           "user", "c") ", " M("assistant", "d") "]}",
       "<user>a</><assistant>b</><user>c</><assistant>«d</>»");
+  /* Other keys are ignored, whatever they have. */
+  s = (setting){.template = PLAIN};
+  check(
+      &s,
+      "{\"id\": 123456789012345678901234567890, \"meta\": [{\"n\": -9223372036854775809}], "
+      "\"messages\": [" M("user", "a") ", " M("assistant", "b") "], \"x\": {\"messages\": 1e99}}",
+      "<user>a</><assistant>«b</>»");
   s = (setting){.special = ml, .special_count = 3};
   check(&s, "{\"prompt\": \"1 + 1 =\", \"completion\": \" 2\"}", "1 + 1 =« 2<|endoftext|>»");
   check(&s, "{\"prompt\": \"\", \"completion\": \"x<|endoftext|>\"}", "«x<|endoftext|>»");
@@ -360,6 +367,9 @@ static void test_mistakes(void) {
   check_mistake(
       "{\"messages\": [], \"instruction\": \"x\"}",
       E "both 'messages' and 'instruction' are given; one of them is the conversation\n");
+  check_mistake(
+      "{\"id\": 1234567890123456789012, \"messages\": [{\"x\": 9223372036854775808}]}",
+      "chat.jsonl:1:51: error: an integer should be in [-2^63, 2^63)\n");
   check_mistake("{\"messages\": []}", E "'messages' is empty\n");
   check_mistake("{\"messages\": 7}", E "'messages' should be a list of messages, not an integer\n");
   check_mistake(

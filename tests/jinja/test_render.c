@@ -382,7 +382,25 @@ static void check_json(const char *text, size_t offset, const char *message) {
   tsr_arena_free(arena);
 }
 
+/* The values of members are read if their keys are wanted; a list's objects are read whole. */
+static void check_members(const char *text, const char *want) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_jinja_value v;
+  tsr_json_fault fault;
+  tsr_text printed = {0};
+  CHECK(tsr_jinja_read_members(
+      arena, text, strlen(text), (const char *const[]){"a", "b", NULL}, &v, &fault));
+  CHECK(tsr_jinja_repr(v, 0, &printed));
+  CHECK_STR(printed.data, want);
+  tsr_text_free(&printed);
+  tsr_arena_free(arena);
+}
+
 static void test_json(void) {
+  check_members(
+      "{\"c\": [{\"a\": 9223372036854775808}], \"b\": {\"c\": 1}, \"a\": [{\"d\": 2}]}",
+      "{'b': {'c': 1}, 'a': [{'d': 2}]}");
+  check_members("[{\"c\": 1}, {\"d\": {\"a\": 2}}]", "[{'c': 1}, {'d': {'a': 2}}]");
   check_json(
       "{\"a\": 1,\n \"b\": 9223372036854775808}", 15, "an integer should be in [-2^63, 2^63)");
   check_json("{\"a\": 01}", 6, "a number begins with 0");
