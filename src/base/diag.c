@@ -2,6 +2,7 @@
 #include "base/diag.h"
 #include "base/fault.h"
 #include "base/text.h"
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct source {
@@ -172,16 +173,21 @@ static int control_at(const char *text, int length, int at) {
   return c == 0xc2 && next >= 0x80 && next < 0xa0 ? next : -1;
 }
 
-/* Names and messages may have text of files, which must not control the terminal. */
+/* Names and messages may have text of files, which must not control the terminal; they may have
+ * several lines. What is between control characters is written at once, for others may write to the
+ * stream too. */
 static void print_text(const char *text, FILE *stream) {
-  int length = (int)strlen(text);
+  int length = (int)strlen(text), begin = 0;
   for (int i = 0; i < length; i++) {
     int control = control_at(text, length, i);
-    if (control < 0) fputc(text[i], stream);
-    else if (control == '\n' || control == '\t') fputs(control == '\n' ? "\\n" : "\\t", stream);
+    if (control < 0 || control == '\n') continue;
+    fprintf(stream, "%.*s", i - begin, text + begin);
+    if (control == '\t') fputs("\\t", stream);
     else fprintf(stream, "\\x%02x", (unsigned)control);
     if (control >= 0x80) i++;
+    begin = i + 1;
   }
+  fputs(text + begin, stream);
 }
 
 static void print_line(const tsr_diags *diags, tsr_location location, FILE *stream) {
@@ -221,6 +227,16 @@ static void print_diag(const tsr_diags *diags, const diag *d, FILE *stream) {
   }
 }
 
+/* In one piece: other processes write to the same terminal. */
+static void write_diag(const tsr_diags *diags, const diag *d, FILE *stream) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *whole = open_memstream(&text, &length);
+  print_diag(diags, d, whole ? whole : stream);
+  if (whole && !fclose(whole)) fwrite(text, 1, length, stream);
+  free(text);
+}
+
 tsr_severity tsr_diag_normative(const tsr_diags *diags, tsr_severity severity) {
   return diags->strict ? TSR_ERROR : severity;
 }
@@ -233,7 +249,7 @@ void tsr_diags_print(tsr_diags *diags, FILE *stream) {
   int more = diags->quiet ? diags->errors_dropped : diags->dropped;
   for (int i = 0; i < diags->count; i++)
     if (!diags->quiet || diags->items[i].severity >= TSR_ERROR)
-      print_diag(diags, &diags->items[i], stream);
+      write_diag(diags, &diags->items[i], stream);
   if (more) fprintf(stream, "… and %d more\n", more);
   diags->count = diags->dropped = diags->errors_dropped = 0;
 }

@@ -46,7 +46,7 @@ static void test_control_characters(void) {
   tsr_diag_hint(diags, "not '%s'", "\x01\xc2\x85\xc2");
   CHECK_STR(
       printed_diags(arena, diags),
-      "a\\x1b[2Jb:1:17: error: says '\\x1b[31m\\x0d\\n\\t\\x7f\\x9b\xc2\xa0é'\n"
+      "a\\x1b[2Jb:1:17: error: says '\\x1b[31m\\x0d\n\\t\\x7f\\x9b\xc2\xa0é'\n"
       "    1 | ?]0;x?\t?31m\xc2\xa0é@\n"
       "      |       \t      ^\n"
       "      = not '\\x01\\x85\xc2'\n");
