@@ -20,34 +20,25 @@ static void attention_units(const cuda_call *c) {
   tsr_cuda_attention_ring_finish(stream, type, &r, cuda_out(c, 0), cuda_out(c, 1), s.first);
 }
 
+static void whole_attention(const cuda_call *c, const tsr_attention *a) {
+  tsr_cuda_attention(
+      c->state->stream, cuda_type(cuda_y(c, 0)), a, cuda_key_of(c, a), cuda_out(c, 0),
+      cuda_out(c, 1), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2));
+}
+
 static void attention_run(const cuda_call *c) {
   tsr_attention a = tsr_attention_of(&c->call);
   if (tsr_program_splits_sequences(c->call.program)) attention_units(c);
-  else
-    tsr_cuda_attention(
-        c->state->stream, cuda_type(cuda_y(c, 0)), &a, cuda_key_of(c, &a), cuda_out(c, 0),
-        cuda_out(c, 1), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2));
+  else whole_attention(c, &a);
 }
 const cuda_op cuda_attention = attention_run;
 
 /* inputs: q, k, v, positions */
 static void document_attention_run(const cuda_call *c) {
   tsr_attention a = tsr_document_attention_of(&c->call);
-  tsr_cuda_attention(
-      c->state->stream, cuda_type(cuda_y(c, 0)), &a, cuda_key_of(c, &a), cuda_out(c, 0),
-      cuda_out(c, 1), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2));
+  whole_attention(c, &a);
 }
 const cuda_op cuda_document_attention = document_attention_run;
-
-/* inputs: dout, q, k, v, out, stats, positions */
-static void document_attention_dx_run(const cuda_call *c) {
-  tsr_attention a = tsr_document_attention_of(&c->call);
-  tsr_cuda_attention_backward(
-      c->state->stream, cuda_type(cuda_y(c, 0)), &a, cuda_key_of(c, &a), cuda_out(c, 0),
-      cuda_out(c, 1), cuda_out(c, 2), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3),
-      cuda_in(c, 4), cuda_in(c, 5), cuda_scratch(c));
-}
-const cuda_op cuda_document_attention_dx = document_attention_dx_run;
 
 /* inputs: dout, q, k, v, out, stats */
 static void attention_dx_units(const cuda_call *c) {
@@ -64,13 +55,23 @@ static void attention_dx_units(const cuda_call *c) {
   tsr_cuda_attention_ring_dkv_finish(stream, type, &r, cuda_out(c, 1), cuda_out(c, 2), s.dkv);
 }
 
+static void whole_attention_dx(const cuda_call *c, const tsr_attention *a) {
+  tsr_cuda_attention_backward(
+      c->state->stream, cuda_type(cuda_y(c, 0)), a, cuda_key_of(c, a), cuda_out(c, 0),
+      cuda_out(c, 1), cuda_out(c, 2), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3),
+      cuda_in(c, 4), cuda_in(c, 5), cuda_scratch(c));
+}
+
 static void attention_dx_run(const cuda_call *c) {
   tsr_attention a = tsr_attention_of(&c->call);
   if (tsr_program_splits_sequences(c->call.program)) attention_dx_units(c);
-  else
-    tsr_cuda_attention_backward(
-        c->state->stream, cuda_type(cuda_y(c, 0)), &a, cuda_key_of(c, &a), cuda_out(c, 0),
-        cuda_out(c, 1), cuda_out(c, 2), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3),
-        cuda_in(c, 4), cuda_in(c, 5), cuda_scratch(c));
+  else whole_attention_dx(c, &a);
 }
 const cuda_op cuda_attention_dx = attention_dx_run;
+
+/* inputs: dout, q, k, v, out, stats, positions */
+static void document_attention_dx_run(const cuda_call *c) {
+  tsr_attention a = tsr_document_attention_of(&c->call);
+  whole_attention_dx(c, &a);
+}
+const cuda_op cuda_document_attention_dx = document_attention_dx_run;
