@@ -6,6 +6,7 @@
 #include "base/file_read.h"
 #include "base/json.h"
 #include "data/conversation.h"
+#include "tests/printed.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,19 +30,6 @@ static void print_conversation(const tsr_conversation *c) {
   add_numbers(&line, "begins", c, 2);
   printf("%s}\n", line.data);
   tsr_text_free(&line);
-}
-
-static void print_errors(tsr_diags *diags) {
-  char *errors = NULL;
-  size_t length = 0;
-  tsr_text line = {0};
-  FILE *stream = open_memstream(&errors, &length);
-  tsr_diags_print(diags, stream);
-  fclose(stream);
-  tsr_json_add_text(&line, errors, length);
-  printf("{\"error\": %s}\n", line.data);
-  tsr_text_free(&line);
-  free(errors);
 }
 
 static bool
@@ -77,7 +65,7 @@ int main(int count, char **arguments) {
     end = at + strcspn(text + at, "\n");
     if (tsr_conversation_read(line_arena, &format, scratch, &file, at, end - at, &c, line_diags))
       print_conversation(&c);
-    else print_errors(line_diags);
+    else print_diags_json(line_arena, line_diags);
     tsr_arena_free(line_arena);
   }
   tsr_bpe_scratch_free(scratch);

@@ -6,6 +6,7 @@
 #include "base/file_read.h"
 #include "base/json.h"
 #include "jinja/render.h"
+#include "tests/printed.h"
 #include <stdlib.h>
 
 enum { BYTES_MAX = 1 << 26, NOW = 1700000000 };
@@ -43,19 +44,6 @@ static void print_output(const tsr_jinja_output *out) {
   tsr_text_free(&line);
 }
 
-static void print_errors(tsr_diags *diags) {
-  char *errors = NULL;
-  size_t length = 0;
-  tsr_text line = {0};
-  FILE *stream = open_memstream(&errors, &length);
-  tsr_diags_print(diags, stream);
-  fclose(stream);
-  tsr_json_add_text(&line, errors, length);
-  printf("{\"error\": %s}\n", line.data);
-  tsr_text_free(&line);
-  free(errors);
-}
-
 int main(int count, char **arguments) {
   for (int i = 2; i < count; i++) {
     tsr_arena *arena = tsr_arena_new();
@@ -65,7 +53,7 @@ int main(int count, char **arguments) {
       print_output(&out);
       tsr_text_free(&out.text);
     } else {
-      print_errors(diags);
+      print_diags_json(arena, diags);
     }
     tsr_arena_free(arena);
   }

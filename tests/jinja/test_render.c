@@ -223,6 +223,9 @@ static void test_render_errors(void) {
       "{{ ('12' | unique) | last }}",
       AT(22) "an iterator has no last item; 'list' makes a list of it");
   check_message("{{ [1].append(2) }}", AT(8) "the method 'append' of a list is not supported");
+}
+
+static void test_operand_errors(void) {
   check_message("{{ 1 // 0 }}", AT(6) "division by zero");
   check_message(
       "{{ 9223372036854775807 + 1 }}", AT(24) "the result is too large for an integer of 64 bits");
@@ -240,6 +243,9 @@ static void test_render_errors(void) {
   check_message(
       "{% set x.a = 1 %}",
       AT(10) "attributes of a dict cannot be set; a namespace has such attributes");
+}
+
+static void test_argument_errors(void) {
   check_message("{{ s | trim(1) }}", AT(8) "'trim' needs a string, not an integer");
   check_message("{{ s | upper(1) }}", AT(8) "'upper' takes at most 0 positional arguments, not 1");
   check_message("{{ s | trim(set='a') }}", AT(8) "'trim' has no argument 'set'");
@@ -425,6 +431,8 @@ int main(int count, char **arguments) {
   if (count == 2) test_cases(arguments[1]);
   test_parse_errors();
   test_render_errors();
+  test_operand_errors();
+  test_argument_errors();
   test_counted_work();
   test_many_keys();
   test_limits();
