@@ -4,6 +4,10 @@
 #define TSR_KERNELS_NF4_H
 #include "base/nf4_layout.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The levels of NF4, ascending. */
 extern const float tsr_nf4_levels[16];
 /* The 256 levels of the scales, ascending. */
@@ -15,4 +19,7 @@ void tsr_nf4_quantize(const tsr_nf4_layout *layout, void *ret, const float *x);
 /* The scale of a block of a unit, which has these bytes. */
 float tsr_nf4_scale(const tsr_nf4_layout *layout, const void *bytes, int64_t block);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

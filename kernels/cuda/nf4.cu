@@ -3,9 +3,7 @@
  * neighbours, which have one scale. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
-extern "C" {
 #include "kernels/nf4.h"
-}
 
 /* The levels of elements and of scales. */
 typedef struct {
