@@ -18,6 +18,7 @@
 #ifndef TSR_KERNELS_CUDA_KERNELS_H
 #define TSR_KERNELS_CUDA_KERNELS_H
 #include "base/nf4_layout.h"
+#include "base/tensor_slice.h"
 #include "kernels/members_sum.h"
 #include "kernels/cuda/kernel_limits.h"
 
@@ -66,6 +67,16 @@ void tsr_cuda_epilogue(
 /* From one type to another, to nearest even. */
 void tsr_cuda_cast(
     tsr_cuda_stream s, tsr_cuda_type to, void *out, tsr_cuda_type from, const void *x, int64_t n);
+
+/* ---- hash.cu: adds the hash of elements [begin, end) of x, a part of a tensor, to *sum
+ * (base/tensor_hash.h). A dimension may be stored in blocks with padding (graph/padding.h). ---- */
+typedef struct {
+  int dim;
+  int64_t real, blocks;
+} tsr_cuda_padding;
+void tsr_cuda_hash(
+    tsr_cuda_stream s, tsr_cuda_type type, uint64_t *sum, const void *x,
+    const tsr_tensor_slice *part, const tsr_cuda_padding *padding, int64_t begin, int64_t end);
 
 /* ---- nf4.cu: out (rows, cols), which is aligned to 16 bytes, to nearest even ---- */
 void tsr_cuda_nf4_decode(

@@ -53,7 +53,8 @@ static inline tsr_launch_shape launch_elements(int64_t n, tsr_cuda_type type) {
 enum {
   LAUNCH_CAST_WIDTH = 8,
   LAUNCH_DROPOUT_WIDTH = 4,
-  LAUNCH_NF4_WIDTH = 8
+  LAUNCH_NF4_WIDTH = 8,
+  LAUNCH_HASH_WIDTH = 32
 }; /* elements of a thread */
 
 static inline tsr_launch_shape launch_cast(int64_t n) {
@@ -61,6 +62,9 @@ static inline tsr_launch_shape launch_cast(int64_t n) {
 }
 static inline tsr_launch_shape launch_nf4(int64_t n) {
   return launch_map(launch_pieces(n, LAUNCH_NF4_WIDTH));
+}
+static inline tsr_launch_shape launch_hash(int64_t n) {
+  return launch_map(launch_pieces(n, LAUNCH_HASH_WIDTH));
 }
 static inline tsr_launch_shape launch_dropout(int64_t n) {
   return launch_map(launch_pieces(n, LAUNCH_DROPOUT_WIDTH));

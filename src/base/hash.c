@@ -2,7 +2,9 @@
 /* The library's state is only complete for those who compile it in. */
 #define XXH_INLINE_ALL
 #include "base/hash.h"
+#include "base/tensor_hash.h"
 #include <stdio.h>
+#include <string.h>
 #include <xxhash.h>
 
 struct tsr_hasher {
@@ -23,6 +25,10 @@ uint64_t tsr_hash_fnv1a(const void *bytes, size_t length) {
   for (size_t i = 0; i < length; i++)
     hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
   return hash;
+}
+
+uint64_t tsr_hash_named(const char *name, uint64_t hash) {
+  return (tsr_hash_number(name, strlen(name)) | 1) * hash;
 }
 
 void tsr_hasher_begin(tsr_hasher *h) { XXH3_128bits_reset(&h->state); }

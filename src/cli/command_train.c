@@ -44,10 +44,12 @@ out_purpose_of(const app *a, const setup *s, const tsr_checkpoint_manager_option
 typedef struct {
   tsr_out_folder out, gradients, routing;
   tsr_metrics *metrics;
+  tsr_run_lock_writer *lock;
 } results;
 
 static void close_results(results *r) {
   if (r->metrics) tsr_metrics_close(r->metrics);
+  if (r->lock) tsr_run_lock_close(r->lock);
   tsr_out_folder_close(&r->routing); /* which may be in the others */
   tsr_out_folder_close(&r->gradients);
   tsr_out_folder_close(&r->out);
@@ -81,6 +83,12 @@ static bool open_metrics(app *a, const char *metrics, results *r) {
   return tsr_out_folder_check_metrics(a->arena, metrics, own, a->diags);
 }
 
+static bool open_lock(app *a, results *r) {
+  const char *path = tsr_arena_printf(a->arena, "%s/" TSR_RUN_LOCK_NAME, a->options.out);
+  bool trains = a->options.command == TSR_COMMAND_TRAIN;
+  return !trains || !r->out.path || tsr_run_lock_open(a->arena, path, &r->lock, a->diags);
+}
+
 /* Where results go, which the first process takes for all. */
 static bool
 open_results(app *a, const setup *s, const tsr_checkpoint_manager_options *keep, results *r) {
@@ -94,7 +102,7 @@ open_results(app *a, const setup *s, const tsr_checkpoint_manager_options *keep,
   ok = ok && (!first || take_step_folders(a, s, keep, metrics, r));
   if (r->out.path && !metrics)
     metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->options.out);
-  ok = tsr_job_all_succeeded(&a->job, ok && open_metrics(a, metrics, r));
+  ok = tsr_job_all_succeeded(&a->job, ok && open_metrics(a, metrics, r) && open_lock(a, r));
   if (!ok) close_results(r);
   return ok;
 }
@@ -146,6 +154,8 @@ static bool train(
     return false;
   }
   o.metrics = r.metrics;
+  o.hashes = a->options.command == TSR_COMMAND_TRAIN && a->options.out;
+  o.lock = r.lock;
   if (r.out.path) o.out = &r.out;
   if (r.gradients.path) o.gradient_folder = &r.gradients;
   if (r.routing.path) o.routing_folder = &r.routing;

@@ -9,6 +9,7 @@
 #define TSR_DEVICE_DEVICE_H
 #include "kernels/members_sum.h"
 #include "device/cpu/thread_pool.h"
+#include "graph/padding.h"
 #include "schedule/geometry.h"
 
 enum { TSR_DEVICE_MEMBERS_MAX = 256, TSR_DEVICE_WHY_BYTES = 512 };
@@ -57,6 +58,16 @@ typedef struct {
   int64_t bytes;
 } tsr_device_copy;
 
+/* Elements [begin, end) of a rank's part of a tensor (base/tensor_hash.h). */
+typedef struct {
+  const void *data; /* the part */
+  tsr_dtype dtype;
+  tsr_nf4_layout nf4; /* of that type */
+  tsr_tensor_slice part;
+  tsr_padding padding;
+  int64_t begin, end;
+} tsr_hash_part;
+
 /* Bytes to or from the device of another process. */
 typedef struct {
   int peer; /* in the communicator */
@@ -92,6 +103,8 @@ typedef struct {
   void (*begin_step)(void *state, const tsr_graph *graph, const tsr_step_context *step);
   void (*run)(void *state, const tsr_launch *launch);
   void (*copy)(void *state, const tsr_device_copy *copies, int count);
+  /* Adds the hash of a part to a number, both in the device's memory. NF4 is the CPU's alone. */
+  void (*hash)(void *state, const tsr_hash_part *part, uint64_t *sum);
   /* A loop of the host over the device's memory, on all its threads. NULL: the device has
    * sum_members and move instead, as kernels/cuda/kernels.h has them under the same names. */
   void (*loop)(void *state, tsr_pool_job *job, void *context, int jobs);

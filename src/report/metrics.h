@@ -13,8 +13,8 @@
  *   end     step, loss, reason, weights_sha256, recipe
  *
  * A step's number is how many updates are done with it, from 1. Numbers are written so that they
- * read back as the same double; NaN and infinities are null. Each line is written whole, by one
- * write, so that a reader who follows the file and a crash at any time see whole lines. */
+ * read back as the same double; NaN and infinities are null. The file is one of
+ * report/json_lines.h, which has what holds of all its functions. */
 #ifndef TSR_REPORT_METRICS_H
 #define TSR_REPORT_METRICS_H
 #include "base/diag.h"
@@ -63,21 +63,13 @@ typedef struct {
   const char *weights_sha256, *recipe;
 } tsr_metrics_end;
 
-/* Opens the file and takes it for this process; nothing in it changes. `path` NULL: nothing is
- * written; it must outlive the metrics. Errors: a file that cannot be opened, that this process
- * reads, that another run writes, or that has something else in it; a pipe without a reader, which
- * is waited for 10 s. False without an error where a signal ends that, which sets *stop (NULL:
- * none does). A pipe that is full is not waited for: its lines are late, until the end. */
 bool tsr_metrics_open(
     tsr_arena *arena, const char *path, const volatile sig_atomic_t *stop,
     tsr_metrics **ret_metrics, tsr_diags *diags);
-/* The run begins behind step `step`: cuts off what is behind its lines; 0: all. */
 bool tsr_metrics_begin(tsr_metrics *metrics, int64_t step, tsr_diags *diags);
-/* A file that was made and has not begun is removed. */
 void tsr_metrics_close(tsr_metrics *metrics);
 
-/* Each writes one line. A run does not end because its metrics cannot be written: the first line
- * that cannot is a warning, with the file and the step, and is written with the next ones. */
+/* Each writes one line. */
 void tsr_metrics_write_start(
     tsr_metrics *metrics, const tsr_metrics_start *start, tsr_diags *diags);
 void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, tsr_diags *diags);
@@ -87,7 +79,6 @@ void tsr_metrics_write_eval(tsr_metrics *metrics, int64_t step, double loss, tsr
 void tsr_metrics_write_sample(
     tsr_metrics *metrics, int64_t step, const char *text, size_t length, tsr_diags *diags);
 void tsr_metrics_write_end(tsr_metrics *metrics, const tsr_metrics_end *end, tsr_diags *diags);
-/* At the end: a failure when lines are still not written. */
 bool tsr_metrics_finish(tsr_metrics *metrics, tsr_diags *diags);
 
 #endif

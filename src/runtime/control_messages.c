@@ -127,6 +127,7 @@ void tsr_executable_broadcast(const tsr_executable *b, int from, void *bytes, in
 
 static uint64_t all_bits(uint64_t a, uint64_t b) { return a | b; }
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t sum(uint64_t a, uint64_t b) { return a + b; }
 
 /* Everybody's number to the first process, and back. */
 static uint64_t
@@ -150,4 +151,8 @@ uint64_t tsr_executable_agree(tsr_executable *b, uint64_t flags) {
 
 uint64_t tsr_executable_agree_least(const tsr_executable *b, uint64_t mine) {
   return agree(b, mine, least);
+}
+
+uint64_t tsr_executable_agree_sum(const tsr_executable *b, uint64_t mine) {
+  return agree(b, mine, sum);
 }

@@ -156,6 +156,7 @@ struct tsr_executable {
   struct tsr_routing_record *routing; /* NULL: it is not recorded */
   _Atomic uint64_t nan_scores;        /* here, since they were asked for (tsr_nan_place) */
   tsr_collective_digests *digests;    /* NULL: none are wanted */
+  struct tsr_update_hashes *hashes;   /* NULL: updates are not hashed */
   tsr_recorder *recorder;             /* NULL: none */
   tsr_recorder *recording;            /* the same in a step that is recorded, else NULL */
 };
@@ -224,6 +225,19 @@ struct tsr_routing_record;
 /* After a task of choose_experts, for ranks here. */
 void tsr_executable_keep_routing(tsr_executable *executable, const tsr_launch *launch);
 
+/* ---- process.c ---- */
+/* Zeros in the device's memory, until the process is closed; once. */
+bool tsr_process_allocate(
+    tsr_process *process, int64_t bytes, const char *what, char **ret_memory, tsr_diags *diags);
+
+/* ---- weight_hash.c ---- */
+/* Before a step, and after a task that updates parameters on ranks here, where `device` has run it.
+ */
+void tsr_executable_begin_hashes(tsr_executable *executable);
+void tsr_executable_add_hashes(
+    tsr_executable *executable, const tsr_device *device, const tsr_task *task, const int *ranks,
+    int count);
+
 /* ---- nan_scores.c ---- */
 void tsr_executable_begin_nan_scores(tsr_executable *executable);
 
@@ -248,8 +262,9 @@ void tsr_wait_lost(const tsr_waiting *waiting, const char *why) __attribute__((n
 /* What is to be said of it. Asks the others where they are, for some seconds at most. */
 void tsr_wait_report(const tsr_waiting *waiting, const char *why, tsr_text *text);
 
-/* The least of all processes' numbers, on all of them. */
+/* The least of all processes' numbers, and their sum modulo 2^64, on all of them. */
 uint64_t tsr_executable_agree_least(const tsr_executable *executable, uint64_t mine);
+uint64_t tsr_executable_agree_sum(const tsr_executable *executable, uint64_t mine);
 
 /* The same bytes on all processes, from one of them. */
 void tsr_executable_broadcast(

@@ -49,6 +49,8 @@ static void run_op(const task_run *t) {
   if (b->recording) timer = tsr_recorder_timer(b->recording), launch.timer = &timer;
   if (t->task->on_host) wait_for_device(b);
   d->run(d->state, &launch);
+  if (b->hashes && tsr_op_facts(t->task->op) & TSR_FACT_UPDATE)
+    tsr_executable_add_hashes(b, d, t->task, b->running, running);
   if (b->routing && t->task->op == TSR_OP_CHOOSE_EXPERTS) tsr_executable_keep_routing(b, &launch);
 }
 
@@ -335,6 +337,7 @@ void tsr_executable_run(tsr_executable *b, int64_t step, tsr_fill_row *fill, voi
   b->recording = recorded ? b->recorder : NULL;
   b->step = step;
   tsr_inputs_begin(b, &s.source);
+  tsr_executable_begin_hashes(b);
   d->begin_step(
       d->state, b->programs->graph, &(tsr_step_context){b->process->options.seed, step, 0});
   if (!run_captured(&s)) run_stages(&s);

@@ -142,6 +142,13 @@ allocate(tsr_process *w, int rank, const char *what, int64_t bytes, char **ret, 
   return true;
 }
 
+bool tsr_process_allocate(
+    tsr_process *w, int64_t bytes, const char *what, char **ret, tsr_diags *diags) {
+  int first = 0;
+  while (!tsr_executable_is_here(&w->executable[0], first)) first++;
+  return allocate(w, first, what, bytes, ret, diags);
+}
+
 /* A file without a name: whatever ends the run, nothing is left of it. */
 static bool map_state(tsr_process *w, int rank, int64_t bytes, char **ret, tsr_diags *diags) {
   const char *folder = w->options.state_folder;
@@ -309,7 +316,7 @@ bool tsr_process_open(
   w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->process_of = tsr_arena_array(arena, int, options->parallel->ranks);
   w->blocks = tsr_arena_array(
-      arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count) + 1);
+      arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count) + 2);
   for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
   bool ok = true;
   for (int r = 0; ok && r < options->parallel->ranks; r++)

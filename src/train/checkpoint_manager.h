@@ -40,6 +40,7 @@ typedef struct {
   const char *initial_adapter; /* hash of the adapters that it began with; NULL: none */
   int64_t samples_per_step, total_steps;
   bool quiet;
+  bool data_may_differ; /* from those of the run that it resumes: a warning */
   int process, processes;
 } tsr_checkpoint_manager_run;
 

@@ -139,6 +139,14 @@ other_model(const tsr_config *c, const tsr_manifest *m, tsr_location location, t
       m->folder, path);
 }
 
+static bool
+warn_of_data(const tsr_checkpoint_manager_run *r, const char *file, tsr_diags *diags) {
+  tsr_diag_warning(
+      diags, place_of(r->config, "data"), "the data are not those of '%s': their hash differs",
+      file);
+  return true;
+}
+
 /* Nothing else may. */
 static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
@@ -148,6 +156,7 @@ static bool differs(
   if (there && here && is_same(there, here)) return true;
   if (!there && !strcmp(key, TSR_RECIPE_GRAPH)) return true;
   if ((!there || !here) && is_default(r, key, there ? there : here)) return true;
+  if (!strcmp(key, "data") && r->data_may_differ) return warn_of_data(r, m->folder, diags);
   tsr_location location = place_of(r->config, key);
   if (!strcmp(key, TSR_RECIPE_WEIGHTS) && r->config->lora.enabled)
     return other_model(r->config, m, location, diags);
@@ -172,6 +181,26 @@ bool tsr_resume_recipe_check(
         "a run continues with the recipe that it began with; training_config.model_path takes "
         "the weights alone into a new one");
   return ok;
+}
+
+bool tsr_resume_recipe_check_locked(
+    const tsr_checkpoint_manager_run *r, const tsr_run_lock *lock, const tsr_recipe_entry *recipe,
+    int count, bool data_may_differ, tsr_diags *diags) {
+  int errors = tsr_diags_errors(diags);
+  for (int i = 0; i < count + lock->recipe_count; i++) {
+    const char *key = i < count ? recipe[i].key : lock->recipe[i - count].key;
+    const char *here = find(recipe, count, key);
+    const char *there = find(lock->recipe, lock->recipe_count, key);
+    bool twice = i >= count && here;
+    if (twice || (here && there && is_same(there, here))) continue;
+    if ((!there || !here) && is_default(r, key, there ? there : here)) continue;
+    if (!strcmp(key, "data") && data_may_differ) warn_of_data(r, lock->path, diags);
+    else
+      tsr_diag_error(
+          diags, place_of(r->config, key), "'%s' is %s in this run, and %s in '%s'", key,
+          here ? here : "not there", there ? there : "not there", lock->path);
+  }
+  return tsr_diags_errors(diags) == errors;
 }
 
 /* What is usual on one device is not on another, and a run continues as it began. */

@@ -2,6 +2,7 @@
 /* The recipe of a run and that of the checkpoint which it resumes from (config/recipe_keys.h). */
 #ifndef TSR_TRAIN_RESUME_RECIPE_H
 #define TSR_TRAIN_RESUME_RECIPE_H
+#include "report/run_lock.h"
 #include "train/checkpoint_manager.h"
 
 /* `resume`: the checkpoint that the run goes on from, whose levels of instruction sets it keeps;
@@ -23,6 +24,11 @@ const char *tsr_resume_recipe_weights(
 bool tsr_resume_recipe_check(
     const tsr_checkpoint_manager_run *run, const tsr_manifest *checkpoint,
     const tsr_recipe_entry *recipe, int count, tsr_diags *diags);
+
+/* The same against a run.lock, from which no key may differ: neither the instruction-set level. */
+bool tsr_resume_recipe_check_locked(
+    const tsr_checkpoint_manager_run *run, const tsr_run_lock *lock, const tsr_recipe_entry *recipe,
+    int count, bool data_may_differ, tsr_diags *diags);
 
 /* Values that a configuration left out and the recipe of a checkpoint has (units, the
  * instruction-set level, the precision), so that the run that resumes has them too. */

@@ -3,6 +3,7 @@
 #include "train/epochs.h"
 #include "train/gradient_dump.h"
 #include "train/resume_recipe.h"
+#include "train/run_hashes.h"
 #include "train/score_check.h"
 #include "train/step_files.h"
 #include "train/step_scalars.h"
@@ -128,17 +129,16 @@ static tsr_checkpoint_manager_run run_of(const tsr_trainer *t) {
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,
+      .data_may_differ = t->o->locked && t->o->locked->data_may_differ,
       .process = t->o->rank_map.process,
       .processes = t->o->rank_map.processes};
 }
 
-static void hash_recipe(tsr_trainer *t) {
-  tsr_checkpoint_manager_run run = run_of(t);
-  tsr_recipe_entry *recipe;
-  int count;
+static void find_recipe(tsr_trainer *t) {
+  t->facts = run_of(t);
   const tsr_manifest *resume = t->manager ? tsr_checkpoint_manager_resumed(t->manager) : NULL;
-  tsr_resume_recipe(t->o->arena, &run, resume, &recipe, &count);
-  tsr_recipe_hash(recipe, count, t->recipe);
+  tsr_resume_recipe(t->o->arena, &t->facts, resume, &t->recipe_entries, &t->recipe_count);
+  tsr_recipe_hash(t->recipe_entries, t->recipe_count, t->recipe);
 }
 
 static bool start_checkpoint_manager(tsr_trainer *t) {
@@ -174,7 +174,7 @@ static bool begin_results(tsr_trainer *t) {
                                        o->arena, &tsr_routing_files, o->routing_folder, overwrites,
                                        o->config, t->diags)) &&
             (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
-            tsr_metrics_begin(o->metrics, from, t->diags);
+            tsr_metrics_begin(o->metrics, from, t->diags) && tsr_run_hashes_begin(t, t->diags);
   return !tsr_executable_agree(t->train, !ok);
 }
 
@@ -280,6 +280,7 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
     if (!tsr_run_data_check_used(t->o->data, t->diags) || !check_scores(t)) return false;
     if (!write_gradients(t) || !write_routing(t)) return false;
     if (t->o->config->training.validate && !tsr_trainer_check_replicas(t)) return false;
+    if (!tsr_run_hashes_step(t, t->diags)) return false;
     double seconds = now() - start;
     if (t->o->determinism) t->o->determinism->losses[t->step - 1 - t->first_step] = (float)t->loss;
     tsr_trainer_report_step(t, seconds, now());
@@ -393,12 +394,14 @@ bool tsr_train(
   t.samples = training->batch * training->programs.pipeline->microbatches;
   t.curve = tsr_lr_curve_of(o->config, tsr_epochs_steps(o->config, o->data, t.samples));
   t.steps = t.curve.total_steps;
+  if (o->locked && o->locked->last && o->locked->last < t.steps) t.steps = o->locked->last;
   if (tsr_trainer_scales_loss(&t)) start_scale(&t);
   if (!o->rank_map.process && tsr_epochs_warn(o->config, t.curve.total_steps, diags))
     tsr_diags_print(diags, stderr); /* before the steps, not after them */
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
-  if (ok) hash_recipe(&t);
+  if (ok) find_recipe(&t);
+  ok = ok && tsr_run_hashes_check(&t, diags);
   if (ok) end_early(&t);
   if (ok && o->determinism) ok = begin_determinism(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {

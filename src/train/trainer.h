@@ -4,6 +4,7 @@
 #define TSR_TRAIN_TRAINER_H
 #include "report/metrics.h"
 #include "report/progress.h"
+#include "report/run_lock_writer.h"
 #include "runtime/collective_digests.h"
 #include "runtime/recorder.h"
 #include "train/compile.h"
@@ -29,6 +30,14 @@ typedef struct {
   char sha256[65]; /* of the weights at the end */
 } tsr_determinism_run;
 
+/* A run.lock whose steps this run must repeat. */
+typedef struct {
+  const tsr_run_lock *lock;
+  bool data_may_differ; /* a warning: then the step that reads what differs is found */
+  int64_t last;         /* the run ends after this step; 0: as it does without */
+  int64_t compared;     /* steps that were the same */
+} tsr_locked_run;
+
 typedef struct {
   tsr_arena *arena;
   const tsr_config *config;
@@ -41,6 +50,9 @@ typedef struct {
   const char *out_folder; /* NULL: nothing is written */
   tsr_out_folder *out;    /* the same, of the process that writes; else NULL */
   tsr_metrics *metrics;
+  bool hashes;               /* the folder gets a run.lock */
+  tsr_run_lock_writer *lock; /* the same, of the process that writes it; else NULL */
+  tsr_locked_run *locked;    /* NULL: none */
   const char *gradients;               /* the folder of each step's gradients; NULL: none */
   tsr_out_folder *gradient_folder;     /* the same, of the process that writes; else NULL */
   const char *routing;                 /* the folder that routing is recorded in; NULL: none */

@@ -36,7 +36,11 @@ typedef struct {
   double used_scale;                  /* by the step that is reported; 0: none is */
   char *gradient_path, *routing_path; /* room for the files' */
   float *numbers;                     /* of an evaluation's loss */
-  char recipe[TSR_HASH_TEXT];
+  tsr_checkpoint_manager_run facts;
+  tsr_recipe_entry *recipe_entries;
+  int recipe_count;
+  char recipe[TSR_HASH_TEXT]; /* the hash of these */
+  uint64_t weights_hash;      /* of a run that hashes its steps (train/run_hashes.h) */
 } tsr_trainer;
 
 static inline bool tsr_trainer_scales_loss(const tsr_trainer *t) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a run prints and writes: progress, metrics, evaluations, samples, its last line. */
 #include "train/evaluate.h"
+#include "train/run_hashes.h"
 #include "train/score_check.h"
 #include "train/trainer_internal.h"
 #include "train/validation_monitor.h"
@@ -212,5 +213,5 @@ bool tsr_trainer_write_end(tsr_trainer *t, int ended_by) {
         t->step < t->steps ? "stopped" : "done", (long long)t->step, t->loss, sha, t->recipe);
   tsr_metrics_end end = {t->step, t->loss, end_reason(t, ended_by), sha, t->recipe};
   tsr_metrics_write_end(t->o->metrics, &end, t->diags);
-  return tsr_metrics_finish(t->o->metrics, t->diags);
+  return tsr_metrics_finish(t->o->metrics, t->diags) & tsr_run_hashes_finish(t, t->diags);
 }

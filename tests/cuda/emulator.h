@@ -274,6 +274,7 @@ inline int lane() { return current % WARP; }
 /* ---- CUDA's words ---- */
 #define __global__
 #define __device__
+#define __constant__
 #define __host__
 #define __grid_constant__
 #define __launch_bounds__(...)

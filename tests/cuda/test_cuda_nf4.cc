@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The GPU decodes NF4 to the bits that the CPU decodes it to. */
 #include "cuda_check.h"
-extern "C" {
 #include "kernels/nf4.h"
-}
 
 static numbers cpu_decoded(tsr_cuda_type type, const tsr_nf4_layout &l, const void *data) {
   static const tsr_element rounds[] = {TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16};

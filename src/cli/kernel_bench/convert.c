@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Conversions. x[0] has the floats, x[1] the narrower numbers. */
+/* Conversions and hashes. x[0] has the floats, x[1] the narrower numbers. */
 #include "cli/kernel_bench/case.h"
 
 enum { WIDTH = 768 };
@@ -53,6 +53,11 @@ static void run_from_nf4(const tsr_bench_call *c) {
   c->k->nf4_to_f32(c->x[0], &from, 0, c->size.elements);
 }
 
+/* The lower half of the hash, as a number that is not tiny. */
+static void run_hash(const tsr_bench_call *c) {
+  c->x[1][0] = (float)(uint32_t)c->k->hash(c->x[0], 0, c->size.elements);
+}
+
 static const tsr_bench_case cases[] = {
     {"f32_to_bf16", NULL, run_to_bf16, 1, 2, 1.5},
     {"bf16_to_f32", NULL, run_from_bf16, 1, 2, 1.5, .prepare = run_to_bf16},
@@ -62,6 +67,7 @@ static const tsr_bench_case cases[] = {
     {"f32_to_e4m3", NULL, run_to_e4m3, 1, 2, 1.25},
     {"e4m3_to_f32", NULL, run_from_e4m3, 1, 2, 1.25, .prepare = run_to_e4m3},
     {"nf4_to_f32", NULL, run_from_nf4, WIDTH, 1, 1.13, .prepare = quantize,
-     .scratch = bytes_of_nf4}};
+     .scratch = bytes_of_nf4},
+    {"hash", NULL, run_hash, WIDTH, 2, 1}};
 
 const tsr_bench_group tsr_bench_convert = TSR_BENCH_GROUP("conversions", cases);

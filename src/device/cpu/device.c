@@ -2,6 +2,7 @@
 /* The CPU as a device: memory, copies, and the dispatch of a task's ranks to the pool's threads. */
 #include "base/memory.h"
 #include "device/cpu/ops.h"
+#include "device/cpu/part_hash.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,6 +144,11 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
   tsr_pool_run(((cpu_device *)state)->pool, copy_one, (void *)copies, count);
 }
 
+static void hash(void *state, const tsr_hash_part *part, uint64_t *sum) {
+  const cpu_device *d = state;
+  *sum += tsr_cpu_hash_part(d->context.k, d->pool, part);
+}
+
 static void loop(void *state, tsr_pool_job *job, void *context, int jobs) {
   tsr_pool_run(((cpu_device *)state)->pool, job, context, jobs);
 }
@@ -170,6 +176,7 @@ bool tsr_cpu_device_open(
   d->device.begin_step = begin_step;
   d->device.run = run;
   d->device.copy = copy;
+  d->device.hash = hash;
   d->device.loop = loop;
   d->device.wait = wait;
   *ret_device = &d->device;

@@ -173,6 +173,16 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
             d->ops.stream));
 }
 
+static void hash(void *state, const tsr_hash_part *p, uint64_t *sum) {
+  device *d = state;
+  tsr_cuda_padding padding = {p->padding.dim, p->padding.real, p->padding.blocks};
+  tsr_cuda_type type = p->dtype == TSR_BF16  ? TSR_CUDA_BF16
+                       : p->dtype == TSR_F16 ? TSR_CUDA_F16
+                                             : TSR_CUDA_F32;
+  tsr_cuda_hash(d->ops.stream, type, sum, p->data, &p->part, &padding, p->begin, p->end);
+  check(d, NULL, cudaGetLastError());
+}
+
 static void sum_members(void *state, const tsr_members_sum *sum) {
   device *d = state;
   tsr_cuda_sum_members(d->ops.stream, sum);
@@ -296,6 +306,7 @@ static void describe(device *d, const tsr_cuda_device *is) {
   d->device.available = available;
   d->device.run = run;
   d->device.copy = copy;
+  d->device.hash = hash;
   d->device.sum_members = sum_members;
   d->device.move = move;
   d->device.wait = wait;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/weight_hash.h"
+#include "base/tensor_hash.h"
+#include "runtime/executable_internal.h"
+#include <string.h>
+
+typedef struct tsr_update_hashes {
+  uint64_t *sums; /* per parameter: of the parts that are counted here; then room for one more; in
+                     the device's memory */
+  bool *updated;  /* per parameter: some task of a step updates it */
+  bool *counted;  /* per rank and parameter: it is here, and the first rank that holds its part */
+} tsr_update_hashes;
+
+static tsr_hash_part part_of(const tsr_executable *b, int value, int rank) {
+  const tsr_graph *g = b->programs->graph;
+  const tsr_tensor *t = &tsr_executable_program(b, rank)->tensors[value];
+  tsr_hash_part p = {
+      .data = tsr_executable_address(b, value, rank, 0),
+      .dtype = t->dtype,
+      .part = tsr_executable_slice(b, value, rank),
+      .padding = g->params[g->values[value].param].padding,
+      .end = tsr_tensor_elements(t)};
+  if (t->dtype == TSR_NF4) p.nf4 = tsr_tensor_nf4_layout(t);
+  return p;
+}
+
+/* Whether a rank is here, and the first one that holds its part of the value. */
+static bool is_counted(const tsr_executable *b, int value, int rank) {
+  return tsr_executable_has(b, value, rank) && tsr_executable_first_holder(b, value, rank) == rank;
+}
+
+/* Of the parts that are counted here. The device is idle, so the host may read its memory. */
+static uint64_t hash_here(const tsr_executable *b, int value) {
+  bool on_host = b->programs->graph->values[value].dtype == TSR_NF4;
+  const tsr_device *d = on_host ? b->process->host : b->process->device;
+  uint64_t *sum = b->hashes->sums + b->programs->graph->params_count;
+  *sum = 0;
+  for (int r = 0; r < b->process->options.parallel->ranks; r++) {
+    if (!is_counted(b, value, r)) continue;
+    tsr_hash_part part = part_of(b, value, r);
+    d->hash(d->state, &part, sum);
+  }
+  d->wait(d->state);
+  return *sum;
+}
+
+static void find_updates(tsr_executable *b) {
+  const tsr_graph *g = b->programs->graph;
+  for (int i = 0; i < g->nodes_count; i++)
+    if (tsr_op_facts(g->nodes[i].op) & TSR_FACT_UPDATE)
+      b->hashes->updated[g->values[g->nodes[i].inputs[0]].param] = true;
+}
+
+bool tsr_executable_hash_updates(tsr_arena *arena, tsr_executable *b, tsr_diags *diags) {
+  const tsr_graph *g = b->programs->graph;
+  int ranks = b->process->options.parallel->ranks;
+  char *sums;
+  tsr_update_hashes *h = tsr_arena_alloc(arena, sizeof *h);
+  if (!tsr_process_allocate(
+          b->process, (int64_t)sizeof *h->sums * (g->params_count + 1), "hashes", &sums, diags))
+    return false;
+  *h = (tsr_update_hashes){.sums = (uint64_t *)(void *)sums};
+  h->updated = tsr_arena_array(arena, bool, g->params_count + 1);
+  h->counted = tsr_arena_array(arena, bool, ranks * g->params_count + 1);
+  for (int r = 0; r < ranks; r++)
+    for (int p = 0; p < g->params_count; p++)
+      h->counted[r * g->params_count + p] = is_counted(b, b->param_values[p], r);
+  b->hashes = h;
+  find_updates(b);
+  tsr_executable_rehash(b);
+  return true;
+}
+
+void tsr_executable_rehash(tsr_executable *b) {
+  for (int p = 0; p < b->programs->graph->params_count; p++)
+    b->hashes->sums[p] = hash_here(b, b->param_values[p]);
+}
+
+void tsr_executable_begin_hashes(tsr_executable *b) {
+  for (int p = 0; b->hashes && p < b->programs->graph->params_count; p++)
+    if (b->hashes->updated[p]) b->hashes->sums[p] = 0;
+}
+
+void tsr_executable_add_hashes(
+    tsr_executable *b, const tsr_device *d, const tsr_task *task, const int *ranks, int count) {
+  const tsr_graph *g = b->programs->graph;
+  for (int n = 0; n < (task->fused ? task->nodes_count : 1); n++) {
+    int value = g->nodes[task->fused ? task->nodes[n] : task->node].inputs[0];
+    int param = g->values[value].param;
+    for (int i = 0; i < count; i++) {
+      if (!b->hashes->counted[ranks[i] * g->params_count + param]) continue;
+      tsr_hash_part part = part_of(b, value, ranks[i]);
+      d->hash(d->state, &part, &b->hashes->sums[param]);
+    }
+  }
+}
+
+uint64_t tsr_executable_hash_value(tsr_executable *b, int value) {
+  return tsr_executable_agree_sum(b, hash_here(b, value));
+}
+
+uint64_t tsr_executable_weight_hash(tsr_executable *b) {
+  const tsr_graph *g = b->programs->graph;
+  uint64_t sum = 0;
+  for (int p = 0; p < g->params_count; p++)
+    sum += tsr_hash_named(g->params[p].name, b->hashes->sums[p]);
+  return tsr_executable_agree_sum(b, sum);
+}
