@@ -50,7 +50,8 @@ static __global__ void hash_part(
 }
 
 /* Inner dimensions that are whole and have no padding are one with the next one outwards. */
-static tsr_tensor_slice without_whole_dims(const tsr_tensor_slice *part, const tsr_cuda_padding *p) {
+static tsr_tensor_slice
+without_whole_dims(const tsr_tensor_slice *part, const tsr_cuda_padding *p) {
   tsr_tensor_slice s = *part;
   while (s.ndim > 1) {
     int last = s.ndim - 1;

@@ -28,7 +28,7 @@ uint64_t tsr_hash_fnv1a(const void *bytes, size_t length) {
 }
 
 uint64_t tsr_hash_named(const char *name, uint64_t hash) {
-  return (tsr_hash_number(name, strlen(name)) | 1) * hash;
+  return (tsr_hash_fnv1a(name, strlen(name)) | 1) * hash;
 }
 
 void tsr_hasher_begin(tsr_hasher *h) { XXH3_128bits_reset(&h->state); }

@@ -5,7 +5,7 @@
  *
  *   hash(tensor)  = sum over blocks b of TSR_HASH_BLOCK elements:
  *                     block_key(b) * sum over elements j of the block: key[j] * bits(b, j)
- *   hash(weights) = sum over tensors: name_key(name) * hash(tensor)
+ *   hash(weights) = sum over tensors: (FNV-1a 64 of its name, made odd) * hash(tensor)
  *
  * Indices count the elements of the whole tensor without padding, row-major. This is multilinear
  * hashing (Carter and Wegman 1979; Lemire and Kaser 2014) on three levels. Keys of elements are odd
@@ -16,10 +16,11 @@
 #define TSR_BASE_TENSOR_HASH_H
 #include <stdint.h>
 
+/* In CUDA C for the device, too. */
 #ifdef __CUDACC__
-#define TSR_HASH_FUNCTION __host__ __device__
+#define TSR_HASH_FUNCTION static inline __host__ __device__
 #else
-#define TSR_HASH_FUNCTION
+#define TSR_HASH_FUNCTION static inline
 #endif
 
 enum { TSR_HASH_BLOCK = 64 };
@@ -38,18 +39,18 @@ enum { TSR_HASH_BLOCK = 64 };
 /* clang-format on */
 
 /* The output function of splitmix64 (Steele et al. 2014). */
-TSR_HASH_FUNCTION static inline uint64_t tsr_hash_mix(uint64_t x) {
+TSR_HASH_FUNCTION uint64_t tsr_hash_mix(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
   x = (x ^ x >> 27) * 0x94D049BB133111EBu;
   return x ^ x >> 31;
 }
 
-TSR_HASH_FUNCTION static inline uint64_t tsr_hash_block_key(int64_t block) {
+TSR_HASH_FUNCTION uint64_t tsr_hash_block_key(int64_t block) {
   return tsr_hash_mix((uint64_t)block + TSR_HASH_BLOCK) | 1;
 }
 
-/* The hash of the tensor `name` as a part of the hash of all weights. */
+/* The hash of a tensor as a summand of the hash of all weights. */
 uint64_t tsr_hash_named(const char *name, uint64_t hash);
 
 #endif

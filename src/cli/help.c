@@ -35,6 +35,8 @@ static const entry usages[] = {
     {ONLY(DATA), "tessera-train data show --config FILE [--sample N] [--split train|validation]\n"},
     {ONLY(KERNELS), "tessera-train kernels [--bench] [--threads N] [--filter TEXT]\n"},
     {ONLY(DOCTOR), "tessera-train doctor [--topology]\n"},
+    {ONLY(VERIFY), "tessera-train verify (DIR | FILE) [--steps A-B] [--set KEY=VALUE]\n"},
+    {ONLY(LOCK), "tessera-train lock diff (DIR | FILE) (DIR | FILE)\n"},
 };
 
 static const entry summaries[] = {
@@ -76,14 +78,23 @@ static const entry summaries[] = {
      "  doctor           reports what of this machine can be used: cores, MPI, driver, GPUs, "
      "NCCL; found, missing\n"
      "                   or mismatched, and what to do about it\n"},
+    {ONLY(VERIFY),
+     "  verify           repeats steps of a run from its nearest checkpoint, on one rank unless "
+     "--set or --mesh\n"
+     "                   lays out ranks, and compares losses and weights with its run.lock\n"},
+    {ONLY(LOCK),
+     "  lock diff        prints what differs between the recipes, machines and steps of two runs' "
+     "run.lock\n"},
 };
 
 static const entry options[] = {
     {CONFIGURED | ONLY(KERNELS), "  --config FILE    the training configuration (YAML)\n"},
-    {CONFIGURED, "  --mesh FILE      the mesh descriptor (.textproto), instead of the "
-                 "configuration's\n"},
-    {CONFIGURED | ONLY(KERNELS), "  --set KEY=VALUE  sets a key of the configuration, e.g. "
-                                 "training_config.batch_size=8; may be repeated\n"},
+    {CONFIGURED | ONLY(VERIFY),
+     "  --mesh FILE      the mesh descriptor (.textproto), instead of the "
+     "configuration's\n"},
+    {CONFIGURED | ONLY(VERIFY) | ONLY(KERNELS),
+     "  --set KEY=VALUE  sets a key of the configuration, e.g. "
+     "training_config.batch_size=8; may be repeated\n"},
     {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),
      "  --metrics FILE   writes one JSON object a step to FILE\n"},
     {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),
@@ -100,6 +111,10 @@ static const entry options[] = {
     {ONLY(TRAIN),
      "  --resume [CHECKPOINT]  train: resumes from the newest checkpoint, or from this "
      "one\n"},
+    {ONLY(TRAIN),
+     "  --locked FILE    train: another run's run.lock: any other recipe is refused, and the run "
+     "stops at the first\n"
+     "                   step that differs\n"},
     {ONLY(TRAIN), "  --check-determinism N  train: trains N steps twice, with other threads, "
                   "instead of a run, and "
                   "compares\n"
@@ -135,6 +150,7 @@ static const entry options[] = {
     {ONLY(TRACE), "  --emit WHAT      trace: only graph-ir (both graphs), schedule-ir (the "
                   "program) or tile-ir (the\n"
                   "                   grid, block and warps of each task's kernels)\n"},
+    {ONLY(VERIFY), "  --steps A-B      verify: these steps; all unless given\n"},
     {ONLY(PROFILE),
      "  --steps N        profile: so many steps, after one to warm up; 5 unless given\n"},
     {ONLY(EVALUATE) | ONLY(GENERATE),

@@ -16,7 +16,8 @@ static bool prints_instead(const tsr_options *o) {
 
 bool launcher_joins(const tsr_options *o, bool valid) {
   bool together = o->command == TSR_COMMAND_TRAIN || o->command == TSR_COMMAND_PROFILE ||
-                  o->command == TSR_COMMAND_EVALUATE || o->command == TSR_COMMAND_GENERATE;
+                  o->command == TSR_COMMAND_EVALUATE || o->command == TSR_COMMAND_GENERATE ||
+                  o->command == TSR_COMMAND_VERIFY;
   return together && !(valid && prints_instead(o));
 }
 

@@ -5,13 +5,15 @@
 #include "base/uri.h"
 #include "cli/command_mask.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",      "check",  "inspect", "trace",    "profile", "plan",    "evaluate", "generate",
-    "checkpoint", "import", "export",  "tokenize", "data",    "kernels", "doctor"};
+    "train",    "check",    "inspect",    "trace",  "profile", "plan",
+    "evaluate", "generate", "checkpoint", "import", "export",  "tokenize",
+    "data",     "kernels",  "doctor",     "verify", "lock"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
@@ -31,8 +33,8 @@ typedef struct {
 #define AT(member) offsetof(tsr_options, member)
 static const option options[] = {
     {"--config", PATH, AT(config), CONFIGURED | ONLY(KERNELS)},
-    {"--mesh", PATH, AT(mesh), CONFIGURED},
-    {"--set", KEY, 0, CONFIGURED | ONLY(KERNELS)}, /* numerics.isa */
+    {"--mesh", PATH, AT(mesh), CONFIGURED | ONLY(VERIFY)},
+    {"--set", KEY, 0, CONFIGURED | ONLY(VERIFY) | ONLY(KERNELS)}, /* numerics.isa */
     {"--metrics", PATH, AT(metrics), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK)},
     {"--out", PATH, AT(out), WRITES},
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(TOKENIZE)},
@@ -46,7 +48,8 @@ static const option options[] = {
     {"--tensor", VALUE, AT(tensor), ONLY(INSPECT)},
     {"--rank", VALUE, AT(rank_text), ONLY(TRACE)},
     {"--emit", VALUE, AT(emit), ONLY(TRACE)},
-    {"--steps", VALUE, AT(steps_text), ONLY(PROFILE)},
+    {"--steps", VALUE, AT(steps_text), ONLY(PROFILE) | ONLY(VERIFY)},
+    {"--locked", PATH, AT(locked), ONLY(TRAIN)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
     {"--dump-grads", PATH, AT(dump_grads), ONLY(TRAIN)},
@@ -258,6 +261,18 @@ static void check_number(
         (long long)least, INT_MAX);
 }
 
+/* verify's: "990-1000", or one step */
+static void check_steps(tsr_options *c, tsr_diags *diags) {
+  const char *text = c->steps_text;
+  int used = 0;
+  if (!text || !*text) return;
+  int found =
+      sscanf(text, "%" SCNd64 "%n-%" SCNd64 "%n", &c->first_step, &used, &c->last_step, &used);
+  if (found == 1) c->last_step = c->first_step;
+  if (found > 0 && !text[used] && c->first_step > 0 && c->first_step <= c->last_step) return;
+  tsr_diag_error(diags, TSR_NOWHERE, "--steps: '%s' is no range of steps, such as 991-1000", text);
+}
+
 static void check_duration(tsr_options *c, tsr_diags *diags) {
   const char *text = c->time_limit_text;
   if (text && *text && !tsr_config_duration(text, &c->time_limit_s))
@@ -296,6 +311,8 @@ static void check_arguments(const tsr_options *c, tsr_diags *diags) {
       {TSR_COMMAND_CHECKPOINT, 2, 3,
        "what to do (ls, show, verify, diff, merge, reshard), and a folder"},
       {TSR_COMMAND_DATA, 1, 1, "what to do: show"},
+      {TSR_COMMAND_VERIFY, 1, 1, "a run.lock, or the folder of a run"},
+      {TSR_COMMAND_LOCK, 3, 3, "what to do: diff, and two files run.lock"},
       {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
       {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
       {TSR_COMMAND_TOKENIZE, 1, TSR_WORDS_MAX, "a file of text or JSONL"}};
@@ -327,6 +344,8 @@ static bool lacks_config(const tsr_options *c) {
   case TSR_COMMAND_TOKENIZE:
   case TSR_COMMAND_KERNELS:
   case TSR_COMMAND_DOCTOR:
+  case TSR_COMMAND_VERIFY:
+  case TSR_COMMAND_LOCK:
     return false;
   default:
     return true;
@@ -378,7 +397,8 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   check_list("--split", c->split, splits, sizeof splits / sizeof *splits, diags);
   check_number("--sample", c->sample_text, 0, &c->sample, diags);
   check_number("--rank", c->rank_text, 0, &c->rank, diags);
-  check_number("--steps", c->steps_text, 1, &c->steps, diags);
+  if (c->command == TSR_COMMAND_VERIFY) check_steps(c, diags);
+  else check_number("--steps", c->steps_text, 1, &c->steps, diags);
   check_number("--check-determinism", c->determinism_text, 1, &c->determinism, diags);
   if (c->determinism_text && c->dump_grads)
     tsr_diag_error(diags, TSR_NOWHERE, "--check-determinism writes nothing, not even --dump-grads");

@@ -22,6 +22,8 @@ typedef enum {
   TSR_COMMAND_DATA,
   TSR_COMMAND_KERNELS,
   TSR_COMMAND_DOCTOR,
+  TSR_COMMAND_VERIFY,
+  TSR_COMMAND_LOCK,
   TSR_COMMANDS
 } tsr_command;
 
@@ -46,13 +48,15 @@ typedef struct {
   const char *dump_grads, *record_routing, *replay_routing, *determinism_text;
   int64_t determinism; /* steps */
   const char *resume;  /* "": the newest */
-  bool overwrite;      /* and profile, tokenize */
+  const char *locked;
+  bool overwrite; /* and profile, tokenize */
   const char *time_limit_text;
   double time_limit_s;
   /* trace, profile */
   const char *tensor; /* inspect */
   const char *rank_text, *emit, *steps_text;
   int64_t rank, steps;
+  int64_t first_step, last_step; /* verify's --steps; 0: not given */
   /* check */
   bool prove, full_mesh;
   /* plan */

@@ -15,7 +15,8 @@ enum { CHARACTERS_UNSEEN = 96, BYTES_UNSEEN = 256 };
 
 /* Other commands do without data that are missing. */
 static bool trains(const app *a) {
-  return a->options.command == TSR_COMMAND_TRAIN || a->options.command == TSR_COMMAND_PROFILE;
+  return a->options.command == TSR_COMMAND_TRAIN || a->options.command == TSR_COMMAND_PROFILE ||
+         a->options.command == TSR_COMMAND_VERIFY;
 }
 
 static bool open_data(app *a, const setup *s, const tsr_run_data_needs *needs, prepared *p) {

@@ -26,13 +26,16 @@ bool setup_override_policy(app *a, tsr_config *config) {
 static bool computes(const app *a) {
   tsr_command c = a->options.command;
   return c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_EVALUATE ||
-         c == TSR_COMMAND_GENERATE;
+         c == TSR_COMMAND_GENERATE || c == TSR_COMMAND_VERIFY;
 }
 
 bool setup_load_config(app *a, setup *s) {
   const tsr_options *o = &a->options;
-  if (!tsr_config_load(a->arena, o->config, o->sets, o->sets_count, &s->config, a->diags))
-    return false;
+  return tsr_config_load(a->arena, o->config, o->sets, o->sets_count, &s->config, a->diags) &&
+         setup_use_config(a, s);
+}
+
+bool setup_use_config(app *a, setup *s) {
   if (!setup_override_policy(a, s->config)) return false;
   a->job.timeout_s = s->config->collectives.timeout_s;
   return tsr_compute_choose_kind(&a->job, s->config, computes(a), &s->compute);

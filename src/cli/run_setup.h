@@ -19,6 +19,8 @@ typedef struct {
 
 /* Each stage needs those before it, unless stated otherwise. False with diagnostics. */
 bool setup_load_config(app *a, setup *s);
+/* The part of it behind the configuration, which setup->config is. */
+bool setup_use_config(app *a, setup *s);
 /* TESSERA_DETERMINISTIC=1 overrides numerics.policy of a configuration; part of loading it. */
 bool setup_override_policy(app *a, tsr_config *config);
 bool setup_choose_cpu(

@@ -6,53 +6,10 @@
 #include "checkpoint/peft.h"
 #include "cli/job_consistency.h"
 #include "cli/console.h"
+#include "cli/mesh_override.h"
 #include "train/resume_recipe.h"
 #include "train/sequence_reduction_units.h"
 #include <string.h>
-
-/* Whether a --set is of that section, or of what begins so. */
-static bool has_set(const app *a, const char *section) {
-  for (int i = 0; i < a->options.sets_count; i++)
-    if (!a->options.sets[i].key && !strncmp(a->options.sets[i].text, section, strlen(section)))
-      return true;
-  return false;
-}
-
-/* Whether a --set lays out ranks: the whole section, or a key that names axes or devices. */
-static bool sets_layout(const app *a) {
-  static const char *const keys[] = {
-      "device_config=", "device_config.enable_", "device_config.mesh_", "device_config.device"};
-  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-    if (has_set(a, keys[k])) return true;
-  return false;
-}
-
-/* A checkpoint's configuration contains the mesh of its training; using the weights needs
- * no more than a rank, unless a --set selects the mesh. */
-static void use_one_rank(const app *a, tsr_config *c) {
-  if (sets_layout(a) || has_set(a, "mesh") || has_set(a, "pipeline") || has_set(a, "zero")) return;
-  const tsr_config_device *d = &c->device;
-  c->device = (tsr_config_device){
-      .mesh_graph_descriptor = "", .memory_limit = d->memory_limit, .kind = d->kind};
-  c->pipeline.workers = c->pipeline.virtual_stages = 0;
-  c->pipeline.stages_count = c->pipeline.blocks_count = 0;
-  c->zero = (tsr_config_zero){.offload_path = ""};
-}
-
-static void override_sections(app *a, const char *const *sections, int count) {
-  tsr_options *c = &a->options;
-  memmove(c->sets + count, c->sets, sizeof *c->sets * (size_t)c->sets_count);
-  for (int i = 0; i < count; i++) c->sets[i] = (tsr_set){"{}", "--checkpoint", sections[i], false};
-  c->sets_count += count;
-}
-
-/* An option that lays out ranks by device_config replaces a checkpoint's `mesh`, and the other way
- * round. The replaced sections become empty, before the options that set their keys. */
-static void override_mesh(app *a) {
-  static const char *const by_switches[] = {"device_config", "pipeline", "zero"}, *by_name = "mesh";
-  if (has_set(a, "mesh")) override_sections(a, by_switches, 3);
-  else if (sets_layout(a)) override_sections(a, &by_name, 1);
-}
 
 /* --data replaces all data of the configuration. */
 static void use_data_option(app *a) {
@@ -93,7 +50,7 @@ static bool load_config(trained_model *m) {
         weights->folder);
   if (!own) {
     a->options.config = tsr_path_join(a->arena, weights->folder, weights->config);
-    override_mesh(a);
+    mesh_override_sections(a, "--checkpoint");
   }
   use_data_option(a);
   if (!setup_load_config(a, &m->setup)) return false;
@@ -104,10 +61,11 @@ static bool load_config(trained_model *m) {
        !tsr_peft_hash(a->arena, a->options.adapter, TSR_NOWHERE, &m->adapter_hash, a->diags)))
     return false;
   const char *layout = tsr_recipe_value(weights, "device_config.cp_layout");
-  bool zigzag = layout && !strcmp(layout, "zigzag") && !own && !has_set(a, "device_config");
-  m->keeps_units = own || has_set(a, "numerics");
+  bool zigzag =
+      layout && !strcmp(layout, "zigzag") && !own && !mesh_override_has_set(a, "device_config");
+  m->keeps_units = own || mesh_override_has_set(a, "numerics");
   tsr_resume_recipe_fill(a->arena, config, weights);
-  if (!own) use_one_rank(a, config);
+  if (!own) mesh_override_by_one_rank(a, config);
   if (zigzag) config->device.cp_layout = TSR_CP_ZIGZAG;
   clear_training(config);
   use_tokenizer(a->arena, config, weights);

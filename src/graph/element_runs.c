@@ -6,7 +6,8 @@
 static int contiguous_dim(const tsr_tensor_slice *part, const tsr_padding *padding) {
   bool padded = padding->real != part->global[padding->dim];
   int dim = part->ndim - 1;
-  while (dim > 0 && part->shape[dim] == part->global[dim] && !(padded && padding->dim == dim)) dim--;
+  while (dim > 0 && part->shape[dim] == part->global[dim] && !(padded && padding->dim == dim))
+    dim--;
   return dim;
 }
 
@@ -42,8 +43,7 @@ static bool find_in_row(
     tsr_real_run *ret) {
   int64_t first = part->offset[dim] + i, left = part->shape[dim] - i;
   *ret = (tsr_real_run){0};
-  if (padding->dim == dim)
-    return tsr_padding_next(padding, part->global[dim], first, left, ret);
+  if (padding->dim == dim) return tsr_padding_next(padding, part->global[dim], first, left, ret);
   *ret = (tsr_real_run){.begin = first, .size = left};
   return left > 0;
 }

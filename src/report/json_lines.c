@@ -124,7 +124,8 @@ static bool check_file(const tsr_json_lines *lines, tsr_diags *diags) {
   if (tsr_disk_read_at(lines->fd, text, length, 0) != (ptrdiff_t)length)
     return tsr_file_cannot("read", lines->path, errno, location, diags);
   return is_of_kind(lines, text, length) || is_lost(lines) ||
-         tsr_diag_error(diags, location, "the file has no %s, and would be emptied for them",
+         tsr_diag_error(
+             diags, location, "the file has no %s, and would be emptied for them",
              lines->kind->what);
 }
 
@@ -170,8 +171,7 @@ bool tsr_json_lines_open(
 bool tsr_json_lines_begin(tsr_json_lines *lines, int64_t step, tsr_diags *diags) {
   lines->has_begun = true;
   if (lines->fd < 0 || cut_behind(lines, step)) return true;
-  return tsr_file_cannot(
-      "write", lines->path, errno, (tsr_location){.file = lines->path}, diags);
+  return tsr_file_cannot("write", lines->path, errno, (tsr_location){.file = lines->path}, diags);
 }
 
 void tsr_json_lines_close(tsr_json_lines *lines) {
@@ -218,8 +218,8 @@ static bool write_pipe(tsr_json_lines *lines) {
 
 /* Writes the lines that are late. False with errno. */
 static bool write_late(tsr_json_lines *lines) {
-  bool ok = lines->is_pipe ? write_pipe(lines)
-                             : write_whole(lines, lines->late.data, lines->late.length);
+  bool ok =
+      lines->is_pipe ? write_pipe(lines) : write_whole(lines, lines->late.data, lines->late.length);
   if (!ok) return false;
   tsr_text_free(&lines->late);
   lines->is_told = false;

@@ -14,8 +14,8 @@ struct tsr_metrics {
 
 static const char *const begins[] = {
     "{\"event\":\"start\",\"config\":", "{\"event\":\"step\",\"step\":",
-    "{\"event\":\"eval\",\"step\":", "{\"event\":\"sample\",\"step\":",
-    "{\"event\":\"end\",\"step\":", NULL};
+    "{\"event\":\"eval\",\"step\":",    "{\"event\":\"sample\",\"step\":",
+    "{\"event\":\"end\",\"step\":",     NULL};
 static const tsr_json_lines_kind kind = {"metrics", begins};
 
 bool tsr_metrics_open(

@@ -58,7 +58,7 @@ typedef struct {
 } reader;
 
 static tsr_location here(const reader *r) {
-  return (tsr_location){.file = r->lock->path, .line = r->line};
+  return (tsr_location){.file = r->lock->path, .line = r->line, .col = 1};
 }
 
 /* The last step so far. */
@@ -134,25 +134,36 @@ static bool read_start(reader *r, const cJSON *json) {
   const tsr_locked_step *last = last_step(r);
   if (s.step != last->step || s.weights != last->weights)
     return tsr_diag_failure(
-        r->diags, here(r), "the run starts at step %" PRId64 " here, but the step before is %" PRId64,
-        s.step, last->step);
+        r->diags, here(r),
+        "the run starts at step %" PRId64 " here, but the step before is %" PRId64, s.step,
+        last->step);
   tsr_arena_grow(r->arena, (void **)&l->starts, sizeof s, l->starts_count, &r->starts_room);
   l->starts[l->starts_count++] = s;
   return chain_is(r, last->chain, chain);
+}
+
+/* null: not a finite number */
+static bool is_loss(const char *text, uint32_t bits) {
+  char *end;
+  float loss = strtof(text, &end);
+  uint32_t found;
+  memcpy(&found, &loss, sizeof found);
+  bool finite = (bits & 0x7f800000) != 0x7f800000;
+  return finite ? !*end && found == bits : !strcmp(text, "null");
 }
 
 /* Steps are many, and always written in the same way. */
 static bool read_step(reader *r, const char *line, const char *end) {
   tsr_run_lock *l = r->lock;
   tsr_locked_step s = {0};
-  char chain[TSR_SHA256_TEXT_BYTES];
+  char loss[40], chain[TSR_SHA256_TEXT_BYTES];
   int used = 0;
   int found = sscanf(
       line,
-      "{\"event\":\"step\",\"step\":%" SCNd64 ",\"loss\":%*[^,],\"loss_bits\":\"%8" SCNx32
+      "{\"event\":\"step\",\"step\":%" SCNd64 ",\"loss\":%39[^,],\"loss_bits\":\"%8" SCNx32
       "\",\"weights\":\"%16" SCNx64 "\",\"chain\":\"%64[0-9a-f]\"}%n",
-      &s.step, &s.loss, &s.weights, chain, &used);
-  if (found != 4 || line + used != end)
+      &s.step, loss, &s.loss, &s.weights, chain, &used);
+  if (found != 5 || line + used != end || !is_loss(loss, s.loss))
     return tsr_diag_error(r->diags, here(r), "this is no line of a run.lock");
   if (!l->starts_count || s.step != last_step(r)->step + 1)
     return tsr_diag_failure(
@@ -169,7 +180,8 @@ static bool read_line(reader *r, const char *line, const char *end) {
                     lock[] = "{\"event\":\"lock\",";
   cJSON *json;
   if (r->line > 1 && !strncmp(line, step, strlen(step))) return read_step(r, line, end);
-  bool is_lock = !strncmp(line, lock, strlen(lock)), is_start = !strncmp(line, start, strlen(start));
+  bool is_lock = !strncmp(line, lock, strlen(lock)),
+       is_start = !strncmp(line, start, strlen(start));
   if (r->line == 1 ? !is_lock : !is_start)
     return tsr_diag_error(
         r->diags, here(r), r->line == 1 ? "this is no run.lock" : "this is no line of a run.lock");

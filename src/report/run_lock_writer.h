@@ -14,8 +14,7 @@ bool tsr_run_lock_open(
  * hash, policy, config and the last of starts count. Cuts off the lines behind that step and
  * continues the file's chain; where the file has no such step, or another recipe, it begins
  * a new chain. Failure: the file says that the step had other weights. */
-bool tsr_run_lock_begin(
-    tsr_run_lock_writer *writer, const tsr_run_lock *head, tsr_diags *diags);
+bool tsr_run_lock_begin(tsr_run_lock_writer *writer, const tsr_run_lock *head, tsr_diags *diags);
 /* After a step; sets its chain. */
 void tsr_run_lock_add(tsr_run_lock_writer *writer, tsr_locked_step *step, tsr_diags *diags);
 /* At the end: a failure when lines are still not written. */

@@ -139,8 +139,7 @@ other_model(const tsr_config *c, const tsr_manifest *m, tsr_location location, t
       m->folder, path);
 }
 
-static bool
-warn_of_data(const tsr_checkpoint_manager_run *r, const char *file, tsr_diags *diags) {
+static bool warn_of_data(const tsr_checkpoint_manager_run *r, const char *file, tsr_diags *diags) {
   tsr_diag_warning(
       diags, place_of(r->config, "data"), "the data are not those of '%s': their hash differs",
       file);

@@ -95,8 +95,7 @@ bool tsr_run_hashes_check(tsr_trainer *t, tsr_diags *diags) {
 bool tsr_run_hashes_step(tsr_trainer *t, tsr_diags *diags) {
   if (!are_wanted(t)) return true;
   t->weights_hash = tsr_executable_weight_hash(t->train);
-  tsr_locked_step step = {
-      .step = t->step, .loss = bits_of(t->loss), .weights = t->weights_hash};
+  tsr_locked_step step = {.step = t->step, .loss = bits_of(t->loss), .weights = t->weights_hash};
   if (t->o->lock) tsr_run_lock_add(t->o->lock, &step, diags);
   return !t->o->locked || check_step(t, &step, diags);
 }

@@ -50,9 +50,9 @@ typedef struct {
   const char *out_folder; /* NULL: nothing is written */
   tsr_out_folder *out;    /* the same, of the process that writes; else NULL */
   tsr_metrics *metrics;
-  bool hashes;               /* the folder gets a run.lock */
-  tsr_run_lock_writer *lock; /* the same, of the process that writes it; else NULL */
-  tsr_locked_run *locked;    /* NULL: none */
+  bool hashes;                         /* the folder gets a run.lock */
+  tsr_run_lock_writer *lock;           /* the same, of the process that writes it; else NULL */
+  tsr_locked_run *locked;              /* NULL: none */
   const char *gradients;               /* the folder of each step's gradients; NULL: none */
   tsr_out_folder *gradient_folder;     /* the same, of the process that writes; else NULL */
   const char *routing;                 /* the folder that routing is recorded in; NULL: none */

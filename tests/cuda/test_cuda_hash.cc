@@ -38,8 +38,8 @@ static numbers elements_of(const shape &s, const tsr_tensor_slice &part, const n
   return x;
 }
 
-static uint64_t hash_of_part(
-    const shape &s, tsr_cuda_type type, const tsr_tensor_slice &part, const numbers &x) {
+static uint64_t
+hash_of_part(const shape &s, tsr_cuda_type type, const tsr_tensor_slice &part, const numbers &x) {
   tsr_cuda_padding padding = {s.dim, s.real[s.dim], s.blocks};
   int64_t n = (int64_t)x.size(), middle = n / 3;
   uint64_t sum = 0;

@@ -45,7 +45,8 @@ errors 1
 sed 's/lr: 0.003/lr: 0.004/' "$recipe" > "$scratch/other.yaml"
 refused "another file" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]}" : \
   -n 1 "$program" --config "$scratch/other.yaml" --metrics "$scratch/metrics" "${mesh[@]}"
-says 1 "error: process 1 on $host has another configuration than process 0 on $host: line 40 is '    lr: 0.004' here and '    lr: 0.003' there"
+line=$("$program" --config "$recipe" --print-config | grep -n '^    lr: 0.003' | cut -d: -f1)
+says 1 "error: process 1 on $host has another configuration than process 0 on $host: line $line is '    lr: 0.004' here and '    lr: 0.003' there"
 errors 1
 
 refused "another folder for results" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]}" --out "$scratch/one" : \

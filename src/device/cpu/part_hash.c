@@ -26,7 +26,8 @@ static uint64_t hash_run(const tsr_kernels *k, const tsr_hash_part *p, const tsr
   return sum;
 }
 
-static uint64_t hash_range(const tsr_kernels *k, const tsr_hash_part *p, int64_t begin, int64_t end) {
+static uint64_t
+hash_range(const tsr_kernels *k, const tsr_hash_part *p, int64_t begin, int64_t end) {
   uint64_t sum = 0;
   for (tsr_element_run run = {0}; tsr_element_run_next(&p->part, &p->padding, begin, end, &run);)
     sum += hash_run(k, p, &run);
@@ -48,6 +49,7 @@ static void hash_job(void *context, int job) {
 
 uint64_t tsr_cpu_hash_part(const tsr_kernels *k, tsr_pool *pool, const tsr_hash_part *part) {
   hash_loop h = {.k = k, .part = part};
-  tsr_pool_run(pool, hash_job, &h, (int)((part->end - part->begin + JOB_ELEMENTS - 1) / JOB_ELEMENTS));
+  tsr_pool_run(
+      pool, hash_job, &h, (int)((part->end - part->begin + JOB_ELEMENTS - 1) / JOB_ELEMENTS));
   return h.sum;
 }

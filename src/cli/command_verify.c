@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The command `verify`: steps of a run again, on another mesh, against its run.lock. */
+#include "cli/mesh_override.h"
+#include "cli/run_begin.h"
+#include "cli/train_run.h"
+#include "base/file_read.h"
+#include "checkpoint/folder.h"
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct {
+  app *a;
+  setup setup;
+  tsr_run_lock lock;
+  tsr_locked_run locked;
+  tsr_checkpoint_manager_options keep;
+  int64_t first; /* the first step that is to be compared */
+} verification;
+
+static int64_t last_step(const verification *v) { return v->lock.first.step + v->lock.steps_count; }
+
+static bool read_lock(verification *v) {
+  app *a = v->a;
+  const tsr_run_lock *l = &v->lock;
+  if (!tsr_run_lock_read(a->arena, a->options.arguments.items[0], &v->lock, a->diags)) return false;
+  tsr_location file = {.file = l->path};
+  if (strcmp(l->policy, "deterministic"))
+    return tsr_diag_error(
+        a->diags, file, "the run's policy is %s: no other run has its bits", l->policy);
+  if (!l->steps_count) return tsr_diag_error(a->diags, file, "the run has made no step");
+  v->first = a->options.first_step ? a->options.first_step : l->first.step + 1;
+  v->locked.last = a->options.last_step ? a->options.last_step : last_step(v);
+  if (v->first > l->first.step && v->locked.last <= last_step(v)) return true;
+  return tsr_diag_error(
+      a->diags, TSR_NOWHERE, "--steps: '%s' has the steps %" PRId64 " to %" PRId64, l->path,
+      l->first.step + 1, last_step(v));
+}
+
+/* The configuration of the run, on one rank unless options lay out ranks. */
+static bool read_config(verification *v) {
+  app *a = v->a;
+  const tsr_run_lock *l = &v->lock;
+  setup *s = &v->setup;
+  const tsr_manifest recipe = {.recipe = l->recipe, .recipe_count = l->recipe_count};
+  a->options.config = tsr_arena_printf(a->arena, "%s: config", l->path);
+  mesh_override_sections(a, "verify");
+  if (!tsr_config_parse(
+          a->arena, a->options.config, l->config, strlen(l->config), a->options.sets,
+          a->options.sets_count, true, &s->config, a->diags) ||
+      !setup_use_config(a, s))
+    return false;
+  if (!a->options.mesh) mesh_override_by_one_rank(a, s->config);
+  return run_begin_take_recipe(a, s->config, &recipe, l->path);
+}
+
+/* The newest checkpoint before the first step that the run.lock does not begin behind: beside it, or
+ * where the run kept its own. */
+static bool find_checkpoint(verification *v, tsr_manifest *ret) {
+  app *a = v->a;
+  const char *beside = tsr_path_join(
+      a->arena, tsr_path_folder(a->arena, v->lock.path), "checkpoints");
+  const char *const folders[] = {beside, v->setup.config->training.checkpoint_dir};
+  for (int i = 0; i < 2; i++)
+    if (tsr_checkpoints_newest(a->arena, folders[i], v->first, ret, a->diags) &&
+        ret->state.step >= v->lock.first.step)
+      return true;
+  return false;
+}
+
+/* Without a checkpoint the run is repeated from its begin. */
+static bool find_begin(verification *v) {
+  app *a = v->a;
+  tsr_checkpoint_manager_options *keep = &v->keep;
+  tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
+  int errors = tsr_diags_errors(a->diags);
+  keep->version = TSR_VERSION;
+  if (find_checkpoint(v, m)) {
+    keep->resume = m;
+    keep->resumes = keep->named = true;
+  }
+  if (tsr_diags_errors(a->diags) > errors) return false;
+  if (!keep->resume && v->lock.first.step) {
+    tsr_diag_error(
+        a->diags, (tsr_location){.file = v->lock.path},
+        "it begins at step %" PRId64 ", and there is no checkpoint from there to step %" PRId64,
+        v->lock.first.step, v->first - 1);
+    tsr_diag_hint(
+        a->diags, "--set training_config.checkpoint_dir=DIR names the folder that has one");
+    return false;
+  }
+  return run_begin_find_weights(a, v->setup.config, keep) &&
+         run_begin_find_adapter(a, v->setup.config, keep);
+}
+
+static void print_result(const verification *v) {
+  int64_t begin = v->keep.resume ? v->keep.resume->state.step : 0;
+  printf(
+      "verified: steps %" PRId64 " to %" PRId64 " of '%s' have the same losses and weights", v->first,
+      v->locked.last, v->lock.path);
+  if (v->keep.resume) printf("; repeated from '%s'", v->keep.resume->folder);
+  else printf("; repeated from the begin");
+  printf(", %" PRId64 " steps, on %d rank%s\n", v->locked.last - begin,
+      v->setup.parallel->ranks, v->setup.parallel->ranks == 1 ? "" : "s");
+}
+
+int app_run_verify(app *a) {
+  verification v = {.a = a, .locked = {.lock = &v.lock, .data_may_differ = true}};
+  bool quiet = a->options.quiet;
+  bool ok = app_join(a, true) && train_run_check_variables(a->diags) && read_lock(&v) &&
+            read_config(&v) && find_begin(&v);
+  a->options.quiet = true;
+  int code = train_run(a, &v.setup, &v.keep, &v.locked, ok);
+  if (!code && !quiet && a->job.transport.process == 0) print_result(&v);
+  return code;
+}
