@@ -57,8 +57,8 @@ static bool read_config(verification *v) {
  * where the run kept its own. */
 static bool find_checkpoint(verification *v, tsr_manifest *ret) {
   app *a = v->a;
-  const char *beside = tsr_path_join(
-      a->arena, tsr_path_folder(a->arena, v->lock.path), "checkpoints");
+  const char *beside =
+      tsr_path_join(a->arena, tsr_path_folder(a->arena, v->lock.path), "checkpoints");
   const char *const folders[] = {beside, v->setup.config->training.checkpoint_dir};
   for (int i = 0; i < 2; i++)
     if (tsr_checkpoints_newest(a->arena, folders[i], v->first, ret, a->diags) &&
@@ -95,12 +95,13 @@ static bool find_begin(verification *v) {
 static void print_result(const verification *v) {
   int64_t begin = v->keep.resume ? v->keep.resume->state.step : 0;
   printf(
-      "verified: steps %" PRId64 " to %" PRId64 " of '%s' have the same losses and weights", v->first,
-      v->locked.last, v->lock.path);
+      "verified: steps %" PRId64 " to %" PRId64 " of '%s' have the same losses and weights",
+      v->first, v->locked.last, v->lock.path);
   if (v->keep.resume) printf("; repeated from '%s'", v->keep.resume->folder);
   else printf("; repeated from the begin");
-  printf(", %" PRId64 " steps, on %d rank%s\n", v->locked.last - begin,
-      v->setup.parallel->ranks, v->setup.parallel->ranks == 1 ? "" : "s");
+  printf(
+      ", %" PRId64 " steps, on %d rank%s\n", v->locked.last - begin, v->setup.parallel->ranks,
+      v->setup.parallel->ranks == 1 ? "" : "s");
 }
 
 int app_run_verify(app *a) {

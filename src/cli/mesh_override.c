@@ -22,7 +22,9 @@ static bool sets_layout(const app *a) {
 /* A checkpoint's configuration contains the mesh of its training; using the weights needs
  * no more than a rank, unless a --set selects the mesh. */
 void mesh_override_by_one_rank(const app *a, tsr_config *c) {
-  if (sets_layout(a) || mesh_override_has_set(a, "mesh") || mesh_override_has_set(a, "pipeline") || mesh_override_has_set(a, "zero")) return;
+  if (sets_layout(a) || mesh_override_has_set(a, "mesh") || mesh_override_has_set(a, "pipeline") ||
+      mesh_override_has_set(a, "zero"))
+    return;
   const tsr_config_device *d = &c->device;
   c->device = (tsr_config_device){
       .mesh_graph_descriptor = "", .memory_limit = d->memory_limit, .kind = d->kind};
@@ -31,8 +33,7 @@ void mesh_override_by_one_rank(const app *a, tsr_config *c) {
   c->zero = (tsr_config_zero){.offload_path = ""};
 }
 
-static void
-clear_sections(app *a, const char *option, const char *const *sections, int count) {
+static void clear_sections(app *a, const char *option, const char *const *sections, int count) {
   tsr_options *c = &a->options;
   memmove(c->sets + count, c->sets, sizeof *c->sets * (size_t)c->sets_count);
   for (int i = 0; i < count; i++) c->sets[i] = (tsr_set){"{}", option, sections[i], false};

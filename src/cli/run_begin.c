@@ -87,7 +87,8 @@ static tsr_out_purpose purpose_of(const app *a, const tsr_checkpoint_manager_opt
 }
 
 /* Adapters to start from; those of a run that resumes are in its checkpoints. */
-bool run_begin_find_adapter(app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
+bool run_begin_find_adapter(
+    app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
   const char *path = config->lora.path;
   if (!config->lora.enabled || !*path || keep->resume) return true;
   tsr_location location = tsr_config_location(config, "lora_config.path");
@@ -96,7 +97,8 @@ bool run_begin_find_adapter(app *a, const tsr_config *config, tsr_checkpoint_man
 }
 
 /* A run with adapters reads its frozen parameters at every start. */
-bool run_begin_find_weights(app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
+bool run_begin_find_weights(
+    app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
   static const char key[] = "training_config.model_path";
   const char *path = config->training.model_path;
   tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
@@ -147,8 +149,7 @@ check_idle_keys(app *a, const tsr_config *config, const tsr_checkpoint_manager_o
 }
 
 /* What the configuration leaves out of the recipe is the checkpoint's. */
-bool run_begin_take_recipe(
-    app *a, tsr_config *config, const tsr_manifest *m, const char *file) {
+bool run_begin_take_recipe(app *a, tsr_config *config, const tsr_manifest *m, const char *file) {
   tsr_resume_recipe_fill(a->arena, config, m);
   tsr_config_fill(a->arena, config, m->recipe, m->recipe_count, file);
   return setup_override_policy(a, config);

@@ -70,7 +70,8 @@ open_results(app *a, const setup *s, const tsr_checkpoint_manager_options *keep,
   r->routing.lock = TSR_FOLDER_LOCK_NONE;
   bool ok = !first || !a->options.out ||
             tsr_out_folder_take(
-                a->arena, a->options.out, run_begin_out_purpose(a, s, keep), s->config, &r->out, a->diags);
+                a->arena, a->options.out, run_begin_out_purpose(a, s, keep), s->config, &r->out,
+                a->diags);
   ok = ok && (!first || take_step_folders(a, s, keep, metrics, r));
   if (r->out.path && !metrics)
     metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->options.out);

@@ -38,7 +38,8 @@ static int diff_number(const char *what, int64_t a, int64_t b, tsr_text *text) {
 }
 
 static int diff_starts(const tsr_lock_start *a, const tsr_lock_start *b, tsr_text *text) {
-  return diff_text("mesh", a->mesh, b->mesh, text) + diff_number("ranks", a->ranks, b->ranks, text) +
+  return diff_text("mesh", a->mesh, b->mesh, text) +
+         diff_number("ranks", a->ranks, b->ranks, text) +
          diff_number("processes", a->processes, b->processes, text) +
          diff_number("threads", a->threads, b->threads, text) +
          diff_text("cpu", a->cpu, b->cpu, text) +
@@ -54,8 +55,8 @@ static bool same_bits(const tsr_locked_step *a, const tsr_locked_step *b) {
 }
 
 /* Steps that both have: [*ret_first, *ret_last]. */
-static bool common_steps(
-    const tsr_run_lock *a, const tsr_run_lock *b, int64_t *ret_first, int64_t *ret_last) {
+static bool
+common_steps(const tsr_run_lock *a, const tsr_run_lock *b, int64_t *ret_first, int64_t *ret_last) {
   int64_t last_a = a->first.step + a->steps_count, last_b = b->first.step + b->steps_count;
   *ret_first = a->first.step > b->first.step ? a->first.step : b->first.step;
   *ret_last = last_a < last_b ? last_a : last_b;
@@ -102,7 +103,8 @@ static void diff_steps(const tsr_run_lock *a, const tsr_run_lock *b, tsr_text *t
   }
   if (step < 0) {
     tsr_text_add(
-        text, "steps: the weights after steps %" PRId64 " to %" PRId64 " and all losses are equal\n",
+        text,
+        "steps: the weights after steps %" PRId64 " to %" PRId64 " and all losses are equal\n",
         first, last);
     return;
   }
