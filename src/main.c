@@ -141,7 +141,7 @@ static int run_command(app *a) {
       [TSR_COMMAND_TOKENIZE] = app_run_tokenize, [TSR_COMMAND_CHECKPOINT] = app_run_checkpoint,
       [TSR_COMMAND_DATA] = app_run_data,         [TSR_COMMAND_KERNELS] = app_run_kernels,
       [TSR_COMMAND_DOCTOR] = app_run_doctor,     [TSR_COMMAND_VERIFY] = app_run_verify,
-      [TSR_COMMAND_LOCK] = app_run_lock};
+      [TSR_COMMAND_LOCK] = app_run_lock,         [TSR_COMMAND_COMPARE] = app_run_compare};
   return commands[a->options.command](a);
 }
 

@@ -32,6 +32,7 @@ const char *app_graphs_folder(const app *a);
 int app_run_train(app *a); /* and profile */
 int app_run_verify(app *a);
 int app_run_lock(app *a);
+int app_run_compare(app *a);
 int app_run_inspect(app *a);
 int app_run_check(app *a);
 int app_run_plan(app *a);

@@ -3,8 +3,7 @@
 #include "cli/mesh_override.h"
 #include "cli/run_begin.h"
 #include "cli/train_run.h"
-#include "base/file_read.h"
-#include "checkpoint/folder.h"
+#include "train/locked_checkpoint.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -53,42 +52,18 @@ static bool read_config(verification *v) {
   return run_begin_take_recipe(a, s->config, &recipe, l->path);
 }
 
-/* The newest checkpoint before the first step that the run.lock does not begin behind: beside it, or
- * where the run kept its own. */
-static bool find_checkpoint(verification *v, tsr_manifest *ret) {
-  app *a = v->a;
-  const char *beside =
-      tsr_path_join(a->arena, tsr_path_folder(a->arena, v->lock.path), "checkpoints");
-  const char *const folders[] = {beside, v->setup.config->training.checkpoint_dir};
-  for (int i = 0; i < 2; i++)
-    if (tsr_checkpoints_newest(a->arena, folders[i], v->first, ret, a->diags) &&
-        ret->state.step >= v->lock.first.step)
-      return true;
-  return false;
-}
-
-/* Without a checkpoint the run is repeated from its begin. */
 static bool find_begin(verification *v) {
   app *a = v->a;
   tsr_checkpoint_manager_options *keep = &v->keep;
   tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
+  const char *folder = v->setup.config->training.checkpoint_dir;
   int errors = tsr_diags_errors(a->diags);
   keep->version = TSR_VERSION;
-  if (find_checkpoint(v, m)) {
+  if (tsr_locked_checkpoint_find(a->arena, &v->lock, folder, v->first, m, a->diags)) {
     keep->resume = m;
     keep->resumes = keep->named = true;
   }
-  if (tsr_diags_errors(a->diags) > errors) return false;
-  if (!keep->resume && v->lock.first.step) {
-    tsr_diag_error(
-        a->diags, (tsr_location){.file = v->lock.path},
-        "it begins at step %" PRId64 ", and there is no checkpoint from there to step %" PRId64,
-        v->lock.first.step, v->first - 1);
-    tsr_diag_hint(
-        a->diags, "--set training_config.checkpoint_dir=DIR names the folder that has one");
-    return false;
-  }
-  return run_begin_find_weights(a, v->setup.config, keep) &&
+  return tsr_diags_errors(a->diags) == errors && run_begin_find_weights(a, v->setup.config, keep) &&
          run_begin_find_adapter(a, v->setup.config, keep);
 }
 

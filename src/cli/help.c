@@ -36,6 +36,7 @@ static const entry usages[] = {
     {ONLY(KERNELS), "tessera-train kernels [--bench] [--threads N] [--filter TEXT]\n"},
     {ONLY(DOCTOR), "tessera-train doctor [--topology]\n"},
     {ONLY(VERIFY), "tessera-train verify (DIR | FILE) [--steps A-B] [--set KEY=VALUE]\n"},
+    {ONLY(COMPARE), "tessera-train compare A B [--steps N] [--set KEY=VALUE]\n"},
     {ONLY(LOCK), "tessera-train lock diff (DIR | FILE) (DIR | FILE)\n"},
 };
 
@@ -82,6 +83,10 @@ static const entry summaries[] = {
      "  verify           repeats steps of a run from its nearest checkpoint, on one rank unless "
      "--set or --mesh\n"
      "                   lays out ranks, and compares losses and weights with its run.lock\n"},
+    {ONLY(COMPARE),
+     "  compare          finds the first tensor in which two recipes, runs, checkpoints or files "
+     "of tensors differ,\n"
+     "                   and the keys of their recipes that do\n"},
     {ONLY(LOCK),
      "  lock diff        prints what differs between the recipes, machines and steps of two runs' "
      "run.lock\n"},
@@ -150,6 +155,7 @@ static const entry options[] = {
     {ONLY(TRACE), "  --emit WHAT      trace: only graph-ir (both graphs), schedule-ir (the "
                   "program) or tile-ir (the\n"
                   "                   grid, block and warps of each task's kernels)\n"},
+    {ONLY(COMPARE), "  --steps N        compare: so many steps of a recipe; 10 unless given\n"},
     {ONLY(VERIFY), "  --steps A-B      verify: these steps; all unless given\n"},
     {ONLY(PROFILE),
      "  --steps N        profile: so many steps, after one to warm up; 5 unless given\n"},

@@ -13,7 +13,7 @@
 static const char *const commands[TSR_COMMANDS] = {
     "train",    "check",    "inspect",    "trace",  "profile", "plan",
     "evaluate", "generate", "checkpoint", "import", "export",  "tokenize",
-    "data",     "kernels",  "doctor",     "verify", "lock"};
+    "data",     "kernels",  "doctor",     "verify", "lock",    "compare"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
@@ -34,7 +34,7 @@ typedef struct {
 static const option options[] = {
     {"--config", PATH, AT(config), CONFIGURED | ONLY(KERNELS)},
     {"--mesh", PATH, AT(mesh), CONFIGURED | ONLY(VERIFY)},
-    {"--set", KEY, 0, CONFIGURED | ONLY(VERIFY) | ONLY(KERNELS)}, /* numerics.isa */
+    {"--set", KEY, 0, CONFIGURED | ONLY(VERIFY) | ONLY(COMPARE) | ONLY(KERNELS)}, /* numerics.isa */
     {"--metrics", PATH, AT(metrics), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK)},
     {"--out", PATH, AT(out), WRITES},
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(TOKENIZE)},
@@ -48,7 +48,7 @@ static const option options[] = {
     {"--tensor", VALUE, AT(tensor), ONLY(INSPECT)},
     {"--rank", VALUE, AT(rank_text), ONLY(TRACE)},
     {"--emit", VALUE, AT(emit), ONLY(TRACE)},
-    {"--steps", VALUE, AT(steps_text), ONLY(PROFILE) | ONLY(VERIFY)},
+    {"--steps", VALUE, AT(steps_text), ONLY(PROFILE) | ONLY(VERIFY) | ONLY(COMPARE)},
     {"--locked", PATH, AT(locked), ONLY(TRAIN)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
@@ -312,6 +312,8 @@ static void check_arguments(const tsr_options *c, tsr_diags *diags) {
        "what to do (ls, show, verify, diff, merge, reshard), and a folder"},
       {TSR_COMMAND_DATA, 1, 1, "what to do: show"},
       {TSR_COMMAND_VERIFY, 1, 1, "a run.lock, or the folder of a run"},
+      {TSR_COMMAND_COMPARE, 2, 2,
+       "two of a kind: recipes or runs, checkpoints, files of tensors (.safetensors)"},
       {TSR_COMMAND_LOCK, 3, 3, "what to do: diff, and two files run.lock"},
       {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
       {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
@@ -346,6 +348,7 @@ static bool lacks_config(const tsr_options *c) {
   case TSR_COMMAND_DOCTOR:
   case TSR_COMMAND_VERIFY:
   case TSR_COMMAND_LOCK:
+  case TSR_COMMAND_COMPARE:
     return false;
   default:
     return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where a run begins: anew, from saved weights, or where another run of the same recipe stopped; and
- * which folders its results go to. */
+/* Where a run begins: anew, from saved weights, or where another run of the same recipe stopped;
+ * and which folders its results go to. */
 #ifndef TSR_CLI_RUN_BEGIN_H
 #define TSR_CLI_RUN_BEGIN_H
 #include "cli/console.h"

@@ -15,8 +15,9 @@ enum { CHARACTERS_UNSEEN = 96, BYTES_UNSEEN = 256 };
 
 /* Other commands do without data that are missing. */
 static bool trains(const app *a) {
-  return a->options.command == TSR_COMMAND_TRAIN || a->options.command == TSR_COMMAND_PROFILE ||
-         a->options.command == TSR_COMMAND_VERIFY;
+  tsr_command c = a->options.command;
+  return c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_VERIFY ||
+         c == TSR_COMMAND_COMPARE;
 }
 
 static bool open_data(app *a, const setup *s, const tsr_run_data_needs *needs, prepared *p) {

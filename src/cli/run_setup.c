@@ -26,7 +26,7 @@ bool setup_override_policy(app *a, tsr_config *config) {
 static bool computes(const app *a) {
   tsr_command c = a->options.command;
   return c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_EVALUATE ||
-         c == TSR_COMMAND_GENERATE || c == TSR_COMMAND_VERIFY;
+         c == TSR_COMMAND_GENERATE || c == TSR_COMMAND_VERIFY || c == TSR_COMMAND_COMPARE;
 }
 
 bool setup_load_config(app *a, setup *s) {

@@ -8,8 +8,8 @@
 /* Keys of the recipes that differ, a line each: "recipe KEY: A | B". How many there are. */
 int tsr_run_lock_diff_recipes(const tsr_run_lock *a, const tsr_run_lock *b, tsr_text *text);
 
-/* The first step that both have and whose loss or weights differ; -1: none does. By bisection: where
- * the chains of two steps are one, all before are, too. */
+/* The first step that both have and whose loss or weights differ; -1: none does. By bisection:
+ * where the chains of two steps are one, all before are, too. */
 int64_t tsr_run_lock_first_difference(const tsr_run_lock *a, const tsr_run_lock *b);
 
 /* All of it as lines: the recipes, what the runs ran on, and their steps. */

@@ -157,6 +157,7 @@ struct tsr_executable {
   _Atomic uint64_t nan_scores;        /* here, since they were asked for (tsr_nan_place) */
   tsr_collective_digests *digests;    /* NULL: none are wanted */
   struct tsr_update_hashes *hashes;   /* NULL: updates are not hashed */
+  struct tsr_value_trace *trace;      /* NULL: tensors are not traced */
   tsr_recorder *recorder;             /* NULL: none */
   tsr_recorder *recording;            /* the same in a step that is recorded, else NULL */
 };
@@ -237,6 +238,14 @@ void tsr_executable_begin_hashes(tsr_executable *executable);
 void tsr_executable_add_hashes(
     tsr_executable *executable, const tsr_device *device, const tsr_task *task, const int *ranks,
     int count);
+
+/* ---- value_trace.c ---- */
+/* Before a step; when a stage's inputs of a run have been filled (at->task is NULL); and after a
+ * task. */
+void tsr_value_trace_begin(struct tsr_value_trace *trace);
+void tsr_value_trace_add_inputs(
+    struct tsr_value_trace *trace, const tsr_task_at *at, const tsr_run *run);
+void tsr_value_trace_add(struct tsr_value_trace *trace, const tsr_task_at *at);
 
 /* ---- nan_scores.c ---- */
 void tsr_executable_begin_nan_scores(tsr_executable *executable);

@@ -200,7 +200,7 @@ static bool run_moved(task_run *t) {
   return done;
 }
 
-static bool run_task(task_run *t) {
+static bool run_kind(task_run *t) {
   switch ((int)t->task->op) {
   case TSR_OP_SEND:
   case TSR_OP_RECEIVE:
@@ -209,6 +209,14 @@ static bool run_task(task_run *t) {
   }
   if (!tsr_op_is_collective(t->task->op)) return run_op(t), true;
   return run_moved(t);
+}
+
+static bool run_task(task_run *t) {
+  bool done = run_kind(t);
+  if (!done || !t->executable->trace) return done;
+  tsr_task_at at = place_of(t);
+  tsr_value_trace_add(t->executable->trace, &at);
+  return true;
 }
 
 /* The same with its events. */
@@ -233,8 +241,13 @@ typedef struct {
 } step_run;
 
 static void begin_run(const step_run *s, const tsr_program *p, const tsr_run *run) {
+  tsr_executable *b = s->executable;
   if (p->parts[run->part].section != TSR_FORWARD) return;
-  tsr_inputs_supply(s->executable, p->stage, run, &s->source);
+  tsr_inputs_supply(b, p->stage, run, &s->source);
+  if (!b->trace) return;
+  tsr_step_context step = {b->process->options.seed, b->step, run->microbatch};
+  tsr_task_at at = {b, p, b->ranks_of_stage[p->stage], NULL, step};
+  tsr_value_trace_add_inputs(b->trace, &at, run);
 }
 
 /* Goes on until the stage is done or waits; whether it got anywhere. */
@@ -303,7 +316,7 @@ static void run_stages(const step_run *s) {
 /* Whether a step is nothing but work that the device begins, the same in every step. */
 static bool is_capturable(const tsr_executable *b) {
   const tsr_device *d = b->process->device;
-  if (!d->begin_capture || !tsr_executable_is_alone(b) || b->recording || b->digests ||
+  if (!d->begin_capture || !tsr_executable_is_alone(b) || b->recording || b->digests || b->trace ||
       b->uncapturable)
     return false;
   for (int s = 0; s < b->programs->pipeline->stages; s++) {
@@ -338,6 +351,7 @@ void tsr_executable_run(tsr_executable *b, int64_t step, tsr_fill_row *fill, voi
   b->step = step;
   tsr_inputs_begin(b, &s.source);
   tsr_executable_begin_hashes(b);
+  if (b->trace) tsr_value_trace_begin(b->trace);
   d->begin_step(
       d->state, b->programs->graph, &(tsr_step_context){b->process->options.seed, step, 0});
   if (!run_captured(&s)) run_stages(&s);

@@ -6,7 +6,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool are_wanted(const tsr_trainer *t) { return t->o->hashes || t->o->locked; }
+static bool are_wanted(const tsr_trainer *t) {
+  return t->o->hashes || t->o->locked || t->o->observer;
+}
 
 static uint32_t bits_of(double loss) {
   float x = (float)loss;
@@ -38,8 +40,8 @@ static bool check_step(const tsr_trainer *t, const tsr_locked_step *here, tsr_di
   const tsr_run_lock *lock = t->o->locked->lock;
   const tsr_locked_step *there = tsr_run_lock_at(lock, here->step);
   if (!there) return true;
-  t->o->locked->compared++;
-  bool loss = there->loss == here->loss, weights = there->weights == here->weights;
+  bool has_loss = there != &lock->first;
+  bool loss = !has_loss || there->loss == here->loss, weights = there->weights == here->weights;
   if (loss && weights) return true;
   float theirs, ours;
   memcpy(&theirs, &there->loss, sizeof theirs);
@@ -89,7 +91,9 @@ bool tsr_run_hashes_check(tsr_trainer *t, tsr_diags *diags) {
   ok = ok && tsr_executable_hash_updates(t->o->arena, t->train, diags);
   if (tsr_executable_agree(t->train, !ok)) return false;
   t->weights_hash = tsr_executable_weight_hash(t->train);
-  return !t->o->locked || check_first(t, diags);
+  if (t->o->locked && !check_first(t, diags)) return false;
+  const tsr_step_observer *o = t->o->observer;
+  return !o || o->begin(o->context, t->train, t->recipe_entries, t->recipe_count, t->step, diags);
 }
 
 bool tsr_run_hashes_step(tsr_trainer *t, tsr_diags *diags) {
@@ -97,6 +101,8 @@ bool tsr_run_hashes_step(tsr_trainer *t, tsr_diags *diags) {
   t->weights_hash = tsr_executable_weight_hash(t->train);
   tsr_locked_step step = {.step = t->step, .loss = bits_of(t->loss), .weights = t->weights_hash};
   if (t->o->lock) tsr_run_lock_add(t->o->lock, &step, diags);
+  const tsr_step_observer *o = t->o->observer;
+  if (o && !o->after(o->context, t->train, &step, diags)) return false;
   return !t->o->locked || check_step(t, &step, diags);
 }
 

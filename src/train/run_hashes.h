@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hashes of a run's steps: written into its run.lock, and compared with those of another one. */
+/* The hashes of a run's steps: written into its run.lock, and compared with those of another. */
 #ifndef TSR_TRAIN_RUN_HASHES_H
 #define TSR_TRAIN_RUN_HASHES_H
 #include "train/trainer_internal.h"

@@ -250,6 +250,11 @@ static bool check_scores(tsr_trainer *t) {
   return tsr_check_scores(t->train, when, t->diags);
 }
 
+static bool observe_before(tsr_trainer *t) {
+  const tsr_step_observer *o = t->o->observer;
+  return !o || o->before(o->context, t->train, t->step + 1, t->diags);
+}
+
 /* Of the last step behind its checkpoint, but for an evaluation that decides about checkpoints. */
 static bool report_step_texts(tsr_trainer *t) {
   if (t->step < t->steps) return tsr_trainer_report_texts(t, false);
@@ -275,7 +280,7 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
   bool ends_here = t->step < t->steps;
   while (t->step < t->steps && requests <= REQUEST_SAVE) {
     double start = now();
-    if (!load_routing(t)) return false;
+    if (!load_routing(t) || !observe_before(t)) return false;
     run_step(t);
     if (!tsr_run_data_check_used(t->o->data, t->diags) || !check_scores(t)) return false;
     if (!write_gradients(t) || !write_routing(t)) return false;
@@ -394,7 +399,8 @@ bool tsr_train(
   t.samples = training->batch * training->programs.pipeline->microbatches;
   t.curve = tsr_lr_curve_of(o->config, tsr_epochs_steps(o->config, o->data, t.samples));
   t.steps = t.curve.total_steps;
-  if (o->locked && o->locked->last && o->locked->last < t.steps) t.steps = o->locked->last;
+  int64_t last = o->observer ? o->observer->last : o->locked ? o->locked->last : 0;
+  if (last && last < t.steps) t.steps = last;
   if (tsr_trainer_scales_loss(&t)) start_scale(&t);
   if (!o->rank_map.process && tsr_epochs_warn(o->config, t.curve.total_steps, diags))
     tsr_diags_print(diags, stderr); /* before the steps, not after them */

@@ -30,12 +30,26 @@ typedef struct {
   char sha256[65]; /* of the weights at the end */
 } tsr_determinism_run;
 
+/* What looks at the steps of a run that leaves nothing. Each returns false with a diagnostic to end
+ * the run. Steps count from 1. */
+typedef struct {
+  void *context;
+  int64_t last; /* the run ends after this step */
+  /* Before the first step, behind `step` of them. */
+  bool (*begin)(
+      void *context, tsr_executable *train, const tsr_recipe_entry *recipe, int count, int64_t step,
+      tsr_diags *diags);
+  bool (*before)(void *context, tsr_executable *train, int64_t step, tsr_diags *diags);
+  /* The step's loss and the hash of the weights; its chain is not set. */
+  bool (*after)(
+      void *context, tsr_executable *train, const tsr_locked_step *step, tsr_diags *diags);
+} tsr_step_observer;
+
 /* A run.lock whose steps this run must repeat. */
 typedef struct {
   const tsr_run_lock *lock;
   bool data_may_differ; /* a warning: then the step that reads what differs is found */
   int64_t last;         /* the run ends after this step; 0: as it does without */
-  int64_t compared;     /* steps that were the same */
 } tsr_locked_run;
 
 typedef struct {
@@ -53,6 +67,7 @@ typedef struct {
   bool hashes;                         /* the folder gets a run.lock */
   tsr_run_lock_writer *lock;           /* the same, of the process that writes it; else NULL */
   tsr_locked_run *locked;              /* NULL: none */
+  const tsr_step_observer *observer;   /* NULL: none */
   const char *gradients;               /* the folder of each step's gradients; NULL: none */
   tsr_out_folder *gradient_folder;     /* the same, of the process that writes; else NULL */
   const char *routing;                 /* the folder that routing is recorded in; NULL: none */

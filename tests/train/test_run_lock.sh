@@ -64,9 +64,10 @@ says "repeated from 'mesh10/checkpoints/step-00000012', 8 steps, on 1 rank"
 ends 0 verify one --steps 19 --set "mesh={axes: [dp, tp], shape: [2, 2]}" --set zero.stage=2
 says "verified: steps 19 to 19 of 'one/run.lock'"
 says "on 4 ranks"
-ends 2 verify elsewhere --steps 13-15
-says "it begins at step 12, and there is no checkpoint from there to step 12"
+ends 0 verify elsewhere --steps 13-15
+says "repeated from the begin, 15 steps"
 ends 0 verify elsewhere --steps 13-15 --set training_config.checkpoint_dir=one/checkpoints
+says "repeated from 'one/checkpoints/step-00000012', 3 steps"
 ends 2 verify one --steps 24-25
 says "has the steps 1 to 24"
 ends 2 verify one --steps 0-3

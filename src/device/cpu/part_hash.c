@@ -12,7 +12,8 @@ static uint64_t hash_run(const tsr_kernels *k, const tsr_hash_part *p, const tsr
   enum { PIECE = 1024 };
   float numbers[PIECE];
   uint64_t sum = 0;
-  if (p->dtype == TSR_F32) return k->hash((const float *)p->data + run->at, run->whole, run->count);
+  bool as_stored = p->dtype == TSR_F32 || p->dtype == TSR_I32; /* 4 bytes, as they are */
+  if (as_stored) return k->hash((const float *)p->data + run->at, run->whole, run->count);
   tsr_nf4 nf4 = {p->data, p->nf4, TSR_ELEMENT_F32};
   for (int64_t done = 0, take; done < run->count; done += take) {
     int64_t at = run->at + done;

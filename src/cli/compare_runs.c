@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/compare_runs.h"
+#include "cli/replay.h"
+#include "compare/report.h"
+#include "report/run_lock_diff.h"
+#include <inttypes.h>
+#include <string.h>
+
+enum { STEPS_USUAL = 10 };
+
+/* One of the two. */
+typedef struct {
+  const char *path;
+  bool has_lock;
+  tsr_run_lock lock;     /* of a run */
+  tsr_run_record record; /* of its steps; of a run that was not repeated yet those of its lock */
+  const tsr_compiled *compiled;
+  const tsr_parallel *parallel;
+} side;
+
+typedef struct {
+  app *a;
+  side sides[2];
+  tsr_text *text;
+} comparison;
+
+static bool read_lock(comparison *c, side *s) {
+  s->has_lock = !replay_is_recipe(s->path);
+  if (!s->has_lock) return true;
+  if (!tsr_run_lock_read(c->a->arena, s->path, &s->lock, c->a->diags)) return false;
+  const tsr_run_lock *l = &s->lock;
+  s->record = (tsr_run_record){
+      .recipe = l->recipe,
+      .recipe_count = l->recipe_count,
+      .steps = l->steps,
+      .first = l->first.step,
+      .steps_count = l->steps_count};
+  return true;
+}
+
+/* Makes steps again up to `last`, tracing one; a capture is of the trace before. */
+static bool
+repeat(comparison *c, side *s, int64_t last, int64_t traced, tsr_capture capture) {
+  replay r;
+  tsr_run_record *record = tsr_arena_alloc(c->a->arena, sizeof *record);
+  bool ok = replay_open(c->a, s->path, &r);
+  if (ok && last > r.steps) last = r.steps;
+  if (ok && traced > last) traced = last;
+  if (ok) tsr_run_record_init(c->a->arena, last, traced, capture, &s->record, record);
+  ok = ok && replay_run(&r, traced, &record->observer);
+  if (ok) {
+    s->record = *record;
+    s->compiled = tsr_arena_alloc(c->a->arena, sizeof *s->compiled);
+    *(tsr_compiled *)s->compiled = r.prepared.training;
+    s->parallel = r.setup.parallel;
+  }
+  replay_close(&r);
+  return ok;
+}
+
+static int64_t last_of(const side *s) { return s->record.first + s->record.steps_count; }
+
+/* Recipes are run; steps of two runs that are locked are compared as they were. */
+static bool find_step(comparison *c, int64_t *ret_step) {
+  side *x = &c->sides[0], *y = &c->sides[1];
+  int64_t last = c->a->options.steps ? c->a->options.steps : STEPS_USUAL;
+  if (x->has_lock && y->has_lock) {
+    *ret_step = tsr_run_lock_first_difference(&x->lock, &y->lock);
+    bool begins = *ret_step == x->lock.first.step || *ret_step == y->lock.first.step;
+    if (*ret_step < 0) *ret_step = 0;
+    else if (begins) ++*ret_step; /* the weights that it begins with */
+    return true;
+  }
+  for (int i = 0; i < 2; i++)
+    if (c->sides[i].has_lock && last_of(&c->sides[i]) < last) last = last_of(&c->sides[i]);
+  for (int i = 0; i < 2; i++)
+    if (!c->sides[i].has_lock && !repeat(c, &c->sides[i], last, last, (tsr_capture){0})) return false;
+  *ret_step = tsr_first_different_step(&x->record, &y->record);
+  return true;
+}
+
+static void add_equal(const comparison *c) {
+  const side *x = &c->sides[0], *y = &c->sides[1];
+  int64_t last = last_of(x) < last_of(y) ? last_of(x) : last_of(y);
+  int64_t first = x->record.first > y->record.first ? x->record.first : y->record.first;
+  tsr_text_add(
+      c->text, "equal: the losses and weights of steps %" PRId64 " to %" PRId64 "\n", first + 1, last);
+}
+
+/* What the run itself had at the step, where that is not what its repetition has. */
+static void add_faults(const comparison *c, const side *s, int64_t step) {
+  const tsr_run_record *r = &s->record;
+  int64_t at = step - r->first - 1;
+  const tsr_locked_step *was = s->has_lock ? tsr_run_lock_at(&s->lock, step) : NULL;
+  if (!was || at < 0 || at >= r->steps_count) return;
+  const tsr_locked_step *is = &r->steps[at];
+  if (was->loss == is->loss && was->weights == is->weights) return;
+  tsr_text_add(
+      c->text,
+      "'%s' had other numbers at step %" PRId64 " than its repetition here: the run was faulty, or "
+      "its program or data were others\n",
+      s->path, step);
+}
+
+static bool needs_trace(const side *s, int64_t step) { return s->record.traced != step; }
+
+/* The numbers of the first tensor that differs, of both. */
+static bool compare_numbers(
+    comparison *c, const tsr_difference *d, int64_t step, tsr_element_difference *ret) {
+  tsr_capture capture = {.name = d->name, .before = d->kind == TSR_DIFFERS_STORED_BEFORE};
+  capture.is_stored = capture.before || d->kind == TSR_DIFFERS_STORED_AFTER;
+  ret->first = -1;
+  if (d->kind == TSR_DIFFERS_NOTHING || d->kind == TSR_DIFFERS_FORM) return true;
+  for (int i = 0; i < 2; i++)
+    if (!repeat(c, &c->sides[i], step, step, capture)) return false;
+  const tsr_run_record *x = &c->sides[0].record, *y = &c->sides[1].record;
+  int64_t n = tsr_traced_elements(&x->of);
+  if (x->numbers && y->numbers && n == tsr_traced_elements(&y->of))
+    tsr_elements_compare(x->numbers, y->numbers, n, ret);
+  return true;
+}
+
+static bool explain(comparison *c, int64_t step) {
+  side *x = &c->sides[0], *y = &c->sides[1];
+  tsr_element_difference elements;
+  for (int i = 0; i < 2; i++)
+    if (needs_trace(&c->sides[i], step) && !repeat(c, &c->sides[i], step, step, (tsr_capture){0})) return false;
+  tsr_difference d = tsr_difference_find(&x->record, &y->record);
+  if (!compare_numbers(c, &d, step, &elements)) return false;
+  const tsr_compared_run first = {&x->record, x->compiled, x->parallel};
+  tsr_compare_report_first(&d, &first, step, &elements, c->text);
+  tsr_compare_report_counts(&d, step, c->text);
+  for (int i = 0; i < 2; i++) add_faults(c, &c->sides[i], step);
+  return true;
+}
+
+/* Equal steps may leave other gradients or states: of the last one all is compared. */
+static bool explain_last(comparison *c, bool *ret_equal) {
+  const side *x = &c->sides[0], *y = &c->sides[1];
+  bool traced = x->record.traced && x->record.traced == y->record.traced;
+  if (!traced) return true;
+  tsr_difference d = tsr_difference_find(&x->record, &y->record);
+  tsr_compare_report_counts(&d, x->record.traced, c->text);
+  if (d.kind == TSR_DIFFERS_NOTHING) return true;
+  *ret_equal = false;
+  return explain(c, x->record.traced);
+}
+
+bool compare_runs(
+    app *a, const char *first, const char *second, tsr_text *text, bool *ret_equal) {
+  comparison c = {.a = a, .sides = {{.path = first}, {.path = second}}, .text = text};
+  int64_t step;
+  *ret_equal = false;
+  if (!(read_lock(&c, &c.sides[0]) & read_lock(&c, &c.sides[1])) || !find_step(&c, &step))
+    return false;
+  tsr_compare_report_recipes(&c.sides[0].record, &c.sides[1].record, text);
+  if (step) return explain(&c, step);
+  *ret_equal = true;
+  add_equal(&c);
+  return explain_last(&c, ret_equal);
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/value_trace.h"
+#include "graph/element_runs.h"
+#include "runtime/executable_internal.h"
+#include <string.h>
+
+/* A value of the placed graph. */
+typedef struct {
+  int origin;   /* the value that collectives and sums of units have made into this one */
+  int alias;    /* a value that is the same bytes, made of this one; -1: none */
+  int next;     /* the next one that is made of the same; -1: none */
+  bool traced;  /* complete, and the same on every mesh */
+  bool sampled; /* of each microbatch: its samples */
+  uint64_t hash;
+  int64_t count, whole; /* elements in `hash`, and of the tensor */
+  int stage, task;
+  float *capture; /* NULL: not wanted */
+} traced;
+
+struct tsr_value_trace {
+  tsr_executable *executable;
+  traced *values;
+  const char **names; /* per value */
+  tsr_traced_value *list;
+};
+
+/* ---- which values ---- */
+
+static bool is_complete(const tsr_value *v) {
+  for (int a = 0; a < TSR_AXES; a++)
+    if (v->placement[a].kind == TSR_PARTIAL) return false;
+  return v->units == 0 && v->batch_units == 0;
+}
+
+/* Steps of a ring: what a rank has then is of other positions than its own, or a part of a sum. */
+static bool is_of_ring(const tsr_node *n) {
+  return n->op == TSR_OP_RING_SHIFT || tsr_op_facts(n->op) & TSR_FACT_ADDS;
+}
+
+/* What a node only moves, completes or stores in another type; -1: it computes something else. The
+ * name of what the placement inserts begins with its input's. */
+static int moved_from(const tsr_graph *g, const tsr_node *n) {
+  if (is_of_ring(n)) return -1;
+  bool moves = tsr_op_moves(n->op) || n->op == TSR_OP_SUM_UNITS || n->op == TSR_OP_CAST ||
+               n->op == TSR_OP_RECEIVE;
+  if (!moves || n->inputs_count != 1 || tsr_node_accumulates(n)) return -1;
+  const char *from = g->values[n->inputs[0]].name, *to = g->values[n->outputs[0]].name;
+  size_t length = strlen(from);
+  return !strncmp(from, to, length) && to[length] == '.' ? n->inputs[0] : -1;
+}
+
+/* Samples lie along the dimension that dp splits, but for what lasts beyond a microbatch. */
+static bool is_sampled(const tsr_graph *g, const tsr_value *v) {
+  if (v->placement[TSR_DP].kind != TSR_SHARD) return false;
+  const tsr_node *n = v->kind == TSR_VALUE_NODE ? &g->nodes[v->node] : NULL;
+  bool once = n && (n->section == TSR_PROLOGUE || n->section == TSR_UPDATE);
+  return !once && !(n && tsr_node_accumulates(n));
+}
+
+/* A sum over the samples of one microbatch: others have other samples. */
+static bool is_of_microbatch(const tsr_value_trace *t, const tsr_graph *g, int value) {
+  const tsr_value *origin = &g->values[t->values[value].origin];
+  const tsr_node *n = origin->kind == TSR_VALUE_NODE ? &g->nodes[origin->node] : NULL;
+  return n && origin->placement[TSR_DP].kind == TSR_PARTIAL && n->section != TSR_UPDATE &&
+         !tsr_node_accumulates(n) && tsr_executable_microbatches(t->executable) > 1;
+}
+
+static int64_t whole_elements(const tsr_value_trace *t, int value, int64_t ret_shape[TSR_DIMS_MAX]) {
+  const tsr_graph *g = t->executable->programs->graph;
+  const tsr_value *v = &g->values[value];
+  int64_t count = 1;
+  tsr_value_real_shape(g, v, ret_shape);
+  if (t->values[value].sampled)
+    ret_shape[v->placement[TSR_DP].dim] *= tsr_executable_microbatches(t->executable);
+  for (int d = 0; d < v->ndim; d++) count *= ret_shape[d];
+  return count;
+}
+
+static void describe(tsr_value_trace *t, int value) {
+  const tsr_graph *g = t->executable->programs->graph;
+  const tsr_value *v = &g->values[value];
+  traced *is = &t->values[value];
+  int64_t shape[TSR_DIMS_MAX];
+  *is = (traced){.origin = value, .alias = -1, .next = -1};
+  if (v->kind != TSR_VALUE_NODE && v->kind != TSR_VALUE_INPUT) return;
+  int from = v->kind == TSR_VALUE_NODE ? moved_from(g, &g->nodes[v->node]) : -1;
+  if (from >= 0) is->origin = t->values[from].origin;
+  bool in_ring = v->kind == TSR_VALUE_NODE && is_of_ring(&g->nodes[v->node]);
+  is->traced = is_complete(v) && !tsr_routed_is_rows(v->routed) && !in_ring &&
+               !is_of_microbatch(t, g, value);
+  is->sampled = is_sampled(g, v);
+  is->whole = whole_elements(t, value, shape);
+}
+
+/* Gradients have the names of their parameters, whatever sums them up. */
+static void name_values(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
+  t->names = tsr_arena_array(arena, const char *, g->values_count + 1);
+  for (int v = 0; v < g->values_count; v++) t->names[v] = g->values[v].name;
+  for (int p = 0; g->grads && p < g->params_count; p++)
+    if (g->grads[p] >= 0)
+      t->names[t->values[g->grads[p]].origin] =
+          tsr_arena_printf(arena, "grad.%s", g->params[p].name);
+}
+
+/* A node without a task gives its input's bytes another name. */
+static void link_alias(tsr_value_trace *t, const tsr_program *p, int node) {
+  const tsr_node *n = &p->graph->nodes[node];
+  if (!n->outputs_count || !tsr_program_is_alias(p, node)) return;
+  traced *of = &t->values[n->inputs[0]];
+  t->values[n->outputs[0]].next = of->alias;
+  of->alias = n->outputs[0];
+}
+
+tsr_value_trace *tsr_executable_trace(tsr_arena *arena, tsr_executable *b) {
+  const tsr_graph *g = b->programs->graph;
+  tsr_value_trace *t = tsr_arena_alloc(arena, sizeof *t);
+  *t = (tsr_value_trace){.executable = b};
+  t->values = tsr_arena_array(arena, traced, g->values_count + 1);
+  t->list = tsr_arena_array(arena, tsr_traced_value, g->values_count + 1);
+  for (int v = 0; v < g->values_count; v++) describe(t, v);
+  name_values(arena, t, g);
+  for (int i = 0; i < g->nodes_count; i++) link_alias(t, b->programs->of_stage[0], i);
+  return b->trace = t;
+}
+
+/* ---- while a step runs ---- */
+
+void tsr_value_trace_begin(tsr_value_trace *t) {
+  for (int v = 0; v < t->executable->programs->graph->values_count; v++)
+    t->values[v].hash = 0, t->values[v].count = 0;
+}
+
+static void capture(const tsr_executable *b, const tsr_hash_part *p, float *out) {
+  const tsr_kernels *k = b->process->options.kernels;
+  for (tsr_element_run run = {0};
+       tsr_element_run_next(&p->part, &p->padding, p->begin, p->end, &run);) {
+    const char *from = (const char *)p->data + run.at * tsr_dtype_bytes(p->dtype);
+    if (p->dtype == TSR_BF16)
+      k->bf16_to_f32(out + run.whole, (const uint16_t *)(const void *)from, 0, run.count);
+    else if (p->dtype == TSR_F16)
+      k->fp16_to_f32(out + run.whole, (const uint16_t *)(const void *)from, 0, run.count);
+    else memcpy(out + run.whole, from, sizeof(float) * (size_t)run.count);
+  }
+}
+
+static void add_slice(tsr_value_trace *t, int value, tsr_hash_part *part) {
+  const tsr_executable *b = t->executable;
+  const tsr_device *d = b->process->host;
+  traced *is = &t->values[value];
+  d->hash(d->state, part, &is->hash);
+  for (tsr_element_run run = {0};
+       tsr_element_run_next(&part->part, &part->padding, part->begin, part->end, &run);)
+    is->count += run.count;
+  if (is->capture) capture(b, part, is->capture);
+}
+
+/* The parts of zigzag positions are two runs each (base/sequence_layout.h). */
+static void add_zigzag(
+    tsr_value_trace *t, const tsr_task_call *c, int value, const tsr_tensor *of,
+    tsr_hash_part *part) {
+  int dim = tsr_operand_zigzag_dim(c, of);
+  tsr_tensor_slice whole = part->part;
+  const char *at = part->data;
+  int64_t runs = 2, elements = 1;
+  for (int d = 0; d < dim; d++) runs *= of->shape[d];
+  for (int d = dim; d < of->ndim; d++) elements *= of->shape[d];
+  for (int64_t i = 0; i < runs; i++) {
+    part->part = tsr_operand_run_slice(c, of, &whole, dim, i);
+    part->data = at + i * (elements / 2) * tsr_dtype_bytes(of->dtype);
+    part->end = elements / 2;
+    add_slice(t, value, part);
+  }
+}
+
+static void add_rank(tsr_value_trace *t, const tsr_task_at *at, int value, int rank) {
+  const tsr_executable *b = t->executable;
+  const tsr_program *p = tsr_executable_program(b, rank);
+  const tsr_tensor *of = &p->tensors[value];
+  const tsr_padding *padding = tsr_value_padding(p->graph, &p->graph->values[value]);
+  tsr_task_call call = {p, at->task, &b->ranks[rank], at->at};
+  tsr_hash_part part = {
+      .data = tsr_executable_address(b, value, rank, at->at.microbatch),
+      .dtype = of->dtype,
+      .end = tsr_tensor_elements(of)};
+  bool sampled = t->values[value].sampled;
+  part.part = sampled ? tsr_operand_sample_slice(&call, of) : tsr_operand_slice(&call, of);
+  part.padding = padding && padding->blocks ? *padding : (tsr_padding){0, part.part.global[0], 1};
+  if (tsr_operand_zigzag_dim(&call, of) >= 0) add_zigzag(t, &call, value, of, &part);
+  else add_slice(t, value, &part);
+}
+
+/* A collective over pp is run once, by the stage that comes last. */
+static void add_value(tsr_value_trace *t, const tsr_task_at *at, int value) {
+  const tsr_executable *b = t->executable;
+  const tsr_graph *g = b->programs->graph;
+  traced *is = &t->values[value];
+  bool last = at->at.microbatch + 1 == at->program->pipeline->microbatches;
+  int node = g->values[value].node;
+  bool once = node >= 0 && g->nodes[node].section == TSR_PROLOGUE;
+  for (int v = is->alias; v >= 0; v = t->values[v].next) add_value(t, at, v);
+  if (!is->traced || !(is->sampled || last || once)) return;
+  if (!is->sampled) is->hash = 0, is->count = 0; /* of the last execution */
+  is->stage = at->program->stage;
+  is->task = at->task ? (int)(at->task - at->program->tasks) : -1;
+  for (int r = 0; r < b->process->options.parallel->ranks; r++) {
+    bool runs = (at->task && at->task->axis == TSR_PP) || b->ranks[r].coord[TSR_PP] == is->stage;
+    if (runs && tsr_executable_holds(b, value, r) && tsr_executable_first_holder(b, value, r) == r)
+      add_rank(t, at, value, r);
+  }
+}
+
+void tsr_value_trace_add(tsr_value_trace *t, const tsr_task_at *at) {
+  const tsr_device *d = t->executable->process->device;
+  d->wait(d->state);
+  for (int i = 0; i < at->task->outputs_count; i++) add_value(t, at, at->task->outputs[i].value);
+}
+
+void tsr_value_trace_add_inputs(tsr_value_trace *t, const tsr_task_at *at, const tsr_run *run) {
+  const tsr_graph *g = t->executable->programs->graph;
+  for (int v = 0; v < g->values_count; v++)
+    if (g->values[v].kind == TSR_VALUE_INPUT && tsr_program_fills(at->program, run->part, v))
+      add_value(t, at, v);
+}
+
+/* ---- reading ---- */
+
+int tsr_value_trace_read(const tsr_value_trace *t, const tsr_traced_value **ret) {
+  const tsr_graph *g = t->executable->programs->graph;
+  int count = 0;
+  for (int v = 0; v < g->values_count; v++) {
+    const traced *is = &t->values[v];
+    if (!is->traced || is->count != is->whole) continue;
+    int same = 0;
+    while (same < count && t->values[t->list[same].value].origin != is->origin) same++;
+    tsr_traced_value *entry = &t->list[same];
+    if (same < count) {
+      bool cast = g->values[v].dtype != g->values[entry->value].dtype;
+      if (entry->hash != is->hash && !cast && entry->differing < 0) entry->differing = v;
+      continue;
+    }
+    count++;
+    *entry = (tsr_traced_value){
+        .name = t->names[is->origin],
+        .value = v,
+        .stage = is->stage,
+        .task = is->task,
+        .ndim = g->values[v].ndim,
+        .hash = is->hash,
+        .differing = -1};
+    whole_elements(t, v, entry->shape);
+  }
+  *ret = t->list;
+  return count;
+}
+
+void tsr_value_trace_capture(tsr_value_trace *t, int value, float *out) {
+  t->values[value].capture = out;
+}
