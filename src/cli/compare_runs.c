@@ -39,8 +39,7 @@ static bool read_lock(comparison *c, side *s) {
 }
 
 /* Makes steps again up to `last`, tracing one; a capture is of the trace before. */
-static bool
-repeat(comparison *c, side *s, int64_t last, int64_t traced, tsr_capture capture) {
+static bool repeat(comparison *c, side *s, int64_t last, int64_t traced, tsr_capture capture) {
   replay r;
   tsr_run_record *record = tsr_arena_alloc(c->a->arena, sizeof *record);
   bool ok = replay_open(c->a, s->path, &r);
@@ -74,7 +73,8 @@ static bool find_step(comparison *c, int64_t *ret_step) {
   for (int i = 0; i < 2; i++)
     if (c->sides[i].has_lock && last_of(&c->sides[i]) < last) last = last_of(&c->sides[i]);
   for (int i = 0; i < 2; i++)
-    if (!c->sides[i].has_lock && !repeat(c, &c->sides[i], last, last, (tsr_capture){0})) return false;
+    if (!c->sides[i].has_lock && !repeat(c, &c->sides[i], last, last, (tsr_capture){0}))
+      return false;
   *ret_step = tsr_first_different_step(&x->record, &y->record);
   return true;
 }
@@ -84,7 +84,8 @@ static void add_equal(const comparison *c) {
   int64_t last = last_of(x) < last_of(y) ? last_of(x) : last_of(y);
   int64_t first = x->record.first > y->record.first ? x->record.first : y->record.first;
   tsr_text_add(
-      c->text, "equal: the losses and weights of steps %" PRId64 " to %" PRId64 "\n", first + 1, last);
+      c->text, "equal: the losses and weights of steps %" PRId64 " to %" PRId64 "\n", first + 1,
+      last);
 }
 
 /* What the run itself had at the step, where that is not what its repetition has. */
@@ -105,8 +106,8 @@ static void add_faults(const comparison *c, const side *s, int64_t step) {
 static bool needs_trace(const side *s, int64_t step) { return s->record.traced != step; }
 
 /* The numbers of the first tensor that differs, of both. */
-static bool compare_numbers(
-    comparison *c, const tsr_difference *d, int64_t step, tsr_element_difference *ret) {
+static bool
+compare_numbers(comparison *c, const tsr_difference *d, int64_t step, tsr_element_difference *ret) {
   tsr_capture capture = {.name = d->name, .before = d->kind == TSR_DIFFERS_STORED_BEFORE};
   capture.is_stored = capture.before || d->kind == TSR_DIFFERS_STORED_AFTER;
   ret->first = -1;
@@ -124,7 +125,8 @@ static bool explain(comparison *c, int64_t step) {
   side *x = &c->sides[0], *y = &c->sides[1];
   tsr_element_difference elements;
   for (int i = 0; i < 2; i++)
-    if (needs_trace(&c->sides[i], step) && !repeat(c, &c->sides[i], step, step, (tsr_capture){0})) return false;
+    if (needs_trace(&c->sides[i], step) && !repeat(c, &c->sides[i], step, step, (tsr_capture){0}))
+      return false;
   tsr_difference d = tsr_difference_find(&x->record, &y->record);
   if (!compare_numbers(c, &d, step, &elements)) return false;
   const tsr_compared_run first = {&x->record, x->compiled, x->parallel};
@@ -146,8 +148,7 @@ static bool explain_last(comparison *c, bool *ret_equal) {
   return explain(c, x->record.traced);
 }
 
-bool compare_runs(
-    app *a, const char *first, const char *second, tsr_text *text, bool *ret_equal) {
+bool compare_runs(app *a, const char *first, const char *second, tsr_text *text, bool *ret_equal) {
   comparison c = {.a = a, .sides = {{.path = first}, {.path = second}}, .text = text};
   int64_t step;
   *ret_equal = false;

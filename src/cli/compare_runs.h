@@ -7,7 +7,6 @@
 /* Finds the first step that differs, by bisection over the chains of two run.lock or by running
  * recipes, and in it the first tensor. Appends the report to `text`; `ret_equal`: nothing that both
  * have differs. */
-bool compare_runs(
-    app *a, const char *first, const char *second, tsr_text *text, bool *ret_equal);
+bool compare_runs(app *a, const char *first, const char *second, tsr_text *text, bool *ret_equal);
 
 #endif

@@ -43,7 +43,8 @@ bool replay_open(const app *a, const char *path, replay *r) {
         a->diags, (tsr_location){.file = path}, "the graph has no loss: it makes no steps");
   int64_t samples = c->batch * c->programs.pipeline->microbatches;
   r->steps = tsr_epochs_steps(r->setup.config, &r->prepared.data, samples);
-  if (r->setup.config->training.max_steps < r->steps) r->steps = r->setup.config->training.max_steps;
+  if (r->setup.config->training.max_steps < r->steps)
+    r->steps = r->setup.config->training.max_steps;
   return true;
 }
 

@@ -43,8 +43,7 @@ static void compare_stored(tsr_difference *d, const tsr_run_record *a, const tsr
   }
 }
 
-static void
-compare_value(tsr_difference *d, const tsr_traced_value *x, const tsr_traced_value *y) {
+static void compare_value(tsr_difference *d, const tsr_traced_value *x, const tsr_traced_value *y) {
   bool gradient = !strncmp(x->name, "grad.", 5), differs = x->hash != y->hash;
   tsr_compared_count *count = gradient ? &d->gradients : &d->tensors;
   tsr_difference_kind kind = x->task < 0 ? TSR_DIFFERS_INPUT : TSR_DIFFERS_TENSOR;

@@ -9,8 +9,8 @@ typedef enum {
   TSR_DIFFERS_NOTHING,
   TSR_DIFFERS_STORED_BEFORE, /* a parameter or state, before the step */
   TSR_DIFFERS_INPUT,
-  TSR_DIFFERS_TENSOR,        /* that a task computes */
-  TSR_DIFFERS_FORM,          /* two forms of one tensor, in the run of `record` */
+  TSR_DIFFERS_TENSOR, /* that a task computes */
+  TSR_DIFFERS_FORM,   /* two forms of one tensor, in the run of `record` */
   TSR_DIFFERS_STORED_AFTER
 } tsr_difference_kind;
 
@@ -21,10 +21,10 @@ typedef struct {
 
 typedef struct {
   tsr_difference_kind kind;
-  const char *name;              /* of the tensor */
-  const tsr_run_record *record;  /* of a FORM: whose it is */
-  int value;                     /* of the first run's placed graph; of a FORM of its record's */
-  int stage, task;               /* that has written it in the first run; task -1: none has */
+  const char *name;             /* of the tensor */
+  const tsr_run_record *record; /* of a FORM: whose it is */
+  int value;                    /* of the first run's placed graph; of a FORM of its record's */
+  int stage, task;              /* that has written it in the first run; task -1: none has */
   tsr_compared_count tensors, gradients, weights, state;
 } tsr_difference;
 

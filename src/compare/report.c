@@ -23,8 +23,8 @@ int tsr_compare_report_recipes(const tsr_run_record *a, const tsr_run_record *b,
   return count;
 }
 
-static void add_count(
-    const char *what, const tsr_compared_count *count, const char *between, tsr_text *text) {
+static void
+add_count(const char *what, const tsr_compared_count *count, const char *between, tsr_text *text) {
   tsr_text_add(
       text, "%s%s of %s %s", between, tsr_text_count(count->differing).text,
       tsr_text_count(count->compared).text, what);
@@ -45,8 +45,7 @@ static void add_index(const tsr_traced_value *v, int64_t element, tsr_text *text
   int64_t index[TSR_DIMS_MAX] = {0};
   for (int d = v->ndim; d-- > 0; element /= v->shape[d]) index[d] = element % v->shape[d];
   tsr_text_add(text, "(");
-  for (int d = 0; d < v->ndim; d++)
-    tsr_text_add(text, "%s%" PRId64, d ? ", " : "", index[d]);
+  for (int d = 0; d < v->ndim; d++) tsr_text_add(text, "%s%" PRId64, d ? ", " : "", index[d]);
   tsr_text_add(text, ")");
 }
 
@@ -74,7 +73,8 @@ add_units(const tsr_compared_run *run, const tsr_traced_value *v, int64_t elemen
     const tsr_placement *at = &value->placement[axis];
     if (at->kind != TSR_SHARD || at->dim >= v->ndim) continue;
     int64_t along = index_along(v, element, at->dim), size = v->shape[at->dim];
-    int64_t units = units_of(g, axis), shards = tsr_placement_blocks(*at, run->parallel->size[axis]);
+    int64_t units = units_of(g, axis),
+            shards = tsr_placement_blocks(*at, run->parallel->size[axis]);
     if (units && size % units == 0)
       tsr_text_add(
           text, ", %s unit %" PRId64 " of %" PRId64, tsr_axis_name(axis), along / (size / units),
@@ -121,7 +121,7 @@ void tsr_compare_report_first(
       [TSR_DIFFERS_TENSOR] = "step %" PRId64 ": the first tensor that differs is '%s'\n",
       [TSR_DIFFERS_FORM] =
           "step %" PRId64 ": two copies of '%s' differ: what moves it between ranks is wrong\n",
-      [TSR_DIFFERS_STORED_AFTER] = "step %" PRId64 ": only '%s' differs, after its update\n"};
+      [TSR_DIFFERS_STORED_AFTER] = "step %" PRId64 ": the first tensor that differs is '%s', after its update\n"};
   if (d->kind == TSR_DIFFERS_NOTHING) {
     tsr_text_add(text, "step %" PRId64 ": no tensor differs that both runs have\n", step);
     return;

@@ -91,8 +91,7 @@ static bool before(void *context, tsr_executable *e, int64_t step, tsr_diags *di
   return read_stored(r, e, true, diags);
 }
 
-static bool
-after(void *context, tsr_executable *e, const tsr_locked_step *step, tsr_diags *diags) {
+static bool after(void *context, tsr_executable *e, const tsr_locked_step *step, tsr_diags *diags) {
   tsr_run_record *r = context;
   r->steps[r->steps_count++] = *step;
   if (step->step != r->traced) return true;

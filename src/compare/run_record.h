@@ -12,14 +12,14 @@ typedef struct {
   const char *name;
   int value; /* of the placed graph */
   bool is_state;
-  tsr_traced_value of; /* its name, value and shape */
+  tsr_traced_value of;    /* its name, value and shape */
   uint64_t before, after; /* hashes: before the traced step, and after it */
 } tsr_stored_hash;
 
 /* A tensor of the traced step whose numbers are kept. */
 typedef struct {
-  const char *name;                    /* NULL: none is */
-  bool is_stored, before;              /* a parameter or state, before the step or after it */
+  const char *name;       /* NULL: none is */
+  bool is_stored, before; /* a parameter or state, before the step or after it */
 } tsr_capture;
 
 typedef struct {

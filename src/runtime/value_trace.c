@@ -65,7 +65,8 @@ static bool is_of_microbatch(const tsr_value_trace *t, const tsr_graph *g, int v
          !tsr_node_accumulates(n) && tsr_executable_microbatches(t->executable) > 1;
 }
 
-static int64_t whole_elements(const tsr_value_trace *t, int value, int64_t ret_shape[TSR_DIMS_MAX]) {
+static int64_t
+whole_elements(const tsr_value_trace *t, int value, int64_t ret_shape[TSR_DIMS_MAX]) {
   const tsr_graph *g = t->executable->programs->graph;
   const tsr_value *v = &g->values[value];
   int64_t count = 1;

@@ -13,9 +13,9 @@
 #include "runtime/process.h"
 
 typedef struct {
-  const char *name;           /* as before placement; of a parameter's gradient "grad.NAME" */
-  int value;                  /* of the placed graph: the first of its complete forms */
-  int stage, task;            /* that has written it; of that stage's program; -1: it is an input */
+  const char *name; /* as before placement; of a parameter's gradient "grad.NAME" */
+  int value;        /* of the placed graph: the first of its complete forms */
+  int stage, task;  /* that has written it; of that stage's program; -1: it is an input */
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* whole, without padding, with all samples of the step */
   uint64_t hash;
