@@ -197,6 +197,11 @@ bool tsr_file_read_nofollow(
 
 bool tsr_file_exists(const char *path) { return access(path, F_OK) == 0; }
 
+bool tsr_file_is_folder(const char *path) {
+  struct stat info;
+  return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
 bool tsr_file_is_same(const char *path, const char *other) {
   struct stat a, b;
   return !stat(path, &a) && !stat(other, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;

@@ -65,6 +65,7 @@ bool tsr_file_cannot(
 /* ---- paths ---- */
 
 bool tsr_file_exists(const char *path);
+bool tsr_file_is_folder(const char *path);
 /* Whether both exist and are one file or folder. */
 bool tsr_file_is_same(const char *path, const char *other);
 /* Whether the name ends with this, such as ".bin", upper and lower case alike. */

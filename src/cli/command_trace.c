@@ -1,10 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The command `trace`. */
+/* The command `trace`: of the program, or with --save of the tensors that it computes. */
 #include "cli/console.h"
+#include "cli/replay.h"
 #include "cli/trace_tiles.h"
+#include "compare/tensor_dump.h"
+#include "data/bpe_pattern.h"
 #include "report/trace_report.h"
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- --save ---- */
+
+typedef struct {
+  tsr_bpe_pattern *pattern; /* NULL: all tensors */
+  tsr_bpe_match *match;
+} name_filter;
+
+static bool wants(void *context, const char *name) {
+  const name_filter *f = context;
+  size_t begin, end;
+  return !f->pattern ||
+         tsr_bpe_pattern_find(f->pattern, f->match, name, strlen(name), 0, &begin, &end) > 0;
+}
+
+/* Steps of the recipe, from its begin. */
+static bool save_tensors(app *a, tsr_text *text) {
+  const tsr_options *o = &a->options;
+  name_filter filter = {.match = tsr_bpe_match_new(a->arena)};
+  int64_t first = o->first_step ? o->first_step : 1, last = o->last_step ? o->last_step : 1, bytes;
+  replay r;
+  bool ok = !o->tensors || tsr_bpe_pattern_compile(
+                               a->arena, o->tensors, false, "--tensors", &filter.pattern, a->diags);
+  if (!ok || !replay_open(a, o->config, &r)) return tsr_bpe_match_free(filter.match), false;
+  if (last > r.steps)
+    ok = tsr_diag_error(
+        a->diags, TSR_NOWHERE, "--steps: the run has %" PRId64 " steps, not %" PRId64, r.steps,
+        last);
+  tsr_tensor_dump *d =
+      tsr_tensor_dump_new(a->arena, r.setup.config, r.steps, o->save, first, last, wants, &filter);
+  ok = ok && replay_run(&r, first, tsr_tensor_dump_observer(d));
+  int count = tsr_tensor_dump_count(d, &bytes);
+  if (ok)
+    tsr_text_add(
+        text, "%s: %d tensors of steps %" PRId64 " to %" PRId64 ", %s each\n", o->save, count,
+        first, last, tsr_text_bytes(bytes).text);
+  replay_close(&r);
+  tsr_bpe_match_free(filter.match);
+  return ok;
+}
+
+static int save(app *a) {
+  tsr_text text = {0};
+  app_catch_signals();
+  bool ok = save_tensors(a, &text);
+  a->options.quiet ? tsr_text_free(&text) : console_print(&text);
+  return console_finish_stoppable(a, ok);
+}
 
 int app_run_trace(app *a) {
+  if (a->options.save) return save(a);
   tsr_text text = {0};
   setup s = {0};
   prepared p = {0};

@@ -17,6 +17,7 @@ static const entry usages[] = {
     {ONLY(PLAN), "tessera-train plan (--config FILE | --calibrate [FILE]) [--machine NAME|FILE] "
                  "[--gantt] [--svg FILE]\n"},
     {ONLY(TRACE), "tessera-train trace --config FILE [--rank R] [--emit WHAT] [options]\n"},
+    {ONLY(TRACE), "tessera-train trace --config FILE --save DIR [--tensors REGEX] [--steps A-B]\n"},
     {ONLY(PROFILE), "tessera-train profile --config FILE [--steps N] [--out DIR] [options]\n"},
     {ONLY(EVALUATE),
      "tessera-train evaluate --checkpoint DIR [--adapter DIR] [--data FILE] [options]\n"},
@@ -155,6 +156,11 @@ static const entry options[] = {
     {ONLY(TRACE), "  --emit WHAT      trace: only graph-ir (both graphs), schedule-ir (the "
                   "program) or tile-ir (the\n"
                   "                   grid, block and warps of each task's kernels)\n"},
+    {ONLY(TRACE), "  --save DIR       trace: runs the steps and writes the tensors of each into "
+                  "DIR/step-N.safetensors\n"},
+    {ONLY(TRACE),
+     "  --tensors REGEX  trace --save: those whose name has a match; all unless given\n"},
+    {ONLY(TRACE), "  --steps A-B      trace --save: these steps; the first unless given\n"},
     {ONLY(COMPARE), "  --steps N        compare: so many steps of a recipe; 10 unless given\n"},
     {ONLY(VERIFY), "  --steps A-B      verify: these steps; all unless given\n"},
     {ONLY(PROFILE),

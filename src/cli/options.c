@@ -48,7 +48,9 @@ static const option options[] = {
     {"--tensor", VALUE, AT(tensor), ONLY(INSPECT)},
     {"--rank", VALUE, AT(rank_text), ONLY(TRACE)},
     {"--emit", VALUE, AT(emit), ONLY(TRACE)},
-    {"--steps", VALUE, AT(steps_text), ONLY(PROFILE) | ONLY(VERIFY) | ONLY(COMPARE)},
+    {"--steps", VALUE, AT(steps_text), ONLY(PROFILE) | ONLY(VERIFY) | ONLY(COMPARE) | ONLY(TRACE)},
+    {"--save", PATH, AT(save), ONLY(TRACE)},
+    {"--tensors", VALUE, AT(tensors), ONLY(TRACE)},
     {"--locked", PATH, AT(locked), ONLY(TRAIN)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
@@ -261,7 +263,7 @@ static void check_number(
         (long long)least, INT_MAX);
 }
 
-/* verify's: "990-1000", or one step */
+/* Of verify and trace: "990-1000", or one step. */
 static void check_steps(tsr_options *c, tsr_diags *diags) {
   const char *text = c->steps_text;
   int used = 0;
@@ -367,6 +369,12 @@ static void check_prove(const tsr_options *c, tsr_diags *diags) {
     tsr_diag_error(diags, TSR_NOWHERE, "--full-mesh goes with --prove");
 }
 
+static void check_save(const tsr_options *c, tsr_diags *diags) {
+  if (c->command != TSR_COMMAND_TRACE || c->save) return;
+  if (c->tensors) tsr_diag_error(diags, TSR_NOWHERE, "--tensors goes with --save");
+  if (c->steps_text) tsr_diag_error(diags, TSR_NOWHERE, "--steps goes with --save");
+}
+
 static void check_tensor(const tsr_options *c, tsr_diags *diags) {
   if (c->tensor && !c->config)
     tsr_diag_error(diags, TSR_NOWHERE, "--tensor goes with --config, whose graph has the tensor");
@@ -400,7 +408,7 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   check_list("--split", c->split, splits, sizeof splits / sizeof *splits, diags);
   check_number("--sample", c->sample_text, 0, &c->sample, diags);
   check_number("--rank", c->rank_text, 0, &c->rank, diags);
-  if (c->command == TSR_COMMAND_VERIFY) check_steps(c, diags);
+  if (c->command == TSR_COMMAND_VERIFY || c->command == TSR_COMMAND_TRACE) check_steps(c, diags);
   else check_number("--steps", c->steps_text, 1, &c->steps, diags);
   check_number("--check-determinism", c->determinism_text, 1, &c->determinism, diags);
   if (c->determinism_text && c->dump_grads)
@@ -412,6 +420,7 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   check_bench(c, diags);
   check_prove(c, diags);
   check_tensor(c, diags);
+  check_save(c, diags);
   if (!c->help && !c->version) check_arguments(c, diags);
   if (c->adapter && c->merge)
     tsr_diag_error(

@@ -55,9 +55,10 @@ typedef struct {
   double time_limit_s;
   /* trace, profile */
   const char *tensor; /* inspect */
+  const char *save, *tensors;
   const char *rank_text, *emit, *steps_text;
   int64_t rank, steps;
-  int64_t first_step, last_step; /* verify's --steps; 0: not given */
+  int64_t first_step, last_step; /* --steps of verify and trace; 0: not given */
   /* check */
   bool prove, full_mesh;
   /* plan */

@@ -16,6 +16,7 @@ enum { CHARACTERS_UNSEEN = 96, BYTES_UNSEEN = 256 };
 /* Other commands do without data that are missing. */
 static bool trains(const app *a) {
   tsr_command c = a->options.command;
+  if (c == TSR_COMMAND_TRACE) return a->options.save != NULL;
   return c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_VERIFY ||
          c == TSR_COMMAND_COMPARE;
 }
@@ -160,8 +161,9 @@ static bool compile(app *a, const setup *s, prepared *p) {
 static bool check_source(app *a, const setup *s, prepared *p) {
   tsr_run_data_needs needs;
   const tsr_config *c = s->config;
-  bool prints = a->options.command == TSR_COMMAND_PLAN || a->options.command == TSR_COMMAND_TRACE ||
-                a->options.command == TSR_COMMAND_INSPECT;
+  tsr_command command = a->options.command;
+  bool prints = command == TSR_COMMAND_PLAN || command == TSR_COMMAND_INSPECT ||
+                (command == TSR_COMMAND_TRACE && !a->options.save);
   if (p->training.graph->loss < 0)
     return prints || tsr_graph_check_inputs(p->training.graph, a->diags);
   if (!tsr_run_data_needs_of(p->training.graph, &needs, a->diags) ||

@@ -25,6 +25,7 @@ bool setup_override_policy(app *a, tsr_config *config) {
 /* Commands that compute on the configuration's device; others only plan for it. */
 static bool computes(const app *a) {
   tsr_command c = a->options.command;
+  if (c == TSR_COMMAND_TRACE) return a->options.save != NULL;
   return c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_EVALUATE ||
          c == TSR_COMMAND_GENERATE || c == TSR_COMMAND_VERIFY || c == TSR_COMMAND_COMPARE;
 }

@@ -55,6 +55,17 @@ static void compare_value(tsr_difference *d, const tsr_traced_value *x, const ts
   d->task = x->task;
 }
 
+/* Where only one run has a copy of a parameter, that is what the other one has stored. */
+static void compare_copy(tsr_difference *d, const tsr_run_record *b, const tsr_traced_value *x) {
+  static const char prefix[] = "copy.";
+  bool is_copy = !strncmp(x->name, prefix, sizeof prefix - 1) && x->dtype == TSR_F32;
+  const tsr_stored_hash *y = is_copy ? find_stored(b, x->name + sizeof prefix - 1) : NULL;
+  tsr_traced_value stored = *x;
+  if (!y) return;
+  stored.hash = y->before;
+  compare_value(d, x, &stored);
+}
+
 /* A tensor that a run has in two forms that differ: what moved it is wrong. */
 static void check_forms(tsr_difference *d, const tsr_run_record *r) {
   for (int i = 0; i < r->values_count; i++)
@@ -68,8 +79,9 @@ tsr_difference tsr_difference_find(const tsr_run_record *a, const tsr_run_record
   tsr_difference d = {.task = -1};
   compare_stored(&d, a, b);
   for (int i = 0; i < a->values_count; i++) {
-    const tsr_traced_value *y = tsr_run_record_find(b, a->values[i].name);
+    const tsr_traced_value *y = tsr_run_record_find_traced(b, a->values[i].name);
     if (y) compare_value(&d, &a->values[i], y);
+    else compare_copy(&d, b, &a->values[i]);
   }
   check_forms(&d, a);
   check_forms(&d, b);

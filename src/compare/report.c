@@ -121,7 +121,8 @@ void tsr_compare_report_first(
       [TSR_DIFFERS_TENSOR] = "step %" PRId64 ": the first tensor that differs is '%s'\n",
       [TSR_DIFFERS_FORM] =
           "step %" PRId64 ": two copies of '%s' differ: what moves it between ranks is wrong\n",
-      [TSR_DIFFERS_STORED_AFTER] = "step %" PRId64 ": the first tensor that differs is '%s', after its update\n"};
+      [TSR_DIFFERS_STORED_AFTER] =
+          "step %" PRId64 ": the first tensor that differs is '%s', after its update\n"};
   if (d->kind == TSR_DIFFERS_NOTHING) {
     tsr_text_add(text, "step %" PRId64 ": no tensor differs that both runs have\n", step);
     return;

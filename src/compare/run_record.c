@@ -25,9 +25,15 @@ static const tsr_stored_hash *find_stored(const tsr_run_record *r, const char *n
   return NULL;
 }
 
-const tsr_traced_value *tsr_run_record_find(const tsr_run_record *r, const char *name) {
+const tsr_traced_value *tsr_run_record_find_traced(const tsr_run_record *r, const char *name) {
   for (int i = 0; i < r->values_count; i++)
     if (!strcmp(r->values[i].name, name)) return &r->values[i];
+  return NULL;
+}
+
+const tsr_traced_value *tsr_run_record_find(const tsr_run_record *r, const char *name) {
+  const tsr_traced_value *traced = tsr_run_record_find_traced(r, name);
+  if (traced) return traced;
   const tsr_stored_hash *stored = find_stored(r, name);
   return stored ? &stored->of : NULL;
 }

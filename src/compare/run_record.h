@@ -50,7 +50,9 @@ void tsr_run_record_init(
     tsr_arena *arena, int64_t last, int64_t traced, tsr_capture capture,
     const tsr_run_record *earlier, tsr_run_record *ret_record);
 
-/* A tensor that the traced step has, or a parameter or state; NULL: there is none. */
+/* A tensor that the traced step has; NULL: there is none. */
+const tsr_traced_value *tsr_run_record_find_traced(const tsr_run_record *record, const char *name);
+/* The same, or a parameter or state; NULL: there is none. */
 const tsr_traced_value *tsr_run_record_find(const tsr_run_record *record, const char *name);
 int64_t tsr_traced_elements(const tsr_traced_value *value);
 

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- the chain ---- */
 
@@ -190,14 +189,10 @@ static bool read_line(reader *r, const char *line, const char *end) {
   return is_lock ? read_head(r, json) : read_start(r, json);
 }
 
-static bool is_folder(const char *path) {
-  struct stat info;
-  return !stat(path, &info) && S_ISDIR(info.st_mode);
-}
-
 bool tsr_run_lock_read(tsr_arena *arena, const char *path, tsr_run_lock *ret, tsr_diags *diags) {
   reader r = {.arena = arena, .lock = ret, .diags = diags, .sha = tsr_sha256_new(arena)};
-  const char *file = is_folder(path) ? tsr_path_join(arena, path, TSR_RUN_LOCK_NAME) : path;
+  const char *file =
+      tsr_file_is_folder(path) ? tsr_path_join(arena, path, TSR_RUN_LOCK_NAME) : path;
   char *text;
   size_t length;
   *ret = (tsr_run_lock){.path = file};

@@ -22,6 +22,7 @@ struct tsr_value_trace {
   traced *values;
   const char **names; /* per value */
   tsr_traced_value *list;
+  int *entry_of; /* per value that is an origin: where the list has it */
 };
 
 /* ---- which values ---- */
@@ -96,7 +97,11 @@ static void describe(tsr_value_trace *t, int value) {
 /* Gradients have the names of their parameters, whatever sums them up. */
 static void name_values(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
   t->names = tsr_arena_array(arena, const char *, g->values_count + 1);
-  for (int v = 0; v < g->values_count; v++) t->names[v] = g->values[v].name;
+  for (int v = 0; v < g->values_count; v++) {
+    bool computed = g->values[v].kind == TSR_VALUE_NODE || g->values[v].kind == TSR_VALUE_INPUT;
+    const char *name = g->values[v].name;
+    t->names[v] = computed ? name : tsr_arena_printf(arena, "copy.%s", name);
+  }
   for (int p = 0; g->grads && p < g->params_count; p++)
     if (g->grads[p] >= 0)
       t->names[t->values[g->grads[p]].origin] =
@@ -118,6 +123,7 @@ tsr_value_trace *tsr_executable_trace(tsr_arena *arena, tsr_executable *b) {
   *t = (tsr_value_trace){.executable = b};
   t->values = tsr_arena_array(arena, traced, g->values_count + 1);
   t->list = tsr_arena_array(arena, tsr_traced_value, g->values_count + 1);
+  t->entry_of = tsr_arena_array(arena, int, g->values_count + 1);
   for (int v = 0; v < g->values_count; v++) describe(t, v);
   name_values(arena, t, g);
   for (int i = 0; i < g->nodes_count; i++) link_alias(t, b->programs->of_stage[0], i);
@@ -225,33 +231,42 @@ void tsr_value_trace_add_inputs(tsr_value_trace *t, const tsr_task_at *at, const
 
 /* ---- reading ---- */
 
-int tsr_value_trace_read(const tsr_value_trace *t, const tsr_traced_value **ret) {
+/* The first complete form of each tensor; `whole`: those that the step has computed wholly. */
+static int list_values(const tsr_value_trace *t, bool whole, const tsr_traced_value **ret) {
   const tsr_graph *g = t->executable->programs->graph;
   int count = 0;
   for (int v = 0; v < g->values_count; v++) {
     const traced *is = &t->values[v];
-    if (!is->traced || is->count != is->whole) continue;
-    int same = 0;
-    while (same < count && t->values[t->list[same].value].origin != is->origin) same++;
-    tsr_traced_value *entry = &t->list[same];
-    if (same < count) {
+    if (!is->traced || (whole && is->count != is->whole)) continue;
+    tsr_traced_value *entry = &t->list[t->entry_of[is->origin]];
+    bool known = t->entry_of[is->origin] < count && t->values[entry->value].origin == is->origin;
+    if (known) {
       bool cast = g->values[v].dtype != g->values[entry->value].dtype;
       if (entry->hash != is->hash && !cast && entry->differing < 0) entry->differing = v;
       continue;
     }
-    count++;
-    *entry = (tsr_traced_value){
+    t->entry_of[is->origin] = count;
+    t->list[count] = (tsr_traced_value){
         .name = t->names[is->origin],
         .value = v,
         .stage = is->stage,
         .task = is->task,
+        .dtype = g->values[v].dtype,
         .ndim = g->values[v].ndim,
         .hash = is->hash,
         .differing = -1};
-    whole_elements(t, v, entry->shape);
+    whole_elements(t, v, t->list[count++].shape);
   }
   *ret = t->list;
   return count;
+}
+
+int tsr_value_trace_read(const tsr_value_trace *t, const tsr_traced_value **ret) {
+  return list_values(t, true, ret);
+}
+
+int tsr_value_trace_candidates(const tsr_value_trace *t, const tsr_traced_value **ret) {
+  return list_values(t, false, ret);
 }
 
 void tsr_value_trace_capture(tsr_value_trace *t, int value, float *out) {

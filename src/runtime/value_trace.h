@@ -7,7 +7,7 @@
  * forms that collectives give it (reduced, gathered, received by a stage) count as the tensor that
  * the graph has. Rows of experts, whose places depend on the mesh, are not traced. What a
  * microbatch makes is traced as a part of the whole step's samples; of a sum over microbatches the
- * last one counts. */
+ * last one counts. What is gathered or cast of a parameter is "copy.NAME". */
 #ifndef TSR_RUNTIME_VALUE_TRACE_H
 #define TSR_RUNTIME_VALUE_TRACE_H
 #include "runtime/process.h"
@@ -16,6 +16,7 @@ typedef struct {
   const char *name; /* as before placement; of a parameter's gradient "grad.NAME" */
   int value;        /* of the placed graph: the first of its complete forms */
   int stage, task;  /* that has written it; of that stage's program; -1: it is an input */
+  tsr_dtype dtype;
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* whole, without padding, with all samples of the step */
   uint64_t hash;
@@ -29,6 +30,9 @@ tsr_value_trace *tsr_executable_trace(tsr_arena *arena, tsr_executable *executab
 
 /* What the last step has computed, in the order of the graph; how many. */
 int tsr_value_trace_read(const tsr_value_trace *trace, const tsr_traced_value **ret_values);
+
+/* The same before the first step: what may be traced, without hashes. */
+int tsr_value_trace_candidates(const tsr_value_trace *trace, const tsr_traced_value **ret_values);
 
 /* From the next step on the numbers of a placed value go to `out` (whole, as f32), which has as
  * many elements as tsr_traced_value.shape. NULL: no more. */

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The tensors of some steps of a run as files, FOLDER/step-00000001.safetensors, …: what tasks
+ * compute, complete and whole (runtime/value_trace.h); parameters' gradients before clipping as
+ * grad.NAME; and parameters and optimizer state as they are before the step. Floating-point types are
+ * written as F32.
+ *
+ * The files' metadata have step and recipe; of each tensor "path.NAME", its tsr_rounding_path as
+ * three numbers (compare/error_bound.h), and of parameters "hf.NAME", their name in Hugging Face's
+ * files. */
+#ifndef TSR_COMPARE_TENSOR_DUMP_H
+#define TSR_COMPARE_TENSOR_DUMP_H
+#include "runtime/value_trace.h"
+#include "train/trainer.h"
+
+typedef struct tsr_tensor_dump tsr_tensor_dump;
+
+/* Steps [first, last] of a run of that configuration, of so many steps. `wants` chooses by name. The
+ * folder is made with the first file. */
+tsr_tensor_dump *tsr_tensor_dump_new(
+    tsr_arena *arena, const tsr_config *config, int64_t steps, const char *folder, int64_t first,
+    int64_t last, bool (*wants)(void *context, const char *name), void *context);
+const tsr_step_observer *tsr_tensor_dump_observer(const tsr_tensor_dump *dump);
+
+/* How many tensors a file has, and their bytes. */
+int tsr_tensor_dump_count(const tsr_tensor_dump *dump, int64_t *ret_bytes);
+/* The file of a step; in the arena. */
+const char *tsr_tensor_dump_path(tsr_arena *arena, const char *folder, int64_t step);
+
+#endif
