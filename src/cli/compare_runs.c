@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/compare_runs.h"
+#include "cli/compare_bounds.h"
 #include "cli/replay.h"
 #include "compare/report.h"
 #include "report/run_lock_diff.h"
@@ -154,7 +155,11 @@ bool compare_runs(app *a, const char *first, const char *second, tsr_text *text,
   *ret_equal = false;
   if (!(read_lock(&c, &c.sides[0]) & read_lock(&c, &c.sides[1])) || !find_step(&c, &step))
     return false;
-  tsr_compare_report_recipes(&c.sides[0].record, &c.sides[1].record, text);
+  const tsr_run_record *x = &c.sides[0].record, *y = &c.sides[1].record;
+  tsr_compare_report_recipes(x, y, text);
+  bool rounds = compare_bounds_apply(x->recipe, x->recipe_count, y->recipe, y->recipe_count);
+  if (step && rounds)
+    return compare_bounds(a, (const char *const[]){first, second}, text, ret_equal);
   if (step) return explain(&c, step);
   *ret_equal = true;
   add_equal(&c);

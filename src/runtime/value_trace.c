@@ -33,15 +33,17 @@ static bool is_complete(const tsr_value *v) {
   return v->units == 0 && v->batch_units == 0;
 }
 
-/* Steps of a ring: what a rank has then is of other positions than its own, or a part of a sum. */
-static bool is_of_ring(const tsr_node *n) {
-  return n->op == TSR_OP_RING_SHIFT || tsr_op_facts(n->op) & TSR_FACT_ADDS;
+/* Parts of a sum that the mesh or the units decide about: steps of a ring, in which a rank has
+ * other positions than its own, and pieces of the gradients' norm. */
+static bool is_of_parts(const tsr_node *n) {
+  return n->op == TSR_OP_RING_SHIFT || n->op == TSR_OP_NORM_STATS || n->op == TSR_OP_NORM_JOIN ||
+         tsr_op_facts(n->op) & TSR_FACT_ADDS;
 }
 
 /* What a node only moves, completes or stores in another type; -1: it computes something else. The
  * name of what the placement inserts begins with its input's. */
 static int moved_from(const tsr_graph *g, const tsr_node *n) {
-  if (is_of_ring(n)) return -1;
+  if (is_of_parts(n)) return -1;
   bool moves = tsr_op_moves(n->op) || n->op == TSR_OP_SUM_UNITS || n->op == TSR_OP_CAST ||
                n->op == TSR_OP_RECEIVE;
   if (!moves || n->inputs_count != 1 || tsr_node_accumulates(n)) return -1;
@@ -87,8 +89,9 @@ static void describe(tsr_value_trace *t, int value) {
   if (v->kind != TSR_VALUE_NODE && v->kind != TSR_VALUE_INPUT) return;
   int from = v->kind == TSR_VALUE_NODE ? moved_from(g, &g->nodes[v->node]) : -1;
   if (from >= 0) is->origin = t->values[from].origin;
-  bool in_ring = v->kind == TSR_VALUE_NODE && is_of_ring(&g->nodes[v->node]);
-  is->traced = is_complete(v) && !tsr_routed_is_rows(v->routed) && !in_ring &&
+  const tsr_value *origin = &g->values[is->origin];
+  bool in_parts = origin->kind == TSR_VALUE_NODE && is_of_parts(&g->nodes[origin->node]);
+  is->traced = is_complete(v) && !tsr_routed_is_rows(v->routed) && !in_parts &&
                !is_of_microbatch(t, g, value);
   is->sampled = is_sampled(g, v);
   is->whole = whole_elements(t, value, shape);
