@@ -41,6 +41,14 @@ typedef struct {
   void (*extend)(void *context, int rank, int64_t begin); /* it computed from `begin` until now */
 } tsr_task_timer;
 
+/* Hashes of parameters (base/tensor_hash.h), to which a task that updates one adds the hash of what
+ * it has written. */
+typedef struct {
+  uint64_t *sums;      /* per parameter, in the device's memory */
+  const bool *counted; /* per rank and parameter, [rank * params + parameter]: it is to be added */
+  int params;
+} tsr_update_hashes;
+
 /* A task of several ranks of a stage. */
 typedef struct {
   tsr_task_call call;            /* `rank` is not set */
@@ -49,7 +57,8 @@ typedef struct {
   int ranks_count;
   tsr_f16_losses *losses;       /* of the outputs, counted by devices that can; NULL: not wanted */
   _Atomic uint64_t *nan_scores; /* becomes the least place of a NaN; NULL: not wanted */
-  const tsr_task_timer *timer;  /* NULL: none */
+  const tsr_update_hashes *hashes; /* of a task that updates parameters; NULL: not wanted */
+  const tsr_task_timer *timer;     /* NULL: none */
 } tsr_launch;
 
 typedef struct {

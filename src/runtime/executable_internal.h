@@ -156,7 +156,7 @@ struct tsr_executable {
   struct tsr_routing_record *routing; /* NULL: it is not recorded */
   _Atomic uint64_t nan_scores;        /* here, since they were asked for (tsr_nan_place) */
   tsr_collective_digests *digests;    /* NULL: none are wanted */
-  struct tsr_update_hashes *hashes;   /* NULL: updates are not hashed */
+  struct tsr_weight_hashes *hashes;   /* NULL: updates are not hashed */
   struct tsr_value_trace *trace;      /* NULL: tensors are not traced */
   tsr_recorder *recorder;             /* NULL: none */
   tsr_recorder *recording;            /* the same in a step that is recorded, else NULL */
@@ -232,12 +232,9 @@ bool tsr_process_allocate(
     tsr_process *process, int64_t bytes, const char *what, char **ret_memory, tsr_diags *diags);
 
 /* ---- weight_hash.c ---- */
-/* Before a step, and after a task that updates parameters on ranks here, where `device` has run it.
- */
+/* Before a step; and what a task of an op gets; NULL: none are wanted of it. */
 void tsr_executable_begin_hashes(tsr_executable *executable);
-void tsr_executable_add_hashes(
-    tsr_executable *executable, const tsr_device *device, const tsr_task *task, const int *ranks,
-    int count);
+const tsr_update_hashes *tsr_executable_update_hashes(const tsr_executable *executable, tsr_op op);
 
 /* ---- value_trace.c ---- */
 /* Before a step; when a stage's inputs of a run have been filled (at->task is NULL); and after a

@@ -44,13 +44,12 @@ static void run_op(const task_run *t) {
       .ranks = b->running,
       .ranks_count = running,
       .losses = b->scaled[t->task->node] ? &b->losses : NULL,
-      .nan_scores = &b->nan_scores};
+      .nan_scores = &b->nan_scores,
+      .hashes = tsr_executable_update_hashes(b, t->task->op)};
   if (!running) return;
   if (b->recording) timer = tsr_recorder_timer(b->recording), launch.timer = &timer;
   if (t->task->on_host) wait_for_device(b);
   d->run(d->state, &launch);
-  if (b->hashes && tsr_op_facts(t->task->op) & TSR_FACT_UPDATE)
-    tsr_executable_add_hashes(b, d, t->task, b->running, running);
   if (b->routing && t->task->op == TSR_OP_CHOOSE_EXPERTS) tsr_executable_keep_routing(b, &launch);
 }
 

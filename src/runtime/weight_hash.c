@@ -4,12 +4,10 @@
 #include "runtime/executable_internal.h"
 #include <string.h>
 
-typedef struct tsr_update_hashes {
-  uint64_t *sums; /* per parameter: of the parts that are counted here; then room for one more; in
-                     the device's memory */
-  bool *updated;  /* per parameter: some task of a step updates it */
-  bool *counted;  /* per rank and parameter: it is here, and the first rank that holds its part */
-} tsr_update_hashes;
+struct tsr_weight_hashes {
+  tsr_update_hashes of; /* its sums have room for one more */
+  bool *updated;        /* per parameter: some task of a step updates it */
+};
 
 static tsr_hash_part part_of(const tsr_executable *b, int value, int rank) {
   const tsr_graph *g = b->programs->graph;
@@ -33,7 +31,7 @@ static bool is_counted(const tsr_executable *b, int value, int rank) {
 static uint64_t hash_here(const tsr_executable *b, int value) {
   bool on_host = b->programs->graph->values[value].dtype == TSR_NF4;
   const tsr_device *d = on_host ? b->process->host : b->process->device;
-  uint64_t *sum = b->hashes->sums + b->programs->graph->params_count;
+  uint64_t *sum = b->hashes->of.sums + b->programs->graph->params_count;
   *sum = 0;
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
     if (!is_counted(b, value, r)) continue;
@@ -55,16 +53,16 @@ bool tsr_executable_hash_updates(tsr_arena *arena, tsr_executable *b, tsr_diags 
   const tsr_graph *g = b->programs->graph;
   int ranks = b->process->options.parallel->ranks;
   char *sums;
-  tsr_update_hashes *h = tsr_arena_alloc(arena, sizeof *h);
+  struct tsr_weight_hashes *h = tsr_arena_alloc(arena, sizeof *h);
   if (!tsr_process_allocate(
-          b->process, (int64_t)sizeof *h->sums * (g->params_count + 1), "hashes", &sums, diags))
+          b->process, (int64_t)sizeof *h->of.sums * (g->params_count + 1), "hashes", &sums, diags))
     return false;
-  *h = (tsr_update_hashes){.sums = (uint64_t *)(void *)sums};
-  h->updated = tsr_arena_array(arena, bool, g->params_count + 1);
-  h->counted = tsr_arena_array(arena, bool, ranks * g->params_count + 1);
+  bool *counted = tsr_arena_array(arena, bool, ranks * g->params_count + 1);
   for (int r = 0; r < ranks; r++)
     for (int p = 0; p < g->params_count; p++)
-      h->counted[r * g->params_count + p] = is_counted(b, b->param_values[p], r);
+      counted[r * g->params_count + p] = is_counted(b, b->param_values[p], r);
+  h->of = (tsr_update_hashes){(uint64_t *)(void *)sums, counted, g->params_count};
+  h->updated = tsr_arena_array(arena, bool, g->params_count + 1);
   b->hashes = h;
   find_updates(b);
   tsr_executable_rehash(b);
@@ -73,26 +71,17 @@ bool tsr_executable_hash_updates(tsr_arena *arena, tsr_executable *b, tsr_diags 
 
 void tsr_executable_rehash(tsr_executable *b) {
   for (int p = 0; p < b->programs->graph->params_count; p++)
-    b->hashes->sums[p] = hash_here(b, b->param_values[p]);
+    b->hashes->of.sums[p] = hash_here(b, b->param_values[p]);
 }
 
 void tsr_executable_begin_hashes(tsr_executable *b) {
   for (int p = 0; b->hashes && p < b->programs->graph->params_count; p++)
-    if (b->hashes->updated[p]) b->hashes->sums[p] = 0;
+    if (b->hashes->updated[p]) b->hashes->of.sums[p] = 0;
 }
 
-void tsr_executable_add_hashes(
-    tsr_executable *b, const tsr_device *d, const tsr_task *task, const int *ranks, int count) {
-  const tsr_graph *g = b->programs->graph;
-  for (int n = 0; n < (task->fused ? task->nodes_count : 1); n++) {
-    int value = g->nodes[task->fused ? task->nodes[n] : task->node].inputs[0];
-    int param = g->values[value].param;
-    for (int i = 0; i < count; i++) {
-      if (!b->hashes->counted[ranks[i] * g->params_count + param]) continue;
-      tsr_hash_part part = part_of(b, value, ranks[i]);
-      d->hash(d->state, &part, &b->hashes->sums[param]);
-    }
-  }
+const tsr_update_hashes *tsr_executable_update_hashes(const tsr_executable *b, tsr_op op) {
+  bool updates = tsr_op_facts(op) & TSR_FACT_UPDATE;
+  return b->hashes && updates ? &b->hashes->of : NULL;
 }
 
 uint64_t tsr_executable_hash_value(tsr_executable *b, int value) {
@@ -103,6 +92,6 @@ uint64_t tsr_executable_weight_hash(tsr_executable *b) {
   const tsr_graph *g = b->programs->graph;
   uint64_t sum = 0;
   for (int p = 0; p < g->params_count; p++)
-    sum += tsr_hash_named(g->params[p].name, b->hashes->sums[p]);
+    sum += tsr_hash_named(g->params[p].name, b->hashes->of.sums[p]);
   return tsr_executable_agree_sum(b, sum);
 }

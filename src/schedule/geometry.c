@@ -71,6 +71,10 @@ tsr_tensor_slice tsr_operand_sample_slice(const tsr_task_call *c, const tsr_tens
   return slice;
 }
 
+const tsr_padding *tsr_operand_padding(const tsr_task_call *c, const tsr_tensor *t) {
+  return &c->program->graph->params[tsr_operand_value(c, t)->param].padding;
+}
+
 bool tsr_operand_is_zigzag(const tsr_task_call *c, const tsr_tensor *t, int dim) {
   return tsr_lowering_is_zigzag(&c->program->lowering, tsr_operand_value(c, t), dim);
 }

@@ -75,6 +75,8 @@ int64_t tsr_operand_offset(const tsr_task_call *call, const tsr_tensor *t, int d
 tsr_tensor_slice tsr_operand_slice(const tsr_task_call *call, const tsr_tensor *t);
 /* The same of an activation, whose samples are counted over the whole step. */
 tsr_tensor_slice tsr_operand_sample_slice(const tsr_task_call *call, const tsr_tensor *t);
+/* What pads the parameter that an operand is. */
+const tsr_padding *tsr_operand_padding(const tsr_task_call *call, const tsr_tensor *t);
 /* Whether cp splits a dimension and the part is two runs of it (base/sequence_layout.h). */
 bool tsr_operand_is_zigzag(const tsr_task_call *call, const tsr_tensor *t, int dim);
 /* That dimension, or -1. */

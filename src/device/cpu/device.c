@@ -64,7 +64,8 @@ static cpu_call call_for(const task_run *t, int rank) {
       .threads = t->device->context.threads,
       .round = t->round,
       .losses = t->launch->losses,
-      .nan_scores = t->launch->nan_scores};
+      .nan_scores = t->launch->nan_scores,
+      .hashes = t->launch->hashes};
   call.call.rank = &t->launch->memory[rank];
   return call;
 }

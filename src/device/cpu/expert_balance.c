@@ -2,6 +2,7 @@
 /* What balances the experts of a mixture: counts of choices, gradients of losses, and the updates
  * of what is kept from step to step. */
 #include "device/cpu/ops.h"
+#include "device/cpu/part_hash.h"
 
 /* A count of all tokens, from its digits (2, E). */
 static double total(const float *counts, int64_t E, int64_t expert) {
@@ -110,11 +111,11 @@ static void bias_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
       else bias[e] += (float)(a->rate * (sign - (a->centre ? (double)signs / (double)E : 0)));
     }
 }
-const cpu_op cpu_expert_bias = {.items = one_item, .run = bias_run};
+const cpu_op cpu_expert_bias = {.items = one_item, .run = bias_run, .after = cpu_update_hash_all};
 
 static void load_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)begin, (void)end, (void)thread;
   int64_t E = tsr_tensor_last(&c->call.task->inputs[0]);
   for (int64_t e = 0; e < E && is_made(c); e++) cpu_in(c, 0)[e] = (float)total(cpu_in(c, 1), E, e);
 }
-const cpu_op cpu_expert_load = {.items = one_item, .run = load_run};
+const cpu_op cpu_expert_load = {.items = one_item, .run = load_run, .after = cpu_update_hash_all};

@@ -13,6 +13,7 @@ typedef struct {
   int threads, round;
   tsr_f16_losses *losses; /* of the outputs, counted; NULL: they are not */
   _Atomic uint64_t *nan_scores;
+  const tsr_update_hashes *hashes; /* NULL: none are wanted */
 } cpu_call;
 
 enum { CPU_RANGES_MAX = 4 };

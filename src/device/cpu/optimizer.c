@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The end of a step: the gradients' norm, clipping, and the optimizers. */
 #include "device/cpu/ops.h"
+#include "device/cpu/part_hash.h"
 #include <math.h>
 #include <string.h>
 
@@ -165,14 +166,51 @@ static said norm_says(const cpu_call *c, int at, int own) {
   return (said){clip[1], clip[2] == 0, 1};
 }
 
+/* ---- hashes of what an update writes ---- */
+
+/* Elements of a weight that are hashed at once, while the caches still hold them. */
+enum { HASHED_ELEMENTS = 2048 };
+
+/* Runs an update in pieces that are hashed one by one; one that is skipped is hashed, too. */
+typedef void update_range(const cpu_call *c, const void *update, int64_t begin, int64_t end);
+static void run_update(
+    const cpu_call *c, update_range *run, const void *update, bool skips, int64_t begin,
+    int64_t end) {
+  cpu_update_hash hash = cpu_update_hash_of(c);
+  int64_t each = hash.sum ? HASHED_ELEMENTS : end - begin;
+  for (int64_t at = begin, next; at < end; at = next) {
+    next = end - at < each ? end : at + each;
+    if (!skips) run(c, update, at, next);
+    cpu_update_hash_add(c, &hash, at, next);
+  }
+}
+
+/* ---- optimizers ---- */
+
+typedef struct {
+  tsr_adamw o;
+  float *w, *m, *v, *v_max;
+  const float *grad;
+  float factor;
+  tsr_param_store store;
+  tsr_rounding rounding;
+} adamw_update;
+
+static void adamw_range(const cpu_call *c, const void *update, int64_t begin, int64_t end) {
+  const adamw_update *u = update;
+  if (u->store == TSR_STORE_F32)
+    c->k->adamw(&u->o, u->w, u->m, u->v, u->v_max, u->grad, u->factor, begin, end);
+  else
+    c->k->adamw_bf16(
+        &u->o, &u->rounding, (uint16_t *)(void *)u->w, u->m, u->v, u->v_max, u->grad, u->factor,
+        begin, end);
+}
+
 /* inputs: weight, gradient, m, v, step_scalars[, clip][, v_max][, compensation] */
 static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  const float *grad = cpu_in(c, 1);
   const tsr_adamw_attrs *attr = &cpu_attrs(c)->adamw;
-  tsr_param_store store = attr->store;
-  said clip = norm_says(c, 5, 5 + attr->amsgrad + (store == TSR_STORE_KAHAN));
-  if (clip.skips) return;
+  said clip = norm_says(c, 5, 5 + attr->amsgrad + (attr->store == TSR_STORE_KAHAN));
   tsr_adamw o = {
       .lr = cpu_scalar(c, 4, TSR_SCALAR_LR),
       .beta1 = (float)attr->beta1,
@@ -183,39 +221,59 @@ static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
   o.coupled = attr->coupled;
   o.correction1 = cpu_scalar(c, 4, TSR_SCALAR_CORRECTION1);
   o.correction2 = cpu_scalar(c, 4, TSR_SCALAR_CORRECTION2);
-  float *w = cpu_in(c, 0), *m = cpu_in(c, 2), *v = cpu_in(c, 3),
-        *v_max = o.amsgrad ? cpu_in(c, 5 + clip.inputs) : NULL;
-  if (store == TSR_STORE_F32) {
-    c->k->adamw(&o, w, m, v, v_max, grad, clip.factor, begin, end);
-    return;
-  }
+  adamw_update u = {
+      .o = o,
+      .w = cpu_in(c, 0),
+      .m = cpu_in(c, 2),
+      .v = cpu_in(c, 3),
+      .v_max = o.amsgrad ? cpu_in(c, 5 + clip.inputs) : NULL,
+      .grad = cpu_in(c, 1),
+      .factor = clip.factor,
+      .store = attr->store};
   tsr_tensor_slice slice = tsr_operand_slice(&c->call, &c->call.task->inputs[0]);
-  tsr_rounding rounding = rounding_of(c, store, &slice);
-  c->k->adamw_bf16(
-      &o, &rounding, (uint16_t *)(void *)w, m, v, v_max, grad, clip.factor, begin, end);
+  if (u.store != TSR_STORE_F32) u.rounding = rounding_of(c, u.store, &slice);
+  run_update(c, adamw_range, &u, clip.skips, begin, end);
 }
 const cpu_op cpu_adamw = {.items = weight_items, .run = adamw_run, .takes_half = true};
+
+typedef struct {
+  tsr_sgd o;
+  float *w, *momentum;
+  const float *grad;
+  float factor;
+  tsr_param_store store;
+  tsr_rounding rounding;
+} sgd_update;
+
+static void sgd_range(const cpu_call *c, const void *update, int64_t begin, int64_t end) {
+  const sgd_update *u = update;
+  if (u->store == TSR_STORE_F32)
+    c->k->sgd(&u->o, u->w, u->momentum, u->grad, u->factor, begin, end);
+  else
+    c->k->sgd_bf16(
+        &u->o, &u->rounding, (uint16_t *)(void *)u->w, u->momentum, u->grad, u->factor, begin, end);
+}
 
 /* inputs: weight, gradient, step_scalars[, clip][, momentum][, compensation] */
 static void sgd_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  const float *grad = cpu_in(c, 1);
   const tsr_sgd_attrs *attr = &cpu_attrs(c)->sgd;
-  tsr_param_store store = attr->store;
-  said clip = norm_says(c, 3, 3 + (attr->momentum != 0) + (store == TSR_STORE_KAHAN));
-  if (clip.skips) return;
+  bool has_momentum = attr->momentum != 0;
+  said clip = norm_says(c, 3, 3 + has_momentum + (attr->store == TSR_STORE_KAHAN));
   tsr_sgd o = {.lr = cpu_scalar(c, 2, TSR_SCALAR_LR), .momentum = (float)attr->momentum};
   o.dampening = (float)attr->dampening;
   o.weight_decay = (float)attr->decay;
   o.nesterov = attr->nesterov;
   o.first = cpu_scalar(c, 2, TSR_SCALAR_FIRST) != 0;
-  float *w = cpu_in(c, 0), *momentum = attr->momentum != 0 ? cpu_in(c, 3 + clip.inputs) : NULL;
-  if (store == TSR_STORE_F32) {
-    c->k->sgd(&o, w, momentum, grad, clip.factor, begin, end);
-    return;
-  }
+  sgd_update u = {
+      .o = o,
+      .w = cpu_in(c, 0),
+      .momentum = has_momentum ? cpu_in(c, 3 + clip.inputs) : NULL,
+      .grad = cpu_in(c, 1),
+      .factor = clip.factor,
+      .store = attr->store};
   tsr_tensor_slice slice = tsr_operand_slice(&c->call, &c->call.task->inputs[0]);
-  tsr_rounding rounding = rounding_of(c, store, &slice);
-  c->k->sgd_bf16(&o, &rounding, (uint16_t *)(void *)w, momentum, grad, clip.factor, begin, end);
+  if (u.store != TSR_STORE_F32) u.rounding = rounding_of(c, u.store, &slice);
+  run_update(c, sgd_range, &u, clip.skips, begin, end);
 }
 const cpu_op cpu_sgd = {.items = weight_items, .run = sgd_run, .takes_half = true};

@@ -27,8 +27,8 @@ static uint64_t hash_run(const tsr_kernels *k, const tsr_hash_part *p, const tsr
   return sum;
 }
 
-static uint64_t
-hash_range(const tsr_kernels *k, const tsr_hash_part *p, int64_t begin, int64_t end) {
+uint64_t
+tsr_cpu_hash_range(const tsr_kernels *k, const tsr_hash_part *p, int64_t begin, int64_t end) {
   uint64_t sum = 0;
   for (tsr_element_run run = {0}; tsr_element_run_next(&p->part, &p->padding, begin, end, &run);)
     sum += hash_run(k, p, &run);
@@ -45,7 +45,7 @@ static void hash_job(void *context, int job) {
   hash_loop *h = context;
   int64_t begin = h->part->begin + (int64_t)job * JOB_ELEMENTS, left = h->part->end - begin;
   int64_t end = begin + (left < JOB_ELEMENTS ? left : JOB_ELEMENTS);
-  atomic_fetch_add(&h->sum, hash_range(h->k, h->part, begin, end));
+  atomic_fetch_add(&h->sum, tsr_cpu_hash_range(h->k, h->part, begin, end));
 }
 
 uint64_t tsr_cpu_hash_part(const tsr_kernels *k, tsr_pool *pool, const tsr_hash_part *part) {
@@ -53,4 +53,27 @@ uint64_t tsr_cpu_hash_part(const tsr_kernels *k, tsr_pool *pool, const tsr_hash_
   tsr_pool_run(
       pool, hash_job, &h, (int)((part->end - part->begin + JOB_ELEMENTS - 1) / JOB_ELEMENTS));
   return h.sum;
+}
+
+cpu_update_hash cpu_update_hash_of(const cpu_call *c) {
+  const tsr_tensor *w = &c->call.task->inputs[0];
+  const tsr_update_hashes *h = c->hashes;
+  int param = tsr_operand_value(&c->call, w)->param;
+  if (!h || !h->counted[c->call.rank->rank * h->params + param]) return (cpu_update_hash){0};
+  tsr_hash_part part = {
+      .data = cpu_in(c, 0),
+      .dtype = w->dtype,
+      .part = tsr_operand_slice(&c->call, w),
+      .padding = *tsr_operand_padding(&c->call, w)};
+  return (cpu_update_hash){&h->sums[param], part};
+}
+
+void cpu_update_hash_add(const cpu_call *c, const cpu_update_hash *h, int64_t begin, int64_t end) {
+  if (h->sum)
+    __atomic_fetch_add(h->sum, tsr_cpu_hash_range(c->k, &h->part, begin, end), __ATOMIC_RELAXED);
+}
+
+void cpu_update_hash_all(const cpu_call *c) {
+  cpu_update_hash hash = cpu_update_hash_of(c);
+  cpu_update_hash_add(c, &hash, 0, tsr_tensor_elements(&c->call.task->inputs[0]));
 }

@@ -145,10 +145,38 @@ static void wait(void *state) {
   else check(d, NULL, cudaStreamSynchronize(d->own));
 }
 
+static void hash(void *state, const tsr_hash_part *p, uint64_t *sum) {
+  device *d = state;
+  tsr_cuda_padding padding = {p->padding.dim, p->padding.real, p->padding.blocks};
+  tsr_cuda_type type = p->dtype == TSR_BF16  ? TSR_CUDA_BF16
+                       : p->dtype == TSR_F16 ? TSR_CUDA_F16
+                                             : TSR_CUDA_F32;
+  tsr_cuda_hash(d->ops.stream, type, sum, p->data, &p->part, &padding, p->begin, p->end);
+  check(d, NULL, cudaGetLastError());
+}
+
+/* Of a fused update each weight is the first of as many inputs. */
+static void hash_updates(device *d, const tsr_task_call *c, const tsr_update_hashes *h) {
+  const tsr_task *t = c->task;
+  int updates = t->fused ? t->nodes_count : 1, each = t->inputs_count / updates;
+  for (int i = 0; i < updates; i++) {
+    const tsr_tensor *w = &t->inputs[i * each];
+    int param = tsr_operand_value(c, w)->param;
+    tsr_hash_part part = {
+        .data = tsr_operand_address(c, w),
+        .dtype = w->dtype,
+        .part = tsr_operand_slice(c, w),
+        .padding = *tsr_operand_padding(c, w),
+        .end = tsr_tensor_elements(w)};
+    if (h->counted[c->rank->rank * h->params + param]) hash(d, &part, &h->sums[param]);
+  }
+}
+
 static void run_rank(device *d, const tsr_launch *launch, int rank) {
   cuda_call c = {launch->call, &d->ops, d->keys->of_node + launch->call.task->node};
   c.call.rank = &launch->memory[rank];
   cuda_run_task(&c);
+  if (launch->hashes) hash_updates(d, &c.call, launch->hashes);
   check(d, &c.call, cudaGetLastError());
 }
 
@@ -171,16 +199,6 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
         cudaMemcpyAsync(
             copies[i].to, copies[i].from, (size_t)copies[i].bytes, cudaMemcpyDefault,
             d->ops.stream));
-}
-
-static void hash(void *state, const tsr_hash_part *p, uint64_t *sum) {
-  device *d = state;
-  tsr_cuda_padding padding = {p->padding.dim, p->padding.real, p->padding.blocks};
-  tsr_cuda_type type = p->dtype == TSR_BF16  ? TSR_CUDA_BF16
-                       : p->dtype == TSR_F16 ? TSR_CUDA_F16
-                                             : TSR_CUDA_F32;
-  tsr_cuda_hash(d->ops.stream, type, sum, p->data, &p->part, &padding, p->begin, p->end);
-  check(d, NULL, cudaGetLastError());
 }
 
 static void sum_members(void *state, const tsr_members_sum *sum) {
