@@ -2,11 +2,13 @@
 #include "cli/compare_bounds.h"
 #include "cli/replay.h"
 #include "base/file_ops.h"
+#include "base/file_read.h"
 #include "compare/tensor_dump.h"
 #include "compare/tensor_files.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Keys that change where a run rounds, and not what it computes. */
 static const char *const rounding_keys[] = {
@@ -64,13 +66,22 @@ static bool dump(app *a, const char *path, const char *folder) {
   return ok;
 }
 
+/* A name that nothing has. */
+static const char *temporary_folder(tsr_arena *arena) {
+  const char *place = getenv("TMPDIR"), *name;
+  int i = 0;
+  do
+    name = tsr_arena_printf(
+        arena, "%s/tessera-compare-%d-%d", place && *place ? place : "/tmp", (int)getpid(), i++);
+  while (tsr_file_exists(name));
+  return name;
+}
+
 bool compare_bounds(app *a, const char *const paths[2], tsr_text *text, bool *ret_passes) {
-  const char *place = getenv("TMPDIR");
-  char *folder =
-      tsr_arena_printf(a->arena, "%s/tessera-compare-XXXXXX", place && *place ? place : "/tmp");
+  const char *folder = temporary_folder(a->arena);
   const char *files[2], *folders[2];
   tsr_file_comparison c = {0};
-  if (!mkdtemp(folder))
+  if (!tsr_disk_make_folder(folder))
     return tsr_file_cannot("make the folder", folder, errno, TSR_NOWHERE, a->diags);
   bool ok = true;
   for (int i = 0; i < 2; i++) {

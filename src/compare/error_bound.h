@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How far two computations of a tensor may be apart that round in other places: an a-priori model of
- * rounding errors, after the probabilistic analysis of Higham and Mary (2019), in which K roundings
- * of a sum grow as sqrt(K). Along the longest path from the inputs to a tensor every task rounds its
- * result once, to the type that it is stored in, and the sum of K numbers in it in f32:
+/* How far two computations of a tensor may be apart that round in other places: an a-priori model
+ * of rounding errors, after the probabilistic analysis of Higham and Mary (2019), in which the
+ * roundings of a sum of K numbers grow as sqrt(K). Along the longest path from the inputs to a
+ * tensor every task rounds its result once, to the type that it is stored in, and sums in f32:
  *
  *   bound = sum of u(stored type) + sum of sqrt(K) * u(f32)   over the tasks of the path
  *
  * relative to the largest element of the tensor. Errors of one path are added, not averaged, and
- * conditioning is left out; what is beyond the bound is another function, or an ill-conditioned one.
+ * conditioning is left out; what is beyond the bound is another function, or is ill-conditioned.
  *
  * A step starts from weights with the errors of the steps before. Adam moves a weight by up to the
  * learning rate, whichever sign a gradient has that is nearly zero: two runs may be apart by twice

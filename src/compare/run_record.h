@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a run computes at its steps, as far as two runs are compared by it: the losses and the hashes
- * of all weights of each step; of one step the hashes of all tensors; and the numbers of one. */
+/* What a run computes at its steps, as far as two runs are compared: of each step the loss and the
+ * hash of all weights; of one step the hashes of all tensors; and the numbers of one tensor. */
 #ifndef TSR_COMPARE_RUN_RECORD_H
 #define TSR_COMPARE_RUN_RECORD_H
 #include "config/recipe_keys.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The tensors of some steps of a run as files, FOLDER/step-00000001.safetensors, …: what tasks
  * compute, complete and whole (runtime/value_trace.h); parameters' gradients before clipping as
- * grad.NAME; and parameters and optimizer state as they are before the step. Floating-point types are
- * written as F32.
+ * grad.NAME; and parameters and optimizer state as they are before the step. Floating-point types
+ * are written as F32.
  *
  * The files' metadata have step and recipe; of each tensor "path.NAME", its tsr_rounding_path as
  * three numbers (compare/error_bound.h), and of parameters "hf.NAME", their name in Hugging Face's
@@ -14,8 +14,8 @@
 
 typedef struct tsr_tensor_dump tsr_tensor_dump;
 
-/* Steps [first, last] of a run of that configuration, of so many steps. `wants` chooses by name. The
- * folder is made with the first file. */
+/* Steps [first, last] of a run of that configuration, of so many steps. `wants` chooses by name.
+ * The folder is made with the first file. */
 tsr_tensor_dump *tsr_tensor_dump_new(
     tsr_arena *arena, const tsr_config *config, int64_t steps, const char *folder, int64_t first,
     int64_t last, bool (*wants)(void *context, const char *name), void *context);

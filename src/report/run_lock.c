@@ -217,18 +217,15 @@ const tsr_locked_step *tsr_run_lock_at(const tsr_run_lock *l, int64_t step) {
 /* ---- what this process runs ---- */
 
 static const char *cpu_name(tsr_arena *arena) {
-  static const char key[] = "model name";
-  char line[256];
-  FILE *f = fopen("/proc/cpuinfo", "r");
-  const char *name = "unknown";
-  while (f && fgets(line, sizeof line, f)) {
-    char *colon = strchr(line, ':');
-    if (strncmp(line, key, sizeof key - 1) || !colon) continue;
-    name = tsr_arena_strndup(arena, colon + 2, strcspn(colon + 2, "\n"));
-    break;
-  }
-  if (f) fclose(f);
-  return name;
+  enum { BYTES_MAX = 1 << 22 };
+  char *text;
+  size_t length;
+  if (!tsr_file_read(
+          arena, "/proc/cpuinfo", BYTES_MAX, TSR_NOWHERE, &text, &length, tsr_diags_new(arena)))
+    return "unknown";
+  const char *key = strstr(text, "model name"), *colon = key ? strchr(key, ':') : NULL;
+  if (!colon) return "unknown";
+  return tsr_arena_strndup(arena, colon + 2, strcspn(colon + 2, "\n"));
 }
 
 void tsr_lock_start_describe(tsr_arena *arena, tsr_lock_start *ret) {

@@ -74,9 +74,9 @@ for name in whole/*.safetensors; do cmp "$name" "own/${name#*/}" || complain "${
 # The folder of results may be that of the gradients; another run's results are not replaced.
 ends 0 --config run.yaml --out both --dump-grads both --quiet
 ends 0 --config run.yaml --out both --dump-grads both --resume "${longer[@]}"
-holds both "checkpoints config.yaml metrics.jsonl $files step-00000004.safetensors step-00000005.safetensors"
+holds both "checkpoints config.yaml metrics.jsonl run.lock $files step-00000004.safetensors step-00000005.safetensors"
 ends 0 --config run.yaml --out both --dump-grads both --overwrite
-holds both "checkpoints config.yaml metrics.jsonl $files"
+holds both "checkpoints config.yaml metrics.jsonl run.lock $files"
 leaves run 2 "'run' has the results of a run" --config run.yaml --dump-grads run
 leaves run 2 "'run' has the results of a run" --config run.yaml --dump-grads run --overwrite
 mkdir notes && echo mine > notes/config.yaml
