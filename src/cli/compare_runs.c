@@ -2,8 +2,10 @@
 #include "cli/compare_runs.h"
 #include "cli/compare_bounds.h"
 #include "cli/replay.h"
+#include "checkpoint/checkpoint_commands.h"
 #include "compare/report.h"
 #include "report/run_lock_diff.h"
+#include "train/locked_checkpoint.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -89,6 +91,35 @@ static void add_equal(const comparison *c) {
       last);
 }
 
+/* The newest checkpoint up to a step beside a run.lock; false: there is none that can be read. */
+static bool find_kept(const comparison *c, const side *s, int64_t step, tsr_manifest *ret) {
+  tsr_diags *ignored = tsr_diags_new(c->a->arena);
+  return tsr_locked_checkpoint_find(c->a->arena, &s->lock, "", step + 1, ret, ignored);
+}
+
+/* The optimizer state of two runs whose steps are equal, in the newest checkpoints that both have of
+ * one step. */
+static bool compare_kept(comparison *c, bool *ret_equal) {
+  const side *x = &c->sides[0], *y = &c->sides[1];
+  tsr_manifest a, b;
+  int differences;
+  int64_t step = last_of(x) < last_of(y) ? last_of(x) : last_of(y);
+  for (bool same = false; !same; step = b.state.step) {
+    if (!find_kept(c, x, step, &a) || !find_kept(c, y, a.state.step, &b)) return true;
+    same = a.state.step == b.state.step;
+  }
+  if (!tsr_checkpoint_diff(
+          c->a->arena, tsr_kernels_get(NULL), &a, &b, &differences, c->text, c->a->diags))
+    return false;
+  *ret_equal = !differences;
+  if (!differences)
+    tsr_text_add(
+        c->text,
+        "equal: the weights and the optimizer state in the checkpoints of step %" PRId64 "\n",
+        step);
+  return true;
+}
+
 /* What the run itself had at the step, where that is not what its repetition has. */
 static void add_faults(const comparison *c, const side *s, int64_t step) {
   const tsr_run_record *r = &s->record;
@@ -163,5 +194,6 @@ bool compare_runs(app *a, const char *first, const char *second, tsr_text *text,
   if (step) return explain(&c, step);
   *ret_equal = true;
   add_equal(&c);
-  return explain_last(&c, ret_equal);
+  bool locked = c.sides[0].has_lock && c.sides[1].has_lock;
+  return locked ? compare_kept(&c, ret_equal) : explain_last(&c, ret_equal);
 }
