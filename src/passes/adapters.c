@@ -174,9 +174,12 @@ bool tsr_adapter_can(const tsr_graph *g, const tsr_node *n) {
   return n->op == TSR_OP_LINEAR && g->values[n->inputs[1]].kind == TSR_VALUE_PARAM;
 }
 
-/* The parameter that a linear layer reads which makes a value. */
+/* The parameter that a linear layer reads which makes a value; in half precision it may read a
+ * working copy. */
 static int weight_of(const tsr_graph *g, const tsr_node *n) {
   const tsr_value *w = n->op == TSR_OP_LINEAR ? &g->values[n->inputs[1]] : NULL;
+  if (w && w->kind == TSR_VALUE_NODE && g->nodes[w->node].op == TSR_OP_CAST)
+    w = &g->values[g->nodes[w->node].inputs[0]];
   return w && w->kind == TSR_VALUE_PARAM ? w->param : -1;
 }
 

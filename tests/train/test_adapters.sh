@@ -177,11 +177,15 @@ ends 0 export dora --merge --out merged
 ends 0 import merged --out imported
 ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
 close
-ends 0 --config dora.yaml --out still --set training_config.optimizer.lr=1e-30 --set training_config.max_steps=1
-ends 0 evaluate --checkpoint base --data text.txt
-adapted=$(loss)
-ends 0 evaluate --checkpoint still --data text.txt
-close
+# In half precision its layers read working copies.
+for precision in f32 bf16; do
+  ends 0 --config dora.yaml --out "still_$precision" --set training_config.optimizer.lr=1e-30 \
+    --set training_config.max_steps=1 --set "training_config.precision=$precision"
+  ends 0 evaluate --checkpoint base --data text.txt --set "training_config.precision=$precision"
+  adapted=$(loss)
+  ends 0 evaluate --checkpoint "still_$precision" --data text.txt
+  close
+done
 
 ends 0 generate --checkpoint dora --prompt 'word 1' --max-new-tokens 4
 ends 0 checkpoint reshard dora --shards 3 --out shards
