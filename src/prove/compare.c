@@ -5,13 +5,6 @@
 
 static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
-static bool same_numbers(const tsr_state *a, const tsr_state *b) {
-  bool ok = true;
-  for (int i = 0; i < TSR_PROVE_STEPS; i++)
-    ok &= same(a->loss[i], b->loss[i]) && same(a->norm[i], b->norm[i]);
-  return ok;
-}
-
 /* The first element whose bits differ, and how many do; false: none. */
 static bool find_element(const float *a, const float *b, int64_t count, tsr_state_difference *ret) {
   ret->differing = 0;
@@ -59,25 +52,99 @@ describe(const tsr_state *mesh, int value, tsr_location location, tsr_state_diff
   find_task(mesh->programs, value, ret);
 }
 
+/* ---- kinds and steps ---- */
+
 static const tsr_state_tensor *
-find_tensor(const tsr_state *s, const tsr_state_tensor *like, int at) {
-  if (at < s->tensors_count && !strcmp(s->tensors[at].name, like->name)) return &s->tensors[at];
-  for (int i = 0; i < s->tensors_count; i++)
-    if (!strcmp(s->tensors[i].name, like->name)) return &s->tensors[i];
+find_tensor(const tsr_state_tensors *of, const tsr_state_tensor *like, int at) {
+  if (at < of->count && !strcmp(of->items[at].name, like->name)) return &of->items[at];
+  for (int i = 0; i < of->count; i++)
+    if (!strcmp(of->items[i].name, like->name)) return &of->items[i];
   return NULL;
+}
+
+/* The node of the backward pass that makes a gradient, before sums over microbatches and ranks. */
+static int made_by(const tsr_graph *g, int value) {
+  int node = g->values[value].node;
+  while (node >= 0) {
+    const tsr_node *n = &g->nodes[node];
+    bool sums = n->section == TSR_UPDATE || tsr_op_moves(n->op) || n->op == TSR_OP_SUM_UNITS ||
+                n->op == TSR_OP_ACCUMULATE || n->op == TSR_OP_CAST || n->op == TSR_OP_RECEIVE;
+    int before = sums ? g->values[n->inputs[0]].node : -1;
+    if (before < 0) return node;
+    node = before;
+  }
+  return node;
+}
+
+/* When the step makes a tensor, among those of its kind. */
+static int64_t
+order_of(const tsr_state *mesh, tsr_recorded_kind kind, const tsr_state_tensor *t, int at) {
+  bool is_gradient = kind == TSR_RECORDED_GRADIENTS && t->param >= 0;
+  return is_gradient ? made_by(mesh->graph, t->value) : mesh->graph->nodes_count + (int64_t)at;
+}
+
+/* A loss has the place of its node. A norm has none, and gets that of the first weight that differs
+ * with it. */
+static tsr_location location_of(const tsr_state *mesh, const tsr_state_tensor *t) {
+  const tsr_graph *g = mesh->graph;
+  const tsr_value *v = &g->values[t->value];
+  if (t->param >= 0) return g->params[t->param].location;
+  return v->node >= 0 ? g->nodes[v->node].location : v->location;
+}
+
+static bool compare_tensor(
+    const tsr_state_tensor *mesh, const tsr_state_tensor *single, tsr_state_difference *ret) {
+  ret->is_absent = !single || single->count != mesh->count;
+  return !ret->is_absent && !find_element(mesh->data, single->data, mesh->count, ret);
+}
+
+/* Both have the same kinds of tensors, so one that only one rank has lacks a name on the mesh. */
+static bool compare_kind(
+    const tsr_state *mesh, const tsr_state *single, int step, tsr_recorded_kind kind,
+    tsr_state_difference *ret) {
+  const tsr_state_tensors *a = &mesh->steps[step].of[kind], *b = &single->steps[step].of[kind];
+  const tsr_state_tensor *first = NULL;
+  int64_t least = INT64_MAX;
+  int differing = 0;
+  for (int i = 0; i < a->count; i++) {
+    tsr_state_difference d = {0};
+    const tsr_state_tensor *t = &a->items[i];
+    if (compare_tensor(t, find_tensor(b, t, i), &d)) continue;
+    differing++;
+    int64_t order = order_of(mesh, kind, t, i);
+    if (order >= least) continue;
+    least = order;
+    first = t;
+    *ret = d;
+  }
+  for (int i = 0; i < b->count; i++) {
+    if (find_tensor(a, &b->items[i], i)) continue;
+    if (!differing++) first = &b->items[i], *ret = (tsr_state_difference){.is_absent = true};
+  }
+  if (!differing) return true;
+  bool absent = ret->is_absent && !find_tensor(a, first, 0);
+  tsr_location location = location_of(absent ? single : mesh, first);
+  describe(absent ? single : mesh, first->value, location, ret);
+  ret->name = first->name;
+  ret->kind = kind;
+  ret->step = step;
+  ret->tensors = a->count;
+  ret->tensors_differing = differing;
+  return false;
 }
 
 bool tsr_state_compare(const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret) {
   *ret = (tsr_state_difference){.task = -1};
-  for (int i = 0; i < mesh->tensors_count; i++) {
-    const tsr_state_tensor *t = &mesh->tensors[i], *other = find_tensor(single, t, i);
-    if (!other || other->count != t->count) continue;
-    if (!find_element(t->data, other->data, t->count, ret)) continue;
-    const tsr_value *v = &mesh->graph->values[t->value];
-    describe(mesh, t->value, mesh->graph->params[v->param].location, ret);
-    return false;
-  }
-  return same_numbers(mesh, single) && mesh->tensors_count == single->tensors_count;
+  for (int step = 0; step < mesh->steps_count; step++)
+    for (int kind = 0; kind < TSR_RECORDED_KINDS; kind++)
+      if (!compare_kind(mesh, single, step, (tsr_recorded_kind)kind, ret)) {
+        tsr_state_difference weight;
+        bool placed =
+            ret->location.file || compare_kind(mesh, single, step, TSR_RECORDED_WEIGHTS, &weight);
+        if (!placed) ret->location = weight.location;
+        return false;
+      }
+  return true;
 }
 
 bool tsr_state_compare_values(
@@ -92,6 +159,7 @@ bool tsr_state_compare_values(
     if (!a || !b || !find_element(a, b, tsr_value_elements(&g->values[v]), ret)) continue;
     describe(mesh, mesh->placed[v], g->nodes[n].location, ret);
     ret->name = g->values[v].name;
+    ret->is_value = true;
     return false;
   }
   return true;
@@ -153,30 +221,52 @@ static void hint(tsr_text *text, tsr_diags *diags) {
   tsr_text_free(text);
 }
 
+/* "the gradient of 'w' differs in step 1" */
+static void add_subject(tsr_text *text, const tsr_state_difference *d) {
+  bool made = d->is_value || d->kind <= TSR_RECORDED_GRADIENTS;
+  bool gradient = !d->is_value && d->kind == TSR_RECORDED_GRADIENTS;
+  tsr_text_add(
+      text, "%s'%s' %s %s step %d", gradient ? "the gradient of " : "", d->name,
+      d->is_absent ? "is not of both runs" : "differs", made ? "in" : "after", d->step + 1);
+}
+
+static void add_element(tsr_text *text, const tsr_state_difference *d) {
+  if (d->is_absent) return;
+  tsr_text_add(text, ": element (");
+  add_index(text, d);
+  tsr_text_add(
+      text, ") is %.9g on the mesh and %.9g on one rank; %lld of %lld differ", (double)d->mesh,
+      (double)d->single, (long long)d->differing, (long long)d->count);
+}
+
 void tsr_state_explain(
-    const tsr_state_difference *d, const tsr_state *mesh, const tsr_parallel *p, const char *when,
-    tsr_diags *diags) {
-  tsr_text index = {0}, units = {0}, task = {0};
-  add_index(&index, d);
-  tsr_diag_failure(
-      diags, d->location,
-      "'%s' differs %s: element (%s) is %.9g on the mesh and %.9g on one rank; %lld of %lld differ",
-      d->name, when, index.data ? index.data : "", (double)d->mesh, (double)d->single,
-      (long long)d->differing, (long long)d->count);
-  tsr_text_free(&index);
-  add_units(&units, d, mesh->graph, p);
+    const tsr_state_difference *d, const tsr_state *mesh, const tsr_parallel *p, tsr_diags *diags) {
+  tsr_text subject = {0}, units = {0}, task = {0}, others = {0};
+  add_subject(&subject, d);
+  add_element(&subject, d);
+  tsr_diag_failure(diags, d->location, "%s", subject.data);
+  tsr_text_free(&subject);
+  if (!d->is_absent) add_units(&units, d, mesh->graph, p);
   hint(&units, diags);
   if (d->task >= 0) add_task(&task, d, mesh->programs);
   hint(&task, diags);
+  if (!d->is_value && d->tensors > 1)
+    tsr_text_add(
+        &others, "%d of %d tensors of the %s of step %d differ", d->tensors_differing, d->tensors,
+        tsr_recorded_kind_name(d->kind), d->step + 1);
+  hint(&others, diags);
+}
+
+static double relative(double a, double b) {
+  double distance = fabs(a - b) / fmax(fabs(b), 1e-6);
+  return same(a, b) ? 0 : isnan(distance) ? INFINITY : distance;
 }
 
 double tsr_state_distance(const tsr_state *a, const tsr_state *b) {
   double most = 0;
-  for (int i = 0; i < TSR_PROVE_STEPS; i++) {
-    double loss = fabs(a->loss[i] - b->loss[i]) / fmax(fabs(b->loss[i]), 1e-6);
-    double norm = fabs(a->norm[i] - b->norm[i]) / fmax(fabs(b->norm[i]), 1e-6);
-    if (!same(a->loss[i], b->loss[i])) most = fmax(most, isnan(loss) ? INFINITY : loss);
-    if (!same(a->norm[i], b->norm[i])) most = fmax(most, isnan(norm) ? INFINITY : norm);
+  for (int i = 0; i < a->steps_count; i++) {
+    most = fmax(most, relative(a->steps[i].loss, b->steps[i].loss));
+    most = fmax(most, relative(a->steps[i].norm, b->steps[i].norm));
   }
   return most;
 }

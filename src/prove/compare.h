@@ -5,18 +5,24 @@
 #include "prove/recorded_run.h"
 
 typedef struct {
+  tsr_recorded_kind kind;
+  int step;               /* from 0 */
   const tsr_value *value; /* of the mesh's placed graph */
   const char *name;
+  bool is_value;  /* what a node made, of tsr_state_compare_values; `kind` means nothing */
+  bool is_absent; /* one of the two has no tensor of this name and size; there is no element */
   int ndim;
   int64_t shape[TSR_DIMS_MAX];
   int64_t element, differing, count; /* the first that differs; how many of how many */
   float mesh, single;
-  int stage, task;       /* that writes it on the mesh; task -1: none does */
-  tsr_location location; /* in the graph file */
+  int tensors, tensors_differing; /* of the kind, in the step */
+  int stage, task;                /* that writes it on the mesh; task -1: none does */
+  tsr_location location;          /* in the graph file */
 } tsr_state_difference;
 
-/* Whether losses, norms and tensors have the same bits. Else the first tensor in the graph's order
- * that differs; without one (only a loss or norm does) name is NULL. */
+/* Whether losses, gradients, weights and optimizer state of all steps have the same bits. Else the
+ * first difference: of the first step, of the first kind of that; of gradients the one that the
+ * step makes first, of other tensors the first in the graph's order. */
 bool tsr_state_compare(
     const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret_difference);
 
@@ -26,11 +32,10 @@ bool tsr_state_compare_values(
     const tsr_state *mesh, const tsr_state *single, const tsr_graph *graph,
     tsr_state_difference *ret_difference);
 
-/* A failure at the place in the graph file, with the element, its unit and ranks, and the task.
- * `when`: "in step 1". */
+/* A failure at the place in the graph file, with the element, its unit and ranks, and the task. */
 void tsr_state_explain(
     const tsr_state_difference *difference, const tsr_state *mesh, const tsr_parallel *parallel,
-    const char *when, tsr_diags *diags);
+    tsr_diags *diags);
 
 /* The largest relative difference of losses and norms, where no bits are promised. */
 double tsr_state_distance(const tsr_state *mesh, const tsr_state *single);

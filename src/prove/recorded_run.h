@@ -1,15 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Two steps of a compiled run on synthetic samples, and all numbers that they leave. */
+/* Two steps of a compiled run on synthetic samples, and all numbers that they leave. The program
+ * is the one that `train` executes: gradients are read between two of its tasks, when their norm is
+ * taken, and are no outputs of it. Outputs would change what it keeps and fuses. */
 #ifndef TSR_PROVE_RECORDED_RUN_H
 #define TSR_PROVE_RECORDED_RUN_H
 #include "prove/reduced_run.h"
 #include "prove/synthetic.h"
 #include "base/sha256.h"
 
-/* A parameter or a tensor of the optimizer's state, whole, as f32. */
+/* What two runs are compared by, in the order in which a step makes it. */
+typedef enum {
+  TSR_RECORDED_LOSS,
+  TSR_RECORDED_GRADIENTS, /* complete, before clipping, with the loss scale; last `clip` */
+  TSR_RECORDED_WEIGHTS,
+  TSR_RECORDED_STATE, /* the optimizer's */
+  TSR_RECORDED_KINDS
+} tsr_recorded_kind;
+/* "losses", "gradients", "weights", "optimizer state" */
+const char *tsr_recorded_kind_name(tsr_recorded_kind kind);
+
+/* A whole tensor as f32. */
 typedef struct {
-  const char *name;
-  int value; /* of `graph` */
+  const char *name; /* of a gradient its parameter's */
+  int value;        /* of `graph` */
+  int param;        /* index; -1: of none */
   int ndim;
   int64_t shape[TSR_DIMS_MAX];
   int64_t count;
@@ -17,28 +31,53 @@ typedef struct {
 } tsr_state_tensor;
 
 typedef struct {
+  tsr_state_tensor *items;
+  int count;
+} tsr_state_tensors;
+
+typedef struct {
+  double loss, norm; /* NAN: there is no norm */
+  bool updates;      /* gradients do not overflow */
+  tsr_state_tensors of[TSR_RECORDED_KINDS];
+} tsr_recorded_step;
+
+typedef struct {
   const tsr_graph *graph; /* placed */
   const tsr_programs *programs;
-  double loss[TSR_PROVE_STEPS], norm[TSR_PROVE_STEPS]; /* NAN: there is no norm */
-  tsr_state_tensor *tensors; /* after the last step, in the graph's order */
-  int tensors_count;
-  /* Of a run whose gradients are outputs: before the first step, and of it. Per parameter; NULL
-   * where the loss does not depend on one. */
-  float **initial, **gradients;
-  /* Of a run with outputs, after its first step: the complete values, by their indices in the graph
-   * before placement; NULL: it is no output. And the placed value that each became. */
+  int steps_count;
+  tsr_recorded_step steps[TSR_PROVE_STEPS];
+  float **initial;   /* per parameter: before the first step */
+  float **gradients; /* per parameter: of the first step; NULL: the loss does not depend on it */
+  const char *differing_replica; /* the first tensor of which ranks have other replicas; or NULL */
+  int differing_step;            /* after which */
+  /* Of a run whose values are outputs, after its first step: the complete values, by their indices
+   * in the graph before placement; NULL: it is no output. And the placed value that each became. */
   float **values;
   int *placed;
   int values_count;
   float inv_count; /* of the first step */
 } tsr_state;
 
-/* Runs `steps` steps, at most TSR_PROVE_STEPS; `data` is the reduced graph's, its step is set. */
-bool tsr_state_run(
-    tsr_arena *arena, const tsr_prove_run *run, const tsr_cpu_context *cpu, tsr_synthetic *data,
-    int steps, tsr_state *ret_state, tsr_diags *diags);
+/* How a run is made. */
+typedef struct {
+  const tsr_cpu_context *cpu;
+  tsr_synthetic *data; /* the reduced graph's; its step is set */
+  int steps;           /* at most TSR_PROVE_STEPS */
+  double rate;         /* of every step */
+  double loss_scale;   /* of the first step; read with fp16 */
+} tsr_recording;
+/* The learning rate and loss scale of the configuration; the rate is the schedule's largest: that
+ * of a warm-up's first step may be 0. */
+tsr_recording
+tsr_recording_of(const tsr_config *config, const tsr_cpu_context *cpu, tsr_synthetic *data);
 
-/* SHA-256 over losses and norms of all steps (f32), then all tensors. */
-void tsr_state_sha256(tsr_arena *arena, const tsr_state *state, char ret[TSR_SHA256_TEXT_BYTES]);
+bool tsr_state_run(
+    tsr_arena *arena, const tsr_prove_run *run, const tsr_recording *how, tsr_state *ret_state,
+    tsr_diags *diags);
+
+/* SHA-256 over all tensors of a kind, of all steps. */
+void tsr_state_sha256(
+    tsr_arena *arena, const tsr_state *state, tsr_recorded_kind kind,
+    char ret[TSR_SHA256_TEXT_BYTES]);
 
 #endif

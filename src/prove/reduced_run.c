@@ -76,9 +76,10 @@ static void reduce_batch(attempt *a, const tsr_reduced_mesh *shape) {
   int64_t blocks = tsr_reduced_mesh_batch_ranks(shape) * a->accumulation * a->splits;
   int64_t each = at_least_1(r->batch_units / (tsr_parallel_batch_ranks(p) * p->microbatches));
   tsr_size_split split = {"batch units", each, each};
+  int64_t least = p->batch_size_local >= 2 * each ? 2 * each : each; /* samples of a unit */
   a->batch_units = each * blocks;
   a->rows = a->strategy >= KEEP_BATCH ? p->batch_size_local
-                                      : tsr_size_reduce(p->batch_size_local, &split, 1, 1);
+                                      : tsr_size_reduce(p->batch_size_local, &split, 1, least);
   a->tp_units = r->tp_units / p->size[TSR_TP] * shape->size[TSR_TP];
 }
 
@@ -188,10 +189,6 @@ static bool compile_mesh(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
   return tsr_prove_compile(a->request, c, TSR_OUTPUTS_LOSS, &plan->mesh, diags);
 }
 
-static tsr_compile_outputs reference_outputs(const tsr_config *c) {
-  return c->training.precision != TSR_PRECISION_F32 ? TSR_OUTPUTS_LOSS : TSR_OUTPUTS_GRADIENTS;
-}
-
 /* The same samples in so many microbatches. */
 static bool
 compile_single(attempt *a, tsr_reduced_run *plan, int64_t microbatches, tsr_diags *diags) {
@@ -203,7 +200,7 @@ compile_single(attempt *a, tsr_reduced_run *plan, int64_t microbatches, tsr_diag
   c->training.batch_size = samples / microbatches;
   c->training.gradient_accumulation_steps = microbatches;
   c->schedule.pipeline_microbatches = 1;
-  return tsr_prove_compile(a->request, c, reference_outputs(c), &plan->single, diags);
+  return tsr_prove_compile(a->request, c, TSR_OUTPUTS_LOSS, &plan->single, diags);
 }
 
 /* One microbatch, so that nothing of the recipe may depend on how many the mesh has. As many as the
@@ -217,7 +214,7 @@ static bool compile_reference(attempt *a, tsr_reduced_run *plan, tsr_diags *diag
   if (!*plan->refused) plan->refused = "the graph needs it";
   if (!a->single_may_fail) return tsr_diag_error(diags, TSR_NOWHERE, "%s", plan->refused);
   tsr_config *c = plan->mesh.config;
-  return tsr_prove_compile(a->request, c, reference_outputs(c), &plan->single, diags);
+  return tsr_prove_compile(a->request, c, TSR_OUTPUTS_LOSS, &plan->single, diags);
 }
 
 bool tsr_prove_compile(

@@ -41,7 +41,7 @@ typedef struct {
   tsr_run_row rows[TSR_RUN_ROWS_MAX]; /* batch, microbatches, units, steps */
   int rows_count;
   tsr_reduced_sizes sizes;
-  tsr_prove_run mesh, single; /* single, in f32: gradients are outputs */
+  tsr_prove_run mesh, single;
   const char
       *refused; /* why no single rank can run the recipe, or NULL; then `single` is the mesh */
   /* The units are the mesh's own: no other mesh adds them in the same order. */

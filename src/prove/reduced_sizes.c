@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/reduced_sizes.h"
 #include "base/text.h"
-#include "config/override.h"
 #include "model/build.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-/* Every size has a first, an interior and a last element, as mesh axes have members. */
-enum { LEAST = 3, LEAST_BLOCKS = 2, LIST_MAX = 64, TEXT_BYTES = 256 };
+/* Every size has a first, an interior and a last element, as mesh axes have members; and a part of
+ * it has two, if it has so many at full size, or an error by the length of a part is none. */
+enum { LEAST = 3, LEAST_BLOCKS = 2, LEAST_IN_PART = 2, LIST_MAX = 64, TEXT_BYTES = 256 };
 
 typedef enum { UNRESOLVED, RESOLVING, RESOLVED } progress;
 
@@ -39,6 +39,7 @@ typedef struct {
   tsr_size_split *items;
   int count, capacity;
   int64_t least;
+  int64_t parts; /* the most that split the size itself, of those that have two of it each */
 } split_list;
 
 static void resolve(reducer *x, int index);
@@ -185,12 +186,22 @@ static void gather_quotient(reducer *x, int index, const tsr_size_use *u, split_
   if (u->rest && names) add_ratio(x, splits, index, what, full, reduced);
 }
 
+/* Splits the size itself and no product of it with others. */
+static void add_parts(reducer *x, int index, split_list *splits, tsr_size_split split) {
+  int64_t full = full_number(x, x->sizes[index].name);
+  add_split(x, splits, split);
+  if (split.full > 1 && full / split.full >= LEAST_IN_PART && split.reduced > splits->parts)
+    splits->parts = split.reduced;
+}
+
 static void gather(reducer *x, int index, split_list *splits) {
   const tsr_run_splits *run = &x->request->splits;
   const size *s = &x->sizes[index];
   for (int i = 0; i < x->uses.count; i++) {
     const tsr_size_use *u = &x->uses.items[i];
     if (!mentions(x, u->expr, index)) continue;
+    bool itself = u->expr->kind == TSR_EXPR_NAME && find_size(x, u->expr->name) == index;
+    if (u->kind == TSR_USE_SPLIT && itself) add_parts(x, index, splits, u->split);
     if (u->kind == TSR_USE_SPLIT) add_split(x, splits, u->split);
     if (u->kind == TSR_USE_QUOTIENT) gather_quotient(x, index, u, splits);
   }
@@ -200,7 +211,7 @@ static void gather(reducer *x, int index, split_list *splits) {
     add_split(x, splits, (tsr_size_split){"recompute_every", every, every});
   }
   bool positions = !strcmp(s->name, "sequence") || !strcmp(s->name, "max_sequence_length");
-  if (positions) add_split(x, splits, run->sequence_units);
+  if (positions) add_parts(x, index, splits, run->sequence_units);
 }
 
 /* Two sizes of positions are split alike, so that they stay equal where they are. */
@@ -245,6 +256,12 @@ static void keep(reducer *x, int index, const char *why) {
   if (!x->sizes[index].kept) x->sizes[index].kept = why;
 }
 
+static int64_t least_of(const split_list *splits, int64_t full) {
+  int64_t least = LEAST_IN_PART * splits->parts;
+  if (splits->least > least) least = splits->least;
+  return full < least ? full : least;
+}
+
 static void reduce_list(reducer *x, size *s) {
   const tsr_name *full = entry(&x->full, s->name);
   tsr_name *reduced = entry(&x->reduced, s->name);
@@ -254,8 +271,7 @@ static void reduce_list(reducer *x, size *s) {
   double *list = tsr_arena_array(x->arena, double, n + 1);
   for (int i = 0; i < n; i++) {
     int64_t item = (int64_t)full->value.list[i];
-    list[i] = (double)tsr_size_reduce(
-        item, splits.items, splits.count, item < splits.least ? item : splits.least);
+    list[i] = (double)tsr_size_reduce(item, splits.items, splits.count, least_of(&splits, item));
   }
   reduced->value.list = list;
   s->why = describe(x, &splits);
@@ -268,7 +284,8 @@ static void reduce_number(reducer *x, size *s) {
   gather(x, index, &splits);
   gather_positions(x, index, &splits);
   if (s->decl && s->decl->min > (double)splits.least) splits.least = (int64_t)s->decl->min;
-  int64_t least = full < splits.least ? full : splits.least;
+  int64_t least = s->in_times && !s->in_shape ? splits.least : least_of(&splits, full);
+  if (least > full) least = full;
   set_reduced(x, s->name, tsr_size_reduce(full, splits.items, splits.count, least));
   s->why = describe(x, &splits);
 }
@@ -465,34 +482,5 @@ bool tsr_reduced_sizes_make(
   for (int i = 0; i < x.count; i++) add_row(&x, ret, &x.sizes[i]);
   ret->sequence = request->model->sequence ? tsr_sizes_get(&x.reduced, "sequence") : 0;
   ret->literal_tensors = x.uses.literal_tensors;
-  return true;
-}
-
-/* The text of a number or list, as a value that stands where the old one did. */
-static bool
-parse_value(tsr_arena *arena, const tsr_reduced_size *row, tsr_yaml **ret, tsr_diags *diags) {
-  const char *text = row->reduced;
-  if (!tsr_yaml_parse(arena, "reduced", text, strlen(text), ret, diags)) return false;
-  (*ret)->location = row->location;
-  for (int i = 0; i < (*ret)->count; i++) (*ret)->items[i]->location = row->location;
-  return true;
-}
-
-bool tsr_reduced_sizes_apply(
-    tsr_arena *arena, const tsr_reduced_sizes *sizes, tsr_config *config, tsr_diags *diags) {
-  tsr_yaml empty = {.kind = TSR_YAML_MAP, .text = "", .location = config->model.location};
-  tsr_yaml *map = (tsr_yaml *)config->model.map;
-  for (int i = 0; i < sizes->count; i++) {
-    const tsr_reduced_size *row = &sizes->rows[i];
-    bool vocabulary = !strcmp(row->name, "vocab_size"); /* which may be counted in the data */
-    if (!row->key || (!row->shrinks && !vocabulary)) continue;
-    tsr_override o = {.path = row->key, .location = row->location};
-    if (!map) map = memcpy(tsr_arena_alloc(arena, sizeof empty), &empty, sizeof empty);
-    if (!parse_value(arena, row, &o.value, diags) ||
-        !tsr_override_apply(arena, &o, row->key, &map, diags))
-      return false;
-  }
-  config->model.map = map;
-  config->training.sequence_length = sizes->sequence;
   return true;
 }

@@ -167,7 +167,7 @@ static void compare_gradient(
 static void
 compare(const reference *r, const tsr_state *state, const wanted *w, tsr_reference_result *ret) {
   double scale = fmax(fabs(w->loss), 1e-6) + ROUNDINGS * w->moved_loss / TSR_LOSS_TOLERANCE;
-  ret->loss_error = fabs(state->loss[0] - w->loss) / scale;
+  ret->loss_error = fabs(state->steps[0].loss - w->loss) / scale;
   if (isnan(ret->loss_error)) ret->loss_error = INFINITY;
   ret->gradient_error = 0;
   for (int p = 0; p < r->graph->params_count; p++)

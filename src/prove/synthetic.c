@@ -5,7 +5,7 @@
 #include "train/run_data.h"
 #include <string.h>
 
-enum { IGNORED_EVERY = 5, DOCUMENT_EVERY = 6 };
+enum { DOCUMENT_EVERY = 12, WHOLE_EVERY = 4, NONE_COUNTS_FROM = 4 };
 
 bool tsr_synthetic_make(
     const tsr_config *c, const tsr_graph *g, tsr_synthetic *ret, tsr_diags *diags) {
@@ -23,24 +23,54 @@ static bool is_target(const tsr_value *v) {
   return !strcmp(v->name, "targets") || !strcmp(v->name, "labels");
 }
 
-/* Documents begin at random tokens, and at the sample's first. */
-static int64_t position_in_document(uint64_t key, int64_t sample, int64_t i) {
-  for (int64_t begin = i; begin > 0; begin--) {
-    uint32_t words[4];
-    tsr_philox((uint64_t)begin, (uint64_t)sample, key, words);
-    if (words[0] % DOCUMENT_EVERY == 0) return i - begin;
-  }
-  return i;
+static uint32_t draw(uint64_t key, int64_t sample, int64_t i) {
+  uint32_t words[4];
+  tsr_philox((uint64_t)i, (uint64_t)sample, key, words);
+  return words[0];
+}
+
+/* Position `begin` of a sample is the first of a document; it has `positions`. */
+static bool begins_document(uint64_t key, int64_t sample, int64_t begin, int64_t positions) {
+  if (begin == 0) return true;
+  if (sample % WHOLE_EVERY == WHOLE_EVERY - 1) return false;
+  int64_t odd = positions / 2;
+  if (odd && begin == 1 + 2 * (int64_t)(draw(key, sample, 0) % (uint32_t)odd)) return true;
+  return draw(key, sample, begin) % DOCUMENT_EVERY == 0;
+}
+
+static int64_t position_in_document(uint64_t key, int64_t sample, int64_t i, int64_t positions) {
+  int64_t begin = i;
+  while (!begins_document(key, sample, begin, positions)) begin--;
+  return i - begin;
+}
+
+static int64_t row_elements(const tsr_value *v) { return tsr_value_elements(v) / v->shape[0]; }
+
+/* How many of a sample's targets have no loss. */
+static int64_t ignored_targets(const tsr_synthetic *s, int64_t sample, int64_t targets) {
+  int64_t at = s->step % 2 ? s->samples - 1 - sample : sample;
+  if (s->samples >= NONE_COUNTS_FROM && at == s->samples - 1) return targets;
+  return s->samples > 1 ? at * targets / s->samples : targets / 2;
+}
+
+/* They begin with a sample, as those of a prompt do, or with its second half, and go on at its
+ * begin. */
+static bool is_ignored(const tsr_synthetic *s, const tsr_value *v, int64_t sample, int64_t i) {
+  int64_t targets = row_elements(v);
+  uint64_t key = tsr_random_key(s->seed, "ignored", (uint64_t)s->step);
+  int64_t first = draw(key, sample, 0) % 2 * (targets / 2);
+  return (i + targets - first) % targets < ignored_targets(s, sample, targets);
 }
 
 double tsr_synthetic_number(const tsr_synthetic *s, int input, int64_t sample, int64_t i) {
   const tsr_value *v = &s->graph->values[input];
   uint64_t key = tsr_random_key(s->seed, v->name, (uint64_t)s->step);
   uint32_t words[4];
-  if (tsr_value_is_document_positions(v)) return (double)position_in_document(key, sample, i);
+  if (tsr_value_is_document_positions(v))
+    return (double)position_in_document(key, sample, i, row_elements(v));
   tsr_philox((uint64_t)i, (uint64_t)sample, key, words);
   if (v->dtype != TSR_I32) return (double)(float)((double)words[0] / 2147483648.0 - 1);
-  if (s->ignores && is_target(v) && words[1] % IGNORED_EVERY == 0) return TSR_TARGET_IGNORED;
+  if (s->ignores && is_target(v) && is_ignored(s, v, sample, i)) return TSR_TARGET_IGNORED;
   int64_t below = !strcmp(v->name, "labels") ? s->classes : s->tokens;
   return (double)(words[0] % (uint64_t)(below > 0 ? below : 1));
 }
@@ -50,8 +80,6 @@ static int find_input(const tsr_graph *g, const char *name) {
     if (g->values[v].kind == TSR_VALUE_INPUT && !strcmp(g->values[v].name, name)) return v;
   return -1;
 }
-
-static int64_t row_elements(const tsr_value *v) { return tsr_value_elements(v) / v->shape[0]; }
 
 void tsr_synthetic_fill(void *context, const char *input, int64_t sample, void *row) {
   const tsr_synthetic *s = context;

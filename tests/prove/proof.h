@@ -45,12 +45,18 @@ static inline tsr_reduced_run proof_reduce(proof *p) {
   return plan;
 }
 
-static inline tsr_state proof_run(proof *p, const tsr_prove_run *run, int steps) {
+static inline tsr_synthetic proof_data(proof *p, const tsr_prove_run *run) {
   tsr_synthetic data;
+  if (!tsr_synthetic_make(run->config, run->compiled.graph, &data, p->diags)) proof_fail(p);
+  return data;
+}
+
+static inline tsr_state proof_run(proof *p, const tsr_prove_run *run, int steps) {
+  tsr_synthetic data = proof_data(p, run);
+  tsr_recording how = tsr_recording_of(run->config, &p->request.cpu, &data);
   tsr_state state;
-  if (!tsr_synthetic_make(run->config, run->compiled.graph, &data, p->diags) ||
-      !tsr_state_run(p->arena, run, &p->request.cpu, &data, steps, &state, p->diags))
-    proof_fail(p);
+  how.steps = steps;
+  if (!tsr_state_run(p->arena, run, &how, &state, p->diags)) proof_fail(p);
   return state;
 }
 

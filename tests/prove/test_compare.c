@@ -14,15 +14,20 @@ static const char yaml[] =
     "  num_groups: 2, num_blocks: 2, intermediate_dim: 24, max_sequence_length: 16}\n"
     "mesh: {axes: [dp, tp], shape: [2, 2]}\n";
 
-static tsr_state_tensor *find(tsr_state *s, const char *name) {
-  for (int i = 0; i < s->tensors_count; i++)
-    if (!strcmp(s->tensors[i].name, name)) return &s->tensors[i];
+static tsr_state_tensor *find(tsr_state *s, int step, tsr_recorded_kind kind, const char *name) {
+  tsr_state_tensors *of = &s->steps[step].of[kind];
+  for (int i = 0; i < of->count; i++)
+    if (!strcmp(of->items[i].name, name)) return &of->items[i];
   abort();
+}
+
+static tsr_state_tensor *find_weight(tsr_state *s, const char *name) {
+  return find(s, 1, TSR_RECORDED_WEIGHTS, name);
 }
 
 /* The report without the path before configs/ and without the quoted line. */
 static const char *explained(proof *p, const tsr_state_difference *d, const tsr_state *mesh) {
-  tsr_state_explain(d, mesh, p->full.parallel, "after step 2", p->diags);
+  tsr_state_explain(d, mesh, p->full.parallel, p->diags);
   const char *text = printed_diags(p->arena, p->diags), *begin = strstr(text, "configs/");
   return begin ? begin : text;
 }
@@ -30,14 +35,15 @@ static const char *explained(proof *p, const tsr_state_difference *d, const tsr_
 static void check_element(proof *p, tsr_state *mesh, tsr_state *single) {
   tsr_state_difference d;
   CHECK(tsr_state_compare(mesh, single, &d));
-  tsr_state_tensor *t = find(single, "block.1.attn.wo");
+  tsr_state_tensor *t = find_weight(single, "block.1.attn.wo");
   CHECK(t->ndim == 2 && t->count == 16 * 16);
   float kept = t->data[2 * 16 + 13];
   t->data[2 * 16 + 13] = 0.25f;
-  find(mesh, "block.1.attn.wo")->data[2 * 16 + 13] = 1.5f;
-  float later = find(single, "ln_f")->data[1];
+  find_weight(mesh, "block.1.attn.wo")->data[2 * 16 + 13] = 1.5f;
+  float later = find_weight(single, "ln_f")->data[1];
   CHECK(!tsr_state_compare(mesh, single, &d));
   CHECK_STR(d.name, "block.1.attn.wo");
+  CHECK_INT(d.kind, TSR_RECORDED_WEIGHTS);
   CHECK_INT(d.element, 2 * 16 + 13);
   CHECK_INT(d.differing, 1);
   const char *text = explained(p, &d, mesh);
@@ -49,9 +55,10 @@ static void check_element(proof *p, tsr_state *mesh, tsr_state *single) {
   CHECK_AT(strstr(text, "= tp unit 1 of 2, tp shard 1 of 2\n"), "%s", text);
   CHECK_AT(
       strstr(text, "(adamw, 'update.block.1.attn.wo') of stage 0, in the update\n"), "%s", text);
+  CHECK_AT(strstr(text, "= 1 of 21 tensors of the weights of step 2 differ\n"), "%s", text);
   CHECK_INT(tsr_diags_exit_code(p->diags), 1);
-  t->data[2 * 16 + 13] = find(mesh, "block.1.attn.wo")->data[2 * 16 + 13] = kept;
-  CHECK(later == find(single, "ln_f")->data[1]);
+  t->data[2 * 16 + 13] = find_weight(mesh, "block.1.attn.wo")->data[2 * 16 + 13] = kept;
+  CHECK(later == find_weight(single, "ln_f")->data[1]);
 }
 
 /* The sign of a zero is a bit, too; and NaNs with the same bits are equal. */
@@ -59,7 +66,8 @@ static void check_bits(tsr_state *mesh, tsr_state *single) {
   tsr_state_difference d;
   char a[TSR_SHA256_TEXT_BYTES], b[TSR_SHA256_TEXT_BYTES];
   tsr_arena *arena = tsr_arena_new();
-  tsr_state_tensor *t = find(mesh, "ln_f.m"), *u = find(single, "ln_f.m");
+  tsr_state_tensor *t = find(mesh, 1, TSR_RECORDED_STATE, "ln_f.m"),
+                   *u = find(single, 1, TSR_RECORDED_STATE, "ln_f.m");
   float kept = t->data[0];
   t->data[0] = u->data[0] = NAN;
   CHECK(tsr_state_compare(mesh, single, &d));
@@ -67,29 +75,110 @@ static void check_bits(tsr_state *mesh, tsr_state *single) {
   u->data[0] = -0.0f;
   CHECK(!tsr_state_compare(mesh, single, &d));
   CHECK_STR(d.name, "ln_f.m");
-  tsr_state_sha256(arena, mesh, a);
-  tsr_state_sha256(arena, single, b);
-  CHECK(strcmp(a, b));
+  CHECK_INT(d.kind, TSR_RECORDED_STATE);
+  for (int kind = 0; kind < TSR_RECORDED_KINDS; kind++) {
+    tsr_state_sha256(arena, mesh, (tsr_recorded_kind)kind, a);
+    tsr_state_sha256(arena, single, (tsr_recorded_kind)kind, b);
+    CHECK_INT(strcmp(a, b) != 0, kind == TSR_RECORDED_STATE);
+  }
   t->data[0] = u->data[0] = kept;
-  tsr_state_sha256(arena, mesh, a);
-  tsr_state_sha256(arena, single, b);
+  tsr_state_sha256(arena, mesh, TSR_RECORDED_STATE, a);
+  tsr_state_sha256(arena, single, TSR_RECORDED_STATE, b);
   CHECK(!strcmp(a, b));
   tsr_arena_free(arena);
 }
 
-/* A loss that differs has no tensor, but another hash. */
-static void check_loss(tsr_state *mesh, tsr_state *single) {
+/* One more unit in the last place of a number that a step makes. */
+static void check_first(
+    tsr_state *mesh, tsr_state *single, int step, tsr_recorded_kind kind, const char *name) {
   tsr_state_difference d;
-  double kept = single->loss[1];
-  CHECK(tsr_state_distance(mesh, single) == 0);
-  single->loss[1] *= 1.001;
+  tsr_state_tensor *t = find(single, step, kind, name);
+  float kept = t->data[0];
+  t->data[0] = nextafterf(kept, INFINITY);
   CHECK(!tsr_state_compare(mesh, single, &d));
-  CHECK(!d.name && d.task < 0);
+  CHECK_STR(d.name, name);
+  CHECK_INT(d.kind, kind);
+  CHECK_INT(d.step, step);
+  CHECK_INT(d.differing, 1);
+  CHECK_INT(d.tensors_differing, 1);
+  t->data[0] = kept;
+}
+
+/* What a step makes first is named: of two steps the first one; its loss before gradients, these
+ * before weights, and weights before state; of gradients the one of the last layer. */
+static void check_order(tsr_state *mesh, tsr_state *single) {
+  static const struct {
+    tsr_recorded_kind kind;
+    const char *name;
+  } made[] = {
+      {TSR_RECORDED_LOSS, "loss"},
+      {TSR_RECORDED_GRADIENTS, "ln_f"},
+      {TSR_RECORDED_GRADIENTS, "block.1.attn.wq"},
+      {TSR_RECORDED_GRADIENTS, "block.0.attn.wq"},
+      {TSR_RECORDED_GRADIENTS, "clip"},
+      {TSR_RECORDED_WEIGHTS, "block.0.attn.wq"},
+      {TSR_RECORDED_STATE, "block.0.attn.wq.m"}};
+  enum { MADE = sizeof made / sizeof *made };
+  float *last[2 * MADE], kept[2 * MADE];
+  tsr_state_difference d;
+  for (int i = 2 * MADE; i-- > 0;) {
+    int step = i / MADE;
+    check_first(mesh, single, step, made[i % MADE].kind, made[i % MADE].name);
+    last[i] = find(single, step, made[i % MADE].kind, made[i % MADE].name)->data;
+    kept[i] = *last[i];
+  }
+  for (int i = 2 * MADE; i-- > 0;) { /* from the last to the first, all behind it differ, too */
+    *last[i] = nextafterf(kept[i], INFINITY);
+    CHECK(!tsr_state_compare(mesh, single, &d));
+    CHECK_STR(d.name, made[i % MADE].name);
+    CHECK_INT(d.kind, made[i % MADE].kind);
+    CHECK_INT(d.step, i / MADE);
+  }
+  for (int i = 0; i < 2 * MADE; i++) *last[i] = kept[i];
+  CHECK(tsr_state_compare(mesh, single, &d));
+}
+
+/* A tensor that one run lacks, or that has another size there, differs. */
+static void check_absent(proof *p, tsr_state *mesh, tsr_state *single) {
+  tsr_state_difference d;
+  tsr_state_tensors *weights = &single->steps[0].of[TSR_RECORDED_WEIGHTS];
+  tsr_state *runs[2][2] = {{mesh, single}, {single, mesh}};
+  for (int i = 0; i < 2; i++) {
+    weights->count--;
+    CHECK(!tsr_state_compare(runs[i][0], runs[i][1], &d));
+    CHECK(d.is_absent);
+    CHECK_STR(d.name, weights->items[weights->count].name);
+    const char *text = explained(p, &d, mesh);
+    CHECK_AT(strstr(text, "' is not of both runs after step 1\n"), "%s", text);
+    weights->items[weights->count++].count--;
+    CHECK(!tsr_state_compare(runs[i][0], runs[i][1], &d));
+    CHECK(d.is_absent);
+    weights->items[weights->count - 1].count++;
+  }
+  CHECK(tsr_state_compare(mesh, single, &d));
+}
+
+/* Where no bits are promised, numbers are. A norm has the place of the first weight that differs
+ * behind it. */
+static void check_numbers(tsr_state *mesh, tsr_state *single) {
+  tsr_state_difference d;
+  double kept = single->steps[1].loss;
+  CHECK(tsr_state_distance(mesh, single) == 0);
+  single->steps[1].loss *= 1.001;
   double distance = tsr_state_distance(mesh, single);
   CHECK(distance > 0.9e-3 && distance < 1.1e-3);
-  single->loss[1] = NAN;
+  single->steps[1].loss = NAN;
   CHECK(tsr_state_distance(mesh, single) == INFINITY);
-  single->loss[1] = kept;
+  single->steps[1].loss = kept;
+  float *norm = find(single, 1, TSR_RECORDED_GRADIENTS, "clip")->data;
+  float *weight = find_weight(single, "block.1.attn.wo")->data, before[2] = {*norm, *weight};
+  *norm += 1;
+  *weight += 1;
+  CHECK(!tsr_state_compare(mesh, single, &d));
+  CHECK_STR(d.name, "clip");
+  CHECK_INT(d.location.line, 104);
+  *norm = before[0];
+  *weight = before[1];
 }
 
 /* One rank's norms have another epsilon: the first node whose result differs is the first norm. */
@@ -119,9 +208,9 @@ static void check_located(proof *p, const tsr_reduced_run *plan) {
 
 static tsr_reference_result refer(proof *p, const tsr_prove_run *run, const tsr_state *state) {
   tsr_reference_result r;
-  tsr_synthetic data;
-  if (!tsr_synthetic_make(run->config, run->compiled.graph, &data, p->diags) ||
-      !tsr_reference_compare(p->arena, run, &p->request.cpu, &data, state, &r, p->diags))
+  tsr_synthetic data = proof_data(p, run);
+  data.samples = run->compiled.batch * run->compiled.programs.pipeline->microbatches;
+  if (!tsr_reference_compare(p->arena, run, &p->request.cpu, &data, state, &r, p->diags))
     proof_fail(p);
   return r;
 }
@@ -133,7 +222,7 @@ static void check_reference(proof *p, const tsr_reduced_run *plan, tsr_state *si
   for (int i = 0; i < single->graph->params_count; i++) {
     float *g = single->gradients[i], kept = g[0];
     double most = 0;
-    int64_t count = single->tensors[i].count;
+    int64_t count = single->steps[0].of[TSR_RECORDED_WEIGHTS].items[i].count;
     for (int64_t k = 0; k < count; k++) most = fmax(most, fabs((double)g[k]));
     g[0] = kept + (float)(2e-4 * most);
     r = refer(p, &plan->single, single);
@@ -148,7 +237,7 @@ static void check_reference(proof *p, const tsr_reduced_run *plan, tsr_state *si
     CHECK(!tsr_reference_agrees(&r));
     g[0] = kept;
   }
-  single->loss[0] *= 1 + 1e-5;
+  single->steps[0].loss *= 1 + 1e-5;
   r = refer(p, &plan->single, single);
   CHECK(!tsr_reference_agrees(&r));
   tsr_reference_explain(&r, p->diags);
@@ -164,7 +253,9 @@ int main(void) {
   tsr_state single = proof_run(&p, &plan.single, TSR_PROVE_STEPS);
   check_element(&p, &mesh, &single);
   check_bits(&mesh, &single);
-  check_loss(&mesh, &single);
+  check_order(&mesh, &single);
+  check_absent(&p, &mesh, &single);
+  check_numbers(&mesh, &single);
   check_located(&p, &plan);
   check_reference(&p, &plan, &single);
   proof_close(&p);

@@ -22,7 +22,11 @@ prove() { # FILE SETTING...
   shift
   "$program" check --config "$file" --prove "$@" >"$scratch/out" 2>"$scratch/err" ||
     { complain "$file: exit code $?"; return; }
-  grep -q '^bits: one sha256' "$scratch/out" || complain "$file: no bits were compared"
+  [ "$(grep -cE '^bits: (one sha256 of the|the optimizer has no state$)' "$scratch/out")" = 4 ] ||
+    complain "$file: not all bits were compared"
+  grep -qE '^updates: ([0-9]+) of \1 parameters with a gradient change, in 2 of 2 steps' "$scratch/out" ||
+    complain "$file: other updates"
+  [ "$(sed -n '/^not shown:/,$p' "$scratch/out" | grep -c '^  ')" = 6 ] || complain "$file: not all is listed"
   grep -q '^interpreter, step 1.*: loss within' "$scratch/out" || complain "$file: not compared with the interpreter"
   grep -qE '^placements: ([0-9]+) of \1 parameters' "$scratch/out" || complain "$file: other placements"
   [ "$(tail -n 1 "$scratch/out")" = "tested at reduced size; full size: verified statically" ] ||
