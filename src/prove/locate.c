@@ -41,8 +41,7 @@ locate_value(const tsr_location_search *s, tsr_state_difference *ret, tsr_state 
   return !tsr_state_compare_values(&states[0], &states[1], runs[0].compiled.graph, ret);
 }
 
-bool tsr_locate(
-    const tsr_location_search *s, tsr_state_difference *ret, tsr_state *ret_state) {
+bool tsr_locate(const tsr_location_search *s, tsr_state_difference *ret, tsr_state *ret_state) {
   tsr_state_difference value;
   if (tsr_state_compare(s->mesh, s->single, ret)) return false;
   if (ret->step == 0 && values_are_comparable(s) && locate_value(s, &value, ret_state))

@@ -105,8 +105,7 @@ static void add_devices(const tsr_prove_request *r, tsr_text *text) {
       cuda ? "; the program is the CPU's, too, and no kernel of the GPU ran" : "");
 }
 
-void tsr_not_shown_print(
-    const tsr_prove_request *r, const tsr_reduced_run *plan, tsr_text *text) {
+void tsr_not_shown_print(const tsr_prove_request *r, const tsr_reduced_run *plan, tsr_text *text) {
   tsr_program_extent full = tsr_program_extent_of(&r->training->programs);
   tsr_program_extent reduced = tsr_program_extent_of(&plan->mesh.compiled.programs);
   tsr_text_add(text, "not shown:\n");

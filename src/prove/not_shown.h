@@ -9,12 +9,12 @@
 typedef struct {
   const char *tensor; /* the largest one, and its size */
   int64_t elements, bytes;
-  int large;          /* tensors of 2^31 elements or bytes and more */
-  int64_t segment;    /* bytes of the largest one, into which offsets point */
-  int64_t strips;     /* of a GEMM */
-  int64_t terms;      /* that a GEMM of a linear layer adds */
-  int64_t positions;  /* of the keys of attention */
-  int64_t items;      /* rows or elements that a task deals to threads */
+  int large;         /* tensors of 2^31 elements or bytes and more */
+  int64_t segment;   /* bytes of the largest one, into which offsets point */
+  int64_t strips;    /* of a GEMM */
+  int64_t terms;     /* that a GEMM of a linear layer adds */
+  int64_t positions; /* of the keys of attention */
+  int64_t items;     /* rows or elements that a task deals to threads */
 } tsr_program_extent;
 
 tsr_program_extent tsr_program_extent_of(const tsr_programs *programs);

@@ -5,6 +5,7 @@
 #include "prove/proof_table.h"
 #include "prove/reference.h"
 #include "prove/updates.h"
+#include <math.h>
 #include <string.h>
 
 /* Loss and norm where no bits are promised; half precision rounds 2^13 and 2^16 times coarser. */
@@ -42,6 +43,33 @@ static bool compare_replicas(const prover *p) {
   return tsr_diag_failure(
       p->diags, TSR_NOWHERE, "ranks have other replicas of '%s' after step %d",
       s->differing_replica, s->differing_step + 1);
+}
+
+/* The least and the most choices that an expert of a layer has in step 1, of all layers. */
+static void add_experts(const prover *p) {
+  const tsr_state_tensors *of = &p->single.steps[0].of[TSR_RECORDED_LOSS];
+  int layers = 0, even = 0;
+  double least = INFINITY, most = 0;
+  for (int i = 0; i < of->count; i++) {
+    const tsr_state_tensor *t = &of->items[i];
+    if (strncmp(t->name, TSR_EXPERT_COUNTS, strlen(TSR_EXPERT_COUNTS))) continue;
+    double low = INFINITY, high = 0;
+    int64_t experts = t->shape[t->ndim - 1];
+    for (int64_t e = 0; e < experts; e++) {
+      double count = (double)t->data[e] + TSR_COUNT_DIGIT * (double)t->data[experts + e];
+      low = fmin(low, count);
+      high = fmax(high, count);
+    }
+    layers++;
+    even += low == high;
+    least = fmin(least, low);
+    most = fmax(most, high);
+  }
+  if (!layers) return;
+  tsr_text_add(
+      p->text, "experts: %d layer%s, from %g to %g choices of an expert in step 1", layers,
+      layers == 1 ? "" : "s", least, most);
+  tsr_text_add(p->text, even ? "; of %d all experts have as many\n" : "\n", even);
 }
 
 /* The order is that of a step. */
@@ -166,6 +194,7 @@ bool tsr_prove_plan(
             : plan->own_order ? compare_numbers(&p, "the batch units are in this mesh's own order")
                               : compare_bits(&p);
   ok &= compare_replicas(&p);
+  add_experts(&p);
   ok &= tsr_updates_report(plan->single.config, &p.single, &p.how, text, diags);
   ok &= compare_reference(&p);
   tsr_not_shown_print(request, plan, text);

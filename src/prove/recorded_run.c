@@ -105,6 +105,16 @@ static void read_tensors(stepper *s) {
   }
 }
 
+/* How many choices each expert has, as `train` reports them. */
+static void read_counts(stepper *s) {
+  static const char *const prefixes[] = {TSR_EXPERT_COUNTS, TSR_EXPERT_ROWS};
+  const tsr_graph *g = s->state->graph;
+  for (int i = 0; i < g->outputs_count; i++)
+    for (int k = 0; k < 2; k++)
+      if (!strncmp(g->outputs[i].name, prefixes[k], strlen(prefixes[k])))
+        add(s, TSR_RECORDED_LOSS, g->outputs[i].name, g->outputs[i].value);
+}
+
 static void check_replicas(stepper *s, int step) {
   tsr_state *state = s->state;
   if (state->differing_replica) return;
@@ -121,6 +131,7 @@ static void run_step(stepper *s, int step) {
   set_step_scalars(s);
   tsr_executable_run(s->executable, step, tsr_synthetic_fill, s->data);
   s->step->loss = (double)add(s, TSR_RECORDED_LOSS, "loss", g->loss)->data[0];
+  read_counts(s);
   sort_gradients(s);
   int clip = tsr_graph_find_output(g, "clip"); /* norm, factor, whether it updates */
   const float *numbers = clip < 0 ? NULL : add(s, TSR_RECORDED_GRADIENTS, "clip", clip)->data;

@@ -10,7 +10,7 @@
 
 /* What two runs are compared by, in the order in which a step makes it. */
 typedef enum {
-  TSR_RECORDED_LOSS,
+  TSR_RECORDED_LOSS,      /* and how many choices each expert has */
   TSR_RECORDED_GRADIENTS, /* complete, before clipping, with the loss scale; last `clip` */
   TSR_RECORDED_WEIGHTS,
   TSR_RECORDED_STATE, /* the optimizer's */

@@ -98,7 +98,8 @@ static void add_choices(const tsr_config *c, const tsr_recording *how, tsr_text 
   tsr_recording first = tsr_recording_of(c, how->cpu, how->data);
   tsr_text_add(text, ", with learning rate %g", how->rate);
   if (how->rate != first.rate)
-    tsr_text_add(text, " in place of the schedule's largest, %g, which changes too little", first.rate);
+    tsr_text_add(
+        text, " in place of the schedule's largest, %g, which changes too little", first.rate);
   if (how->loss_scale != first.loss_scale)
     tsr_text_add(
         text, ", with loss scale %g in place of %g, which overflows", how->loss_scale,

@@ -34,8 +34,7 @@ static void start(proof *p, const char *settings, run *ret) {
 
 static const char *report(proof *p, const run *r, bool ok) {
   tsr_text text = {0};
-  CHECK_INT(
-      tsr_updates_report(r->plan.single.config, &r->state, &r->how, &text, p->diags), ok);
+  CHECK_INT(tsr_updates_report(r->plan.single.config, &r->state, &r->how, &text, p->diags), ok);
   const char *copy = tsr_arena_strdup(p->arena, text.data);
   tsr_text_free(&text);
   return copy;
