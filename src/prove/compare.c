@@ -126,6 +126,7 @@ static bool compare_kind(
   tsr_location location = location_of(absent ? single : mesh, first);
   describe(absent ? single : mesh, first->value, location, ret);
   ret->name = first->name;
+  ret->is_gradient = kind == TSR_RECORDED_GRADIENTS && first->param >= 0;
   ret->kind = kind;
   ret->step = step;
   ret->tensors = a->count;
@@ -147,15 +148,24 @@ bool tsr_state_compare(const tsr_state *mesh, const tsr_state *single, tsr_state
   return true;
 }
 
+/* The value of this name, which mostly has this index; -1: there is none. */
+static int find_value(const tsr_graph *g, const char *name, int index) {
+  if (index < g->values_count && !strcmp(g->values[index].name, name)) return index;
+  for (int v = 0; v < g->values_count; v++)
+    if (!strcmp(g->values[v].name, name)) return v;
+  return -1;
+}
+
 bool tsr_state_compare_values(
-    const tsr_state *mesh, const tsr_state *single, const tsr_graph *g, tsr_state_difference *ret) {
+    const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret) {
+  const tsr_graph *g = mesh->before;
   *ret = (tsr_state_difference){.task = -1};
   for (int n = 0; n < g->nodes_count; n++) {
     int v = g->nodes[n].outputs_count ? g->nodes[n].outputs[0] : -1;
-    if (v < 0 || v >= mesh->values_count || v >= single->values_count) continue;
+    int other = v < 0 ? -1 : find_value(single->before, g->values[v].name, v);
     /* a rank has the rows of its own experts, in places of its own */
-    if (tsr_routed_is_rows(g->values[v].routed)) continue;
-    const float *a = mesh->values[v], *b = single->values[v];
+    if (other < 0 || tsr_routed_is_rows(g->values[v].routed)) continue;
+    const float *a = mesh->values[v], *b = single->values[other];
     if (!a || !b || !find_element(a, b, tsr_value_elements(&g->values[v]), ret)) continue;
     describe(mesh, mesh->placed[v], g->nodes[n].location, ret);
     ret->name = g->values[v].name;
@@ -224,9 +234,8 @@ static void hint(tsr_text *text, tsr_diags *diags) {
 /* "the gradient of 'w' differs in step 1" */
 static void add_subject(tsr_text *text, const tsr_state_difference *d) {
   bool made = d->is_value || d->kind <= TSR_RECORDED_GRADIENTS;
-  bool gradient = !d->is_value && d->kind == TSR_RECORDED_GRADIENTS;
   tsr_text_add(
-      text, "%s'%s' %s %s step %d", gradient ? "the gradient of " : "", d->name,
+      text, "%s'%s' %s %s step %d", d->is_gradient ? "the gradient of " : "", d->name,
       d->is_absent ? "is not of both runs" : "differs", made ? "in" : "after", d->step + 1);
 }
 

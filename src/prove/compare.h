@@ -9,8 +9,9 @@ typedef struct {
   int step;               /* from 0 */
   const tsr_value *value; /* of the mesh's placed graph */
   const char *name;
-  bool is_value;  /* what a node made, of tsr_state_compare_values; `kind` means nothing */
-  bool is_absent; /* one of the two has no tensor of this name and size; there is no element */
+  bool is_gradient; /* of a parameter, whose name it has */
+  bool is_value;    /* what a node made, of tsr_state_compare_values; `kind` means nothing */
+  bool is_absent;   /* one of the two has no tensor of this name and size; there is no element */
   int ndim;
   int64_t shape[TSR_DIMS_MAX];
   int64_t element, differing, count; /* the first that differs; how many of how many */
@@ -27,10 +28,10 @@ bool tsr_state_compare(
     const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret_difference);
 
 /* The same for what the nodes made in step 1, of runs whose values are outputs: the first node
- * whose result differs. `graph` is the mesh's before placement. */
+ * whose result differs, in the order of the mesh's graph. What one of them alone recomputes is not
+ * compared. */
 bool tsr_state_compare_values(
-    const tsr_state *mesh, const tsr_state *single, const tsr_graph *graph,
-    tsr_state_difference *ret_difference);
+    const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret_difference);
 
 /* A failure at the place in the graph file, with the element, its unit and ranks, and the task. */
 void tsr_state_explain(

@@ -38,7 +38,7 @@ locate_value(const tsr_location_search *s, tsr_state_difference *ret, tsr_state 
         !tsr_state_run(arena, &runs[i], &how, &states[i], ignored))
       return false;
   *ret_state = states[0];
-  return !tsr_state_compare_values(&states[0], &states[1], runs[0].compiled.graph, ret);
+  return !tsr_state_compare_values(&states[0], &states[1], ret);
 }
 
 bool tsr_locate(const tsr_location_search *s, tsr_state_difference *ret, tsr_state *ret_state) {

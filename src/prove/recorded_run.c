@@ -173,6 +173,7 @@ static void find_gradients(stepper *s) {
 static void read_values(stepper *s) {
   tsr_state *state = s->state;
   const tsr_graph *before = s->run->compiled.graph;
+  state->before = before;
   state->values_count = before->values_count;
   state->values = tsr_arena_array(s->arena, float *, before->values_count + 1);
   state->placed = tsr_arena_array(s->arena, int, before->values_count + 1);

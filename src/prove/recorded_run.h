@@ -52,6 +52,7 @@ typedef struct {
   int differing_step;            /* after which */
   /* Of a run whose values are outputs, after its first step: the complete values, by their indices
    * in the graph before placement; NULL: it is no output. And the placed value that each became. */
+  const tsr_graph *before;
   float **values;
   int *placed;
   int values_count;

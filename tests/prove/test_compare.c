@@ -195,7 +195,7 @@ static void check_located(proof *p, const tsr_reduced_run *plan) {
   CHECK(tsr_prove_compile(&p->request, other, TSR_OUTPUTS_VALUES, &single, p->diags));
   tsr_state a = proof_run(p, &mesh, 1), b = proof_run(p, &single, 1);
   tsr_state_difference d;
-  CHECK(!tsr_state_compare_values(&a, &b, mesh.compiled.graph, &d));
+  CHECK(!tsr_state_compare_values(&a, &b, &d));
   CHECK_STR(d.name, "block.0.n");
   CHECK(d.task >= 0);
   const char *text = explained(p, &d, &a);
@@ -203,7 +203,7 @@ static void check_located(proof *p, const tsr_reduced_run *plan) {
   CHECK_AT(strstr(text, "configs/graphs/llama.yaml:142:"), "%s", text);
   CHECK(a.values_count == b.values_count);
   tsr_state same = proof_run(p, &single, 1);
-  CHECK(tsr_state_compare_values(&b, &same, single.compiled.graph, &d));
+  CHECK(tsr_state_compare_values(&b, &same, &d));
 }
 
 static tsr_reference_result refer(proof *p, const tsr_prove_run *run, const tsr_state *state) {
