@@ -136,7 +136,7 @@ static bool compare_kind(
 
 bool tsr_state_compare(const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret) {
   *ret = (tsr_state_difference){.task = -1};
-  for (int step = 0; step < mesh->steps_count; step++)
+  for (int step = 0; step < mesh->recorded; step++)
     for (int kind = 0; kind < TSR_RECORDED_KINDS; kind++)
       if (!compare_kind(mesh, single, step, (tsr_recorded_kind)kind, ret)) {
         tsr_state_difference weight;
@@ -273,7 +273,7 @@ static double relative(double a, double b) {
 
 double tsr_state_distance(const tsr_state *a, const tsr_state *b) {
   double most = 0;
-  for (int i = 0; i < a->steps_count; i++) {
+  for (int i = 0; i < a->recorded; i++) {
     most = fmax(most, relative(a->steps[i].loss, b->steps[i].loss));
     most = fmax(most, relative(a->steps[i].norm, b->steps[i].norm));
   }

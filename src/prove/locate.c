@@ -33,6 +33,7 @@ locate_value(const tsr_location_search *s, tsr_state_difference *ret, tsr_state 
   tsr_diags *ignored = tsr_diags_new(arena);
   tsr_recording how = *s->how;
   how.steps = 1;
+  how.ends_small = false;
   for (int i = 0; i < 2; i++)
     if (!tsr_prove_compile(s->request, configs[i], TSR_OUTPUTS_VALUES, &runs[i], ignored) ||
         !tsr_state_run(arena, &runs[i], &how, &states[i], ignored))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/proof_table.h"
+#include "prove/recorded_run.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,9 @@ static void add_runs(const printer *p) {
   const tsr_reduced_run *plan = p->plan;
   int mesh = plan->mesh.compiled.programs.pipeline->microbatches;
   int single = plan->single.compiled.programs.pipeline->microbatches;
-  tsr_text_add(p->text, "proof: %d steps on ", TSR_PROVE_STEPS);
+  bool small = tsr_recording_ends_small(p->request->config);
+  tsr_text_add(
+      p->text, "proof: %d steps%s on ", TSR_PROVE_STEPS, small ? " and one of a small loss" : "");
   tsr_reduced_mesh_print(&plan->shape, p->text);
   if (plan->shape.ranks > 1) tsr_text_add(p->text, ", %lld ranks", (long long)plan->shape.ranks);
   if (plan->shape.ranks > 1 || mesh != single) tsr_text_add(p->text, ", and on one rank");

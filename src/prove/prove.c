@@ -28,7 +28,7 @@ static bool is_half(const prover *p) {
 /* ---- the mesh and one rank ---- */
 
 static void add_losses(const prover *p) {
-  for (int i = 0; i < TSR_PROVE_STEPS; i++) {
+  for (int i = 0; i < p->mesh.recorded; i++) {
     const tsr_recorded_step *mesh = &p->mesh.steps[i], *single = &p->single.steps[i];
     tsr_text_add(
         p->text,
@@ -138,6 +138,7 @@ static bool run_in_f32(prover *p, tsr_prove_run *run, tsr_state *state) {
   tsr_recording how = p->how;
   tsr_diags *diags = tsr_diags_new(r->arena); /* which warn of what f32 has no use for */
   how.steps = 1;
+  how.ends_small = false;
   if (tsr_prove_compile(r, c, TSR_OUTPUTS_LOSS, run, diags) &&
       tsr_state_run(r->arena, run, &how, state, diags))
     return true;

@@ -24,7 +24,11 @@ typedef struct {
   tsr_recorded_step *step;
   tsr_loss_scale scale;
   int64_t samples, updates;
+  double factor; /* of the loss */
 } stepper;
+
+/* A power of two, so that gradients keep their bits but for the exponent. */
+static const double SMALL = 1.0 / (1 << 20);
 
 /* Every NaN is the same one: their signs and payloads are no part of the contract on bits. */
 static float *read(const stepper *s, int value) {
@@ -92,6 +96,7 @@ static void set_step_scalars(stepper *s) {
   tsr_step_facts facts = {s->updates, s->how->rate, tsr_synthetic_targets(s->data, s->samples), 1};
   if (scales_loss(c)) facts.loss_scale = s->scale.scale;
   tsr_step_scalars_make(&c->optimizer, &facts, step_scalars);
+  step_scalars[TSR_SCALAR_INV_COUNT] *= (float)s->factor;
   tsr_executable_set_step_scalars(s->executable, step_scalars);
   if (s->data->step == 0) s->state->inv_count = step_scalars[TSR_SCALAR_INV_COUNT];
 }
@@ -193,7 +198,14 @@ tsr_recording_of(const tsr_config *config, const tsr_cpu_context *cpu, tsr_synth
       .data = data,
       .steps = TSR_PROVE_STEPS,
       .rate = config->scheduler.max_lr,
-      .loss_scale = config->training.loss_scale_init};
+      .loss_scale = config->training.loss_scale_init,
+      .ends_small = tsr_recording_ends_small(config)};
+}
+
+bool tsr_recording_ends_small(const tsr_config *c) {
+  bool has_epsilon =
+      c->optimizer.type == TSR_OPTIMIZER_ADAM || c->optimizer.type == TSR_OPTIMIZER_ADAMW;
+  return has_epsilon && !scales_loss(c);
 }
 
 static void run_steps(stepper *s) {
@@ -207,26 +219,46 @@ static void run_steps(stepper *s) {
   find_gradients(s);
 }
 
+static void run_small_step(stepper *s) {
+  tsr_synthetic_weights(s->arena, s->executable, s->run->compiled.graph, s->data->seed);
+  s->updates = 0;
+  s->factor = s->data->factor = SMALL;
+  run_step(s, s->how->steps);
+  s->factor = s->data->factor = 1;
+}
+
+/* In memory of its own, which is released behind. */
+static bool run_in_process(
+    stepper *s, const tsr_observed_device *device, void run(stepper *), tsr_diags *diags) {
+  const tsr_config *c = s->run->config;
+  tsr_process_options o = {
+      .parallel = s->run->parallel, .kernels = s->how->cpu->k, .threads = s->how->cpu->threads};
+  o.device = &device->device;
+  o.seed = c->training.seed;
+  o.fast = c->numerics.policy == TSR_NUMERICS_FAST;
+  tsr_process *process = NULL;
+  if (!tsr_process_open(s->arena, &o, s->state->programs, 1, &process, &s->executable, diags))
+    return false;
+  run(s);
+  tsr_process_close(process);
+  return true;
+}
+
 bool tsr_state_run(
     tsr_arena *arena, const tsr_prove_run *run, const tsr_recording *how, tsr_state *ret,
     tsr_diags *diags) {
   const tsr_programs *programs = &run->compiled.programs;
-  *ret =
-      (tsr_state){.graph = run->compiled.placed, .programs = programs, .steps_count = how->steps};
+  *ret = (tsr_state){.graph = run->compiled.placed, .programs = programs};
+  ret->steps_count = how->steps;
+  ret->recorded = how->steps + how->ends_small;
   stepper s = {.arena = arena, .run = run, .how = how, .data = how->data, .state = ret};
+  s.factor = 1;
   s.samples = run->compiled.batch * programs->pipeline->microbatches;
   s.data->samples = s.samples;
   tsr_observed_device *device = NULL;
   if (!tsr_observed_device_open(arena, how->cpu, observe, &s, &device, diags)) return false;
-  tsr_process_options o = {
-      .parallel = run->parallel, .kernels = how->cpu->k, .threads = how->cpu->threads};
-  o.device = &device->device;
-  o.seed = run->config->training.seed;
-  o.fast = run->config->numerics.policy == TSR_NUMERICS_FAST;
-  tsr_process *process = NULL;
-  bool ok = tsr_process_open(arena, &o, programs, 1, &process, &s.executable, diags);
-  if (ok) run_steps(&s);
-  tsr_process_close(process);
+  bool ok = run_in_process(&s, device, run_steps, diags) &&
+            (!how->ends_small || run_in_process(&s, device, run_small_step, diags));
   tsr_observed_device_close(device);
   return ok;
 }
@@ -234,7 +266,7 @@ bool tsr_state_run(
 void tsr_state_sha256(
     tsr_arena *arena, const tsr_state *s, tsr_recorded_kind kind, char ret[TSR_SHA256_TEXT_BYTES]) {
   tsr_sha256 *sha = tsr_sha256_new(arena);
-  for (int step = 0; step < s->steps_count; step++) {
+  for (int step = 0; step < s->recorded; step++) {
     const tsr_state_tensors *of = &s->steps[step].of[kind];
     for (int i = 0; i < of->count; i++)
       tsr_sha256_update(sha, of->items[i].data, sizeof(float) * (size_t)of->items[i].count);

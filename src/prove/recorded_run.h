@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Two steps of a compiled run on synthetic samples, and all numbers that they leave. The program
+/* Two or three steps of a compiled run on synthetic samples, and all numbers that they leave. The program
  * is the one that `train` executes: gradients are read between two of its tasks, when their norm is
  * taken, and are no outputs of it. Outputs would change what it keeps and fuses. */
 #ifndef TSR_PROVE_RECORDED_RUN_H
@@ -44,8 +44,9 @@ typedef struct {
 typedef struct {
   const tsr_graph *graph; /* placed */
   const tsr_programs *programs;
-  int steps_count;
-  tsr_recorded_step steps[TSR_PROVE_STEPS];
+  int steps_count; /* one after the other */
+  int recorded;    /* steps of all: with the one of a small loss behind them, if there is one */
+  tsr_recorded_step steps[TSR_PROVE_STEPS + 1];
   float **initial;   /* per parameter: before the first step */
   float **gradients; /* per parameter: of the first step; NULL: the loss does not depend on it */
   const char *differing_replica; /* the first tensor of which ranks have other replicas; or NULL */
@@ -66,7 +67,13 @@ typedef struct {
   int steps;           /* at most TSR_PROVE_STEPS */
   double rate;         /* of every step */
   double loss_scale;   /* of the first step; read with fp16 */
+  bool ends_small;     /* one more step, from the first weights and without state, of a loss that is
+                          2^-20 times as large */
 } tsr_recording;
+
+/* Whether a proof has the step of a small loss: with Adam, whose epsilon changes no bit of a weight
+ * beside gradients of the usual size. Not with fp16, which cannot hold such gradients. */
+bool tsr_recording_ends_small(const tsr_config *config);
 /* The learning rate and loss scale of the configuration; the rate is the schedule's largest: that
  * of a warm-up's first step may be 0. */
 tsr_recording

@@ -11,7 +11,7 @@ bool tsr_synthetic_make(
     const tsr_config *c, const tsr_graph *g, tsr_synthetic *ret, tsr_diags *diags) {
   tsr_run_data_needs needs;
   if (!tsr_run_data_needs_of(g, &needs, diags)) return false;
-  *ret = (tsr_synthetic){.graph = g, .seed = c->training.seed};
+  *ret = (tsr_synthetic){.graph = g, .seed = c->training.seed, .factor = 1};
   ret->tokens = needs.vocab;
   ret->classes = needs.labels ? needs.classes : 0;
   bool separate = needs.text && c->training.documents == TSR_DOCUMENTS_SEPARATE;
@@ -69,7 +69,7 @@ double tsr_synthetic_number(const tsr_synthetic *s, int input, int64_t sample, i
   if (tsr_value_is_document_positions(v))
     return (double)position_in_document(key, sample, i, row_elements(v));
   tsr_philox((uint64_t)i, (uint64_t)sample, key, words);
-  if (v->dtype != TSR_I32) return (double)(float)((double)words[0] / 2147483648.0 - 1);
+  if (v->dtype != TSR_I32) return s->factor * (double)(float)((double)words[0] / 2147483648.0 - 1);
   if (s->ignores && is_target(v) && is_ignored(s, v, sample, i)) return TSR_TARGET_IGNORED;
   int64_t below = !strcmp(v->name, "labels") ? s->classes : s->tokens;
   return (double)(words[0] % (uint64_t)(below > 0 ? below : 1));

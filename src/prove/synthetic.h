@@ -18,6 +18,7 @@ typedef struct {
   int64_t tokens, classes; /* tokens and targets, and labels, are below */
   bool ignores;            /* some targets have no loss */
   int64_t step, samples;   /* samples of each step */
+  double factor;           /* of numbers that are no integers */
 } tsr_synthetic;
 
 /* Errors are those of tsr_run_data_needs_of; `samples` is set by the run. Targets are ignored where

@@ -16,21 +16,21 @@ static void gather_of_last_step(bug *b) {
 /* A task moves before or behind another one of its part. */
 static void move_behind(bug *b, const char *first, const char *second) {
   tsr_program *p = NULL;
-  tsr_task *from = bug_task(b, bug_find(b, first), &p), *to = bug_task(b, bug_find(b, second), NULL);
+  tsr_task *from = bug_task(b, bug_find(b, first), &p),
+           *to = bug_task(b, bug_find(b, second), NULL);
   b->node = to->node;
   sample_move_task(p, (int)(from - p->tasks), (int)(to - p->tasks));
 }
 
 /* The layer reads what was gathered before: of another block. */
-static void gather_behind_reader(bug *b) {
-  move_behind(b, "block.1.n.gathered_tp", "block.1.q");
-}
+static void gather_behind_reader(bug *b) { move_behind(b, "block.1.n.gathered_tp", "block.1.q"); }
 
 /* The layer reads the shard that is gathered. */
 static void read_shard(bug *b) {
   tsr_task *reader = bug_task(b, bug_find(b, "block.1.f.linear"), NULL);
   const tsr_program *p = b->plan.mesh.compiled.programs.of_stage[0];
-  tsr_tensor shard = p->tensors[bug_find_value(b, "block.1.mlp.w_gate")], *read = &reader->inputs[1];
+  tsr_tensor shard = p->tensors[bug_find_value(b, "block.1.mlp.w_gate")],
+             *read = &reader->inputs[1];
   read->segment = shard.segment;
   read->offset = shard.offset;
   read->slot_group = -1;

@@ -8,8 +8,7 @@
   "num_blocks: " blocks ", max_sequence_length: 32" more "}\n"
 #define LLAMA(blocks) MODEL("llama", blocks, ", num_groups: 2, intermediate_dim: 48")
 #define QWEN3(blocks) MODEL("qwen3", blocks, ", num_groups: 2, intermediate_dim: 48")
-#define GPT2                                                                                       \
-  MODEL("gpt2", "2", ", dropout_prob: 0.2, weight_tying: enabled")
+#define GPT2 MODEL("gpt2", "2", ", dropout_prob: 0.2, weight_tying: enabled")
 #define PIPE(schedule, microbatches)                                                               \
   "\npipeline: {microbatches: " microbatches ", schedule: " schedule "}"
 
@@ -27,7 +26,8 @@ const bug_recipe bug_recipes[BUG_RECIPES] = {
         {"llama", "cp 2, zigzag", ADAMW,
          LLAMA("2") "mesh: {axes: [cp], shape: [2]}\ndevice_config: {cp_layout: zigzag}"},
     [LLAMA_PP] =
-        {"llama", "pp 2, 1F1B", ADAMW, LLAMA("4") "mesh: {axes: [pp], shape: [2]}" PIPE("1f1b", "4")},
+        {"llama", "pp 2, 1F1B", ADAMW,
+         LLAMA("4") "mesh: {axes: [pp], shape: [2]}" PIPE("1f1b", "4")},
     [GPT2_DP] =
         {"gpt2", "dp 2, accumulation 2", ADAMW ", gradient_accumulation_steps: 2",
          GPT2 "mesh: {axes: [dp], shape: [2]}"},
@@ -58,15 +58,13 @@ const bug_recipe bug_recipes[BUG_RECIPES] = {
          MODEL(
              "mixtral", "2",
              ", num_groups: 2, intermediate_dim: 48, num_experts: 4, num_experts_per_token: 2, "
-             "weight_tying: enabled")
-         "mesh: {axes: [dp, ep], shape: [2, 2]}"},
+             "weight_tying: enabled") "mesh: {axes: [dp, ep], shape: [2, 2]}"},
     [DEEPSEEK_TP] =
         {"deepseek_v3", "tp 2", ADAMW,
          MODEL(
              "deepseek_v3", "2",
              ", intermediate_dim: 48, q_lora_rank: 16, kv_lora_rank: 16, qk_nope_head_dim: 8, "
-             "qk_rope_head_dim: 8, v_head_dim: 8")
-         "mesh: {axes: [tp], shape: [2]}"},
+             "qk_rope_head_dim: 8, v_head_dim: 8") "mesh: {axes: [tp], shape: [2]}"},
     [CHAT_DP] =
         {"llama", "chat documents, dp 2", ADAMW,
          "data: {format: chat, template: chatml}\n" LLAMA("2") "mesh: {axes: [dp], shape: [2]}"},
@@ -75,11 +73,10 @@ const bug_recipe bug_recipes[BUG_RECIPES] = {
          "data: {format: chat, template: chatml}\n" LLAMA("2") "mesh: {axes: [cp], shape: [2]}"},
     [LORA_TP] =
         {"llama with LoRA", "dp 2 × tp 2", ADAMW,
-         "lora_config: {r: 4, lora_alpha: 8, lora_dropout: 0.2}\n" LLAMA("2")
-         "mesh: {axes: [dp, tp], shape: [2, 2]}"},
+         "lora_config: {r: 4, lora_alpha: 8, lora_dropout: 0.2}\n" LLAMA(
+             "2") "mesh: {axes: [dp, tp], shape: [2, 2]}"},
     [DORA_ZERO1] =
         {"gpt2 with DoRA", "dp 2, ZeRO 1", ADAMW,
-         "lora_config: {r: 4, lora_alpha: 8, use_dora: true}\n"
-         MODEL("gpt2", "2", "")
-         "mesh: {axes: [dp], shape: [2]}\nzero: {stage: 1}"},
+         "lora_config: {r: 4, lora_alpha: 8, use_dora: true}\n" MODEL(
+             "gpt2", "2", "") "mesh: {axes: [dp], shape: [2]}\nzero: {stage: 1}"},
 };

@@ -34,8 +34,8 @@ static void turned_across_heads(bug *b) {
   bug_lower(b, NULL, NULL);
 }
 
-/* One head's norm for all: its weight is read from the next element on. */
-static void shifted_head_norm(bug *b) {
+/* What is split into latent features and rotary ones is split one feature later. */
+static void slice_one_later(bug *b) {
   int node = bug_find_op(b, -1, TSR_OP_SLICE, TSR_FORWARD, "block.0.");
   if (node < 0) abort();
   b->node = node;
@@ -55,15 +55,6 @@ static void from_zero(bug *b) {
       b->g->values[v].placement[TSR_CP] = (tsr_placement){.kind = TSR_REPLICATE};
   b->node = bug_find_op(b, -1, TSR_OP_ROPE, TSR_FORWARD, "");
   bug_lower(b, NULL, NULL);
-}
-
-/* The table's slice begins one position later. */
-static void one_later(bug *b) {
-  b->node = bug_find(b, "pos");
-  tsr_node *n = &b->g->nodes[b->node];
-  if (n->op != TSR_OP_SLICE) abort();
-  tsr_program *p = NULL;
-  bug_task(b, b->node, &p);
 }
 
 /* Data lie from both ends, and the ring's masks are those of neighbours. */
@@ -119,7 +110,7 @@ static const bug_variant table[] = {
     {BUG_HEADS, LLAMA_DP_TP, "heads of half the features", half_heads},
     {BUG_HEADS, QWEN3_ZERO3, "keys of the next group", next_group},
     {BUG_HEADS, QWEN3_SP, "RoPE across two heads", turned_across_heads},
-    {BUG_HEADS, DEEPSEEK_TP, "a slice one feature later", shifted_head_norm},
+    {BUG_HEADS, DEEPSEEK_TP, "a slice one feature later", slice_one_later},
     {BUG_POSITIONS, LLAMA_CP, "every rank from 0", from_zero},
     {BUG_POSITIONS, LLAMA_ZIGZAG, "in a row, not zigzag", not_zigzag},
     {BUG_POSITIONS, GPT2_CP, "a ring's step of another member", wrong_ring_step},

@@ -3,11 +3,20 @@
 #include "bug_classes.h"
 
 const char *const bug_class_names[BUG_CLASSES] = {
-    "wrong gradient scale",    "missing all-reduce",         "stale gather",
-    "wrong group",             "tied weights reduced twice", "wrong loss normalisation",
-    "mis-split heads",         "wrong position offset",      "wrong dropout seed",
-    "missing norm's gradient", "wrong stage's input",        "state of another shard",
-    "clipping by a local norm", "stale parameter of a stage"};
+    "wrong gradient scale",
+    "missing all-reduce",
+    "stale gather",
+    "wrong group",
+    "tied weights reduced twice",
+    "wrong loss normalisation",
+    "mis-split heads",
+    "wrong position offset",
+    "wrong dropout seed",
+    "missing norm's gradient",
+    "wrong stage's input",
+    "state of another shard",
+    "clipping by a local norm",
+    "stale parameter of a stage"};
 
 int bug_gradient(const bug *b, const char *param) {
   int update = bug_find(b, tsr_arena_printf(b->arena, "update.%s", param));
@@ -78,8 +87,7 @@ static void choices_over_dp(bug *b) {
 
 static void reduce_again(bug *b, int axis) {
   int value = bug_gradient(b, "wte");
-  b->node = bug_insert(
-      b, value, TSR_OP_ALL_REDUCE, &(tsr_attrs){.move = {.axis = axis}});
+  b->node = bug_insert(b, value, TSR_OP_ALL_REDUCE, &(tsr_attrs){.move = {.axis = axis}});
   bug_lower(b, NULL, NULL);
 }
 static void tied_over_dp(bug *b) { reduce_again(b, TSR_DP); }

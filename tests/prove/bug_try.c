@@ -20,8 +20,7 @@ typedef struct {
 static void run_verifier(const bug *b, report *r) {
   tsr_diags *diags = tsr_diags_new(b->arena);
   tsr_verify_mesh mesh = sample_mesh(b->plan.mesh.parallel);
-  r->result.refused =
-      !tsr_programs_verify(b->arena, &b->plan.mesh.compiled.programs, &mesh, diags);
+  r->result.refused = !tsr_programs_verify(b->arena, &b->plan.mesh.compiled.programs, &mesh, diags);
   r->verified = true;
 }
 
@@ -53,8 +52,7 @@ static void in_child(const bug *b, report *r, void run(const bug *, report *)) {
 }
 
 bug_result bug_try(const bug *b) {
-  report *r =
-      mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  report *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (r == MAP_FAILED) abort();
   in_child(b, r, run_verifier);
   in_child(b, r, run_proof);
@@ -138,9 +136,8 @@ bool bug_is_downstream(const bug *b, const bug_result *r) {
   bool first_step = strstr(r->message, "step 1") != NULL;
   if (first_step && b->next_step) return false;
   for (int pass = 0; pass < (first_step ? 1 : 2); pass++) reach_step(b, reached);
-  tsr_location at = is_gradient(r->message)
-                        ? location_of_param(g, bug_named(b, r->message))
-                        : location_of(g, named);
+  tsr_location at = is_gradient(r->message) ? location_of_param(g, bug_named(b, r->message))
+                                            : location_of(g, named);
   bool placed = strcmp(bug_named(b, r->message), "clip") ? r->line == at.line : r->line > 0;
   return reached[named] && placed && strstr(r->file, "configs/graphs/");
 }

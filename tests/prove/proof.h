@@ -56,6 +56,7 @@ static inline tsr_state proof_run(proof *p, const tsr_prove_run *run, int steps)
   tsr_recording how = tsr_recording_of(run->config, &p->request.cpu, &data);
   tsr_state state;
   how.steps = steps;
+  how.ends_small = false;
   if (!tsr_state_run(p->arena, run, &how, &state, p->diags)) proof_fail(p);
   return state;
 }

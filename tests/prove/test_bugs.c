@@ -29,8 +29,11 @@ static void try_variant(const bug_variant *v, tally *of) {
   printf(
       "  %-26s %-16s %-24s %-36s verifier %-7s proof %-7s %s:%d %.90s\n", bug_class_names[v->class],
       recipe->family, recipe->mesh, v->name,
-      r.verifier_crashed ? "crashed" : r.refused ? "refuses" : "accepts", text_of(r.proof),
-      strrchr(r.file, '/') ? strrchr(r.file, '/') + 1 : r.file, r.line, r.message);
+      r.verifier_crashed ? "crashed"
+      : r.refused        ? "refuses"
+                         : "accepts",
+      text_of(r.proof), strrchr(r.file, '/') ? strrchr(r.file, '/') + 1 : r.file, r.line,
+      r.message);
   CHECK_AT(r.proof == BUG_FOUND, "%s, %s: not found", bug_class_names[v->class], v->name);
   CHECK_AT(
       downstream, "%s, %s: not downstream of the fault: %s:%d: %s", bug_class_names[v->class],
