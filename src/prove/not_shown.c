@@ -52,8 +52,11 @@ tsr_program_extent tsr_program_extent_of(const tsr_programs *programs) {
 static void
 add_offsets(const tsr_program_extent *full, const tsr_program_extent *reduced, tsr_text *text) {
   tsr_text_add(
-      text, "  offsets of 32 bits: the largest tensor of a rank is '%s', %s elements in %s; ",
-      full->tensor, tsr_text_count(full->elements).text, tsr_text_bytes(full->bytes).text);
+      text,
+      "  offsets of 32 bits: the largest tensor of a rank is '%s', %s elements in %s, and its "
+      "largest buffer %s; ",
+      full->tensor, tsr_text_count(full->elements).text, tsr_text_bytes(full->bytes).text,
+      tsr_text_bytes(full->segment).text);
   if (full->large)
     tsr_text_add(
         text, "%d tensor%s 2^31 elements or bytes or more, of the reduced model %d\n", full->large,
@@ -93,7 +96,7 @@ static void add_common(const tsr_config *c, const tsr_graph *g, tsr_text *text) 
   tsr_text_add(
       text,
       "  errors of both runs: the interpreter covers forward and backward pass of step 1%s; not "
-      "the optimizer, first values%s%s%s\n",
+      "norms, clipping, the optimizer, first values%s%s%s\n",
       half ? " in f32" : "", has_dropout(g) ? ", dropout's random numbers" : "",
       half ? ", rounding to half precision" : "", scaled ? ", the loss scale" : "");
 }
@@ -116,7 +119,7 @@ void tsr_not_shown_print(const tsr_prove_request *r, const tsr_reduced_run *plan
       text, "  data and files: samples are synthetic; no data, tokenizer, weights or checkpoint "
             "is read or written\n");
   tsr_text_add(
-      text, "  timing: all ranks are in one process, which runs them task by task; no messages, "
-            "races between processes, failures\n");
+      text, "  timing: all ranks are in one process, which runs them task by task; no messages or "
+            "races between processes, no failures\n");
   add_devices(r, text);
 }

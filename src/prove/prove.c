@@ -38,11 +38,11 @@ static void add_losses(const prover *p) {
 }
 
 static bool compare_replicas(const prover *p) {
-  const tsr_state *s = &p->mesh;
-  if (!s->differing_replica) return true;
-  return tsr_diag_failure(
-      p->diags, TSR_NOWHERE, "ranks have other replicas of '%s' after step %d",
-      s->differing_replica, s->differing_step + 1);
+  const tsr_value *v = p->mesh.differing_replica;
+  return !v || tsr_diag_failure(
+                   p->diags, p->mesh.graph->params[v->param].location,
+                   "ranks have other replicas of '%s' after step %d", v->name,
+                   p->mesh.differing_step + 1);
 }
 
 /* The least and the most choices that an expert of a layer has in step 1, of all layers. */

@@ -49,8 +49,8 @@ typedef struct {
   tsr_recorded_step steps[TSR_PROVE_STEPS + 1];
   float **initial;   /* per parameter: before the first step */
   float **gradients; /* per parameter: of the first step; NULL: the loss does not depend on it */
-  const char *differing_replica; /* the first tensor of which ranks have other replicas; or NULL */
-  int differing_step;            /* after which */
+  const tsr_value *differing_replica; /* the first of which ranks have other replicas; or NULL */
+  int differing_step;                 /* after which */
   /* Of a run whose values are outputs, after its first step: the complete values, by their indices
    * in the graph before placement; NULL: it is no output. And the placed value that each became. */
   const tsr_graph *before;

@@ -19,7 +19,7 @@ static bool same_bytes(const tsr_part_of_value *a, const tsr_part_of_value *b, s
   return true;
 }
 
-const char *tsr_replicas_differing(tsr_arena *arena, const tsr_executable *executable) {
+const tsr_value *tsr_replicas_differing(tsr_arena *arena, const tsr_executable *executable) {
   const tsr_graph *g = tsr_executable_graph(executable);
   tsr_part_of_value *parts =
       tsr_arena_array(arena, tsr_part_of_value, tsr_executable_parts_most(executable));
@@ -31,8 +31,7 @@ const char *tsr_replicas_differing(tsr_arena *arena, const tsr_executable *execu
     for (int i = 1; i < count; i++) {
       int like = 0;
       while (!same_slice(&parts[like], &parts[i])) like++;
-      if (!same_bytes(&parts[like], &parts[i], (size_t)tsr_dtype_bytes(value->dtype)))
-        return value->name;
+      if (!same_bytes(&parts[like], &parts[i], (size_t)tsr_dtype_bytes(value->dtype))) return value;
     }
   }
   return NULL;

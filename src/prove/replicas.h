@@ -8,6 +8,6 @@
 
 /* The first tensor, in the graph's order, of which two ranks have other bytes; NULL: there is
  * none. Weights in NF4 are frozen and are not compared. */
-const char *tsr_replicas_differing(tsr_arena *arena, const tsr_executable *executable);
+const tsr_value *tsr_replicas_differing(tsr_arena *arena, const tsr_executable *executable);
 
 #endif

@@ -140,7 +140,8 @@ void direct_run(tsr_arena *arena, const tsr_prove_run *run, int number, tsr_text
   const tsr_programs *programs = &run->compiled.programs;
   tsr_diags *diags = tsr_diags_new(arena);
   samples s = {.g = run->compiled.graph, .seed = 77 + (uint64_t)number};
-  tsr_process_options o = {.parallel = run->parallel, .kernels = tsr_kernels_get(NULL), .threads = 1};
+  tsr_process_options o = {
+      .parallel = run->parallel, .kernels = tsr_kernels_get(NULL), .threads = 1};
   tsr_process *process;
   tsr_executable *e;
   o.seed = 990 + (uint64_t)number;

@@ -25,8 +25,9 @@ static bool alike(const tsr_value *a, const tsr_value *b) {
               a->batch_units == b->batch_units && a->kind == b->kind &&
               !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
   for (int axis = 0; axis < TSR_AXES; axis++)
-    same &= a->placement[axis].kind == b->placement[axis].kind &&
-            (a->placement[axis].kind != TSR_SHARD || a->placement[axis].dim == b->placement[axis].dim);
+    same &=
+        a->placement[axis].kind == b->placement[axis].kind &&
+        (a->placement[axis].kind != TSR_SHARD || a->placement[axis].dim == b->placement[axis].dim);
   return same;
 }
 
@@ -42,8 +43,12 @@ static bool has_alike(const bug *b, const tsr_node *n) {
         return true;
   return false;
 }
-static bool forward_pair(const bug *b, const tsr_node *n) { return is_forward(n) && has_alike(b, n); }
-static bool other_pair(const bug *b, const tsr_node *n) { return !is_forward(n) && has_alike(b, n); }
+static bool forward_pair(const bug *b, const tsr_node *n) {
+  return is_forward(n) && has_alike(b, n);
+}
+static bool other_pair(const bug *b, const tsr_node *n) {
+  return !is_forward(n) && has_alike(b, n);
+}
 
 static bool swap_operands(bug *b, node_kind *wanted) {
   if (pick(b, wanted) < 0) return false;
@@ -150,7 +155,7 @@ static bool change_eps(bug *b) {
 
 static bool is_unary(const bug *b, const tsr_node *n) {
   return (void)b, is_forward(n) && n->inputs_count == 1 && tsr_op_function(n->op) == n->op &&
-         (n->op == TSR_OP_GELU || n->op == TSR_OP_SILU || n->op == TSR_OP_SIGMOID);
+                      (n->op == TSR_OP_GELU || n->op == TSR_OP_SILU || n->op == TSR_OP_SIGMOID);
 }
 static bool is_gated(const bug *b, const tsr_node *n) {
   return (void)b, is_forward(n) && (n->op == TSR_OP_SWIGLU || n->op == TSR_OP_GEGLU);
@@ -176,8 +181,8 @@ static bool scale_value(bug *b) {
   static const double factors[] = {0.5, 2, -1, 1.0000001, 1};
   if (pick(b, is_scalable) < 0) return false;
   double factor = factors[mutation_below(b, sizeof factors / sizeof *factors)];
-  b->node = bug_insert(
-      b, b->g->nodes[b->node].outputs[0], TSR_OP_SCALE, &(tsr_attrs){.scale = {factor}});
+  b->node =
+      bug_insert(b, b->g->nodes[b->node].outputs[0], TSR_OP_SCALE, &(tsr_attrs){.scale = {factor}});
   return lower(b);
 }
 

@@ -60,8 +60,7 @@ static tsr_graph *change_node(const bug *b, const tsr_graph *forward, int node) 
   n->op = placed->op;
   n->attr = placed->attr;
   for (int i = 0; i < n->inputs_count; i++) {
-    n->inputs[i] =
-        find_value(g, b->g->values[before_moves(b->g, placed->inputs[i])].name);
+    n->inputs[i] = find_value(g, b->g->values[before_moves(b->g, placed->inputs[i])].name);
     bool later = n->inputs[i] >= 0 && g->values[n->inputs[i]].kind == TSR_VALUE_NODE &&
                  g->values[n->inputs[i]].node >= node;
     if (n->inputs[i] < 0 || later) return NULL;
@@ -99,8 +98,7 @@ static void fill(tsr_interpreter *t, const tsr_graph *g, const tsr_synthetic *li
     int64_t count = 1;
     for (int d = 0; d < g->params[p].ndim; d++) count *= g->params[p].shape[d];
     for (int64_t i = 0; i < count; i++)
-      tsr_interpreter_param(t, p)[i] =
-          0.7 * unit_of(mix(hash_of(g->params[p].name), (uint64_t)i));
+      tsr_interpreter_param(t, p)[i] = 0.7 * unit_of(mix(hash_of(g->params[p].name), (uint64_t)i));
   }
 }
 

@@ -18,7 +18,7 @@ extern const char *const mutation_kind_names[MUTATION_KINDS];
 typedef struct {
   mutation_kind kind;
   const char *name;
-  bool (*apply)(bug *b); /* false where there is nothing to change in this way */
+  bool (*apply)(bug *b);  /* false where there is nothing to change in this way */
   const char *equivalent; /* why one may change no result; NULL: each does */
 } mutation;
 

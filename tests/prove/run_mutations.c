@@ -21,9 +21,12 @@ static bool apply_fault(bug *b, int index) {
 #define FAULT(n)                                                                                   \
   static bool fault_##n(bug *b) { return apply_fault(b, n); }
 #define FAULTS(X)                                                                                  \
-  X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)      \
-  X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)  \
-  X(33) X(34) X(35)
+  X(0)                                                                                             \
+  X(1)                                                                                             \
+  X(2)                                                                                             \
+  X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)   \
+      X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32) X(33) X(34)    \
+          X(35)
 FAULTS(FAULT)
 #define FAULT_NAME(n) fault_##n,
 static bool (*const fault_functions[])(bug *) = {FAULTS(FAULT_NAME)};
@@ -173,7 +176,8 @@ static bool drop_action(bug *b) {
   tsr_pipeline *p = copy_pipeline(b);
   int s = mutation_below(b, p->stages), i = mutation_below(b, p->counts[s]);
   p->counts[s]--;
-  memmove(p->actions[s] + i, p->actions[s] + i + 1, sizeof(tsr_action) * (size_t)(p->counts[s] - i));
+  memmove(
+      p->actions[s] + i, p->actions[s] + i + 1, sizeof(tsr_action) * (size_t)(p->counts[s] - i));
   return bug_lower(b, NULL, p), true;
 }
 static bool other_schedule(bug *b) {
@@ -223,7 +227,8 @@ static bool change_sum(bug *b) {
 static const mutation table[] = {
     {MUTATE_COLLECTIVE, "over another axis", other_axis,
      "groups with the same ranks, or the same numbers on all of them"},
-    {MUTATE_COLLECTIVE, "dropped", no_collective, "a gather whose bytes still hold what it gathers"},
+    {MUTATE_COLLECTIVE, "dropped", no_collective,
+     "a gather whose bytes still hold what it gathers"},
     {MUTATE_COLLECTIVE, "twice", collective_twice, "one that only moves, to other bytes"},
     {MUTATE_COLLECTIVE, "of another tensor", other_input, "a gather that is done again"},
     {MUTATE_COLLECTIVE, "from another root", other_root, NULL},

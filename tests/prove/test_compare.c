@@ -244,8 +244,45 @@ static void check_reference(proof *p, const tsr_reduced_run *plan, tsr_state *si
   CHECK(strstr(printed_diags(p->arena, p->diags), "error: the loss of step 1 is "));
 }
 
+/* With sequence parallelism the mesh recomputes other nodes than one rank. Gradients as outputs of a
+ * program are those that are read between its tasks. */
+static void check_sequence_parallel(void) {
+  static const char *const outputs[] = {
+      "mesh: {axes: [tp], shape: [2]}\ndevice_config: {enable_sp: true}\n",
+      "mesh: {axes: [dp, pp], shape: [2, 2]}\npipeline: {microbatches: 4}\n"};
+  for (int i = 0; i < 2; i++) {
+    proof p;
+    char text[1024];
+    snprintf(text, sizeof text, "%.*s%s", (int)(strstr(yaml, "mesh:") - yaml), yaml, outputs[i]);
+    proof_open(&p, text);
+    tsr_reduced_run plan = proof_reduce(&p);
+    tsr_prove_run mesh, single, gradients;
+    tsr_state_difference d;
+    tsr_config *c = plan.mesh.config, *one = plan.single.config;
+    CHECK(tsr_prove_compile(&p.request, c, TSR_OUTPUTS_GRADIENTS, &gradients, p.diags));
+    tsr_state a = proof_run(&p, &gradients, 1);
+    int compared = 0;
+    for (int q = 0; q < a.graph->params_count; q++) {
+      int value = gradients.compiled.graph->grads[q];
+      int64_t n = tsr_value_elements(&gradients.compiled.graph->values[value]);
+      CHECK(!memcmp(a.values[value], a.gradients[q], sizeof(float) * (size_t)n));
+      compared++;
+    }
+    CHECK_INT(compared, 21);
+    if (!i) {
+      CHECK(tsr_prove_compile(&p.request, c, TSR_OUTPUTS_VALUES, &mesh, p.diags));
+      CHECK(tsr_prove_compile(&p.request, one, TSR_OUTPUTS_VALUES, &single, p.diags));
+      tsr_state b = proof_run(&p, &mesh, 1), s = proof_run(&p, &single, 1);
+      CHECK(b.values_count != s.values_count);
+      CHECK_AT(tsr_state_compare_values(&b, &s, &d), "%s", d.name);
+    }
+    proof_close(&p);
+  }
+}
+
 int main(void) {
   proof p;
+  check_sequence_parallel();
   proof_open(&p, yaml);
   tsr_reduced_run plan = proof_reduce(&p);
   CHECK_STR(proof_size(&plan, "embedding_dim")->reduced, "16");

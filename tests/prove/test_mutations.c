@@ -154,8 +154,7 @@ static uint64_t next(uint64_t *state) {
 }
 
 /* One of the operators of a kind. */
-static const mutation *
-choose(const mutation_table *tables, mutation_kind kind, uint64_t *state) {
+static const mutation *choose(const mutation_table *tables, mutation_kind kind, uint64_t *state) {
   const mutation *chosen = NULL;
   uint64_t count = 0;
   for (int t = 0; t < 3; t++)
@@ -165,11 +164,10 @@ choose(const mutation_table *tables, mutation_kind kind, uint64_t *state) {
   return chosen;
 }
 
-static void
-try_kind(const mutation_table *tables, mutation_kind kind, const subject *s, int quota,
-         uint64_t *state, tally *t) {
-  report *r =
-      mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+static void try_kind(
+    const mutation_table *tables, mutation_kind kind, const subject *s, int quota, uint64_t *state,
+    tally *t) {
+  report *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (r == MAP_FAILED) abort();
   for (int tries = 0; t->made < quota && tries < quota * TRIES; tries++) {
     const mutation *m = choose(tables, kind, state);
@@ -208,8 +206,8 @@ int main(int argc, char **argv) {
         t.refused);
     CHECK_INT(t.made, quotas[k] * percent / 100);
     CHECK_AT(
-        t.changes >= least[k] * percent / 100, "%s: %d of %d change results", mutation_kind_names[k],
-        t.changes, t.made);
+        t.changes >= least[k] * percent / 100, "%s: %d of %d change results",
+        mutation_kind_names[k], t.changes, t.made);
     all.made += t.made;
     all.changes += t.changes;
     all.found += t.found;

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# `check --prove` of every family of models and of training on every kind of mesh that it has: bits of losses,
+# gradients, weights and optimizer state, updates that change all weights, and the interpreter.
+# usage: test_families.sh PROGRAM
+set -uo pipefail
+program=$(realpath "$1")
+source=$PWD
+unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_DETERMINISTIC
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0 proved=0
+
+common='seed: 3, max_steps: 5, eval_every: 0, batch_size: 16'
+text="$common, sequence_length: 32, sample_tokens: 0, data_path: none.txt, tokenizer_type: byte"
+adam='optimizer: {type: AdamW, lr: 0.001}'
+model() { # TYPE MORE
+  echo "transformer_config: {model_type: $1, vocab_size: 256, embedding_dim: 64, num_heads: 4, num_blocks: 4,
+  max_sequence_length: 32$2}"
+}
+llama=$(model llama ', num_groups: 2, intermediate_dim: 96')
+gpt2=$(model gpt2 ', dropout_prob: 0.1, weight_tying: enabled')
+quantized=$(model llama ', num_groups: 2, intermediate_dim: 256' | sed 's/embedding_dim: 64/embedding_dim: 256/')
+shipped() { sed -n '/^transformer_config/,$p' "$source/configs/models/$1.yaml" | sed 's/vocab_size: 65/vocab_size: 256/'; }
+chat='data: {format: chat, template: chatml}'
+
+declare -A family=(
+  [llama]="training_config: {$text, $adam}"$'\n'"$llama"
+  [fp16]="training_config: {$text, $adam, precision: fp16, loss_scale: {mode: interval, init: 1024, interval: 1}}"$'\n'"$llama"
+  [bf16]="training_config: {$text, $adam, precision: bf16}"$'\n'"$llama"
+  [chat]="training_config: {$text, $adam}"$'\n'"$chat"$'\n'"$llama"
+  [documents]="training_config: {$text, $adam, documents: separate, end_of_text: 0, ignore_index: 0}"$'\n'"$gpt2"
+  [gpt2]="training_config: {$text, $adam, use_clip_grad_norm: true, clip_grad_norm_max_norm: 0.1}"$'\n'"$gpt2"
+  [qwen3]="training_config: {$text, $adam}"$'\n'"$(model qwen3 ', num_groups: 2, intermediate_dim: 96')"
+  [lora]="training_config: {$text, $adam}"$'\n'"$chat"$'\n'"lora_config: {r: 4, lora_alpha: 8, lora_dropout: 0.1}"$'\n'"$llama"
+  [rslora]="training_config: {$text, $adam}"$'\n'"lora_config: {r: 4, lora_alpha: 8, use_rslora: true, bias: all}"$'\n'"$gpt2"
+  [dora]="training_config: {$text, $adam, precision: bf16}"$'\n'"lora_config: {r: 4, lora_alpha: 8, use_dora: true}"$'\n'"$llama"
+  [qlora]="training_config: {$text, $adam}"$'\n'"lora_config: {r: 4, lora_alpha: 8, quantize_base: nf4}"$'\n'"$quantized"
+  [mixtral]="training_config: {$text, $adam}"$'\n'"$(shipped nanomixtral)"
+  [deepseek]="training_config: {$text, $adam}"$'\n'"$(shipped nanodeepseek)"
+  [gpt_oss]="training_config: {$text, $adam}"$'\n'"$(shipped nanogptoss)"
+  [glm4]="training_config: {$text, $adam}"$'\n'"$(shipped nanoglm4)"
+  [classes]="training_config: {$common, $adam, data_path: none}"$'\n'"mlp_config: {input_features: 24, hidden_features: [16, 16], output_features: 10}"
+  [squares]="training_config: {$common, data_path: none.csv, optimizer: {type: SGD, lr: 0.05, momentum: 0.9}}"$'\n'"mlp_config: {graph: $source/configs/graphs/linear_regression.yaml, input_features: 24, output_features: 6}"
+)
+pipeline='mesh: {axes: [pp], shape: [2]}'$'\n''pipeline: {microbatches: 4, schedule:'
+declare -A mesh=(
+  [dp]='mesh: {axes: [dp], shape: [2]}'
+  [tp]='mesh: {axes: [tp], shape: [2]}'
+  [dp_tp]='mesh: {axes: [dp, tp], shape: [2, 2]}'
+  [zero1]='mesh: {axes: [dp], shape: [2]}'$'\n''zero: {stage: 1}'
+  [zero3]='mesh: {axes: [dp], shape: [2]}'$'\n''zero: {stage: 3}'
+  [owners]='mesh: {axes: [dp], shape: [2]}'$'\n''zero: {stage: 2, partition: owner_hash}'
+  [sp]='mesh: {axes: [tp], shape: [2]}'$'\n''device_config: {enable_sp: true}'
+  [cp]='mesh: {axes: [cp], shape: [2]}'
+  [zigzag]='mesh: {axes: [cp], shape: [2]}'$'\n''device_config: {cp_layout: zigzag}'
+  [1f1b]="$pipeline 1f1b}"
+  [interleaved]="$pipeline interleaved}"
+  [zb_h1]="$pipeline zb_h1}"
+  [recompute]='mesh: {axes: [dp, tp], shape: [2, 2]}'$'\n''schedule: {recompute: full}'
+  [ep]='mesh: {axes: [dp, ep], shape: [2, 2]}'
+  [all]='mesh: {axes: [dp, pp, cp, tp], shape: [2, 2, 2, 2]}'$'\n''pipeline: {microbatches: 4, schedule: 1f1b}'
+)
+rows='dp tp dp_tp zero1 zero3 owners' # of which models of rows have all
+
+complain() {
+  echo "$name: $*"
+  sed -n '/^proof/,$p' "$scratch/out"
+  cat "$scratch/err"
+  failed=$((failed + 1))
+}
+has() { grep -qE "$1" "$scratch/out" || complain "no line '$1'"; }
+
+prove() { # FAMILY MESH
+  name="$1 on $2"
+  printf '%s\n%s\n' "${family[$1]}" "${mesh[$2]}" >"$scratch/run.yaml"
+  (cd "$scratch" && "$program" check --config run.yaml --prove) >"$scratch/out" 2>"$scratch/err" ||
+    { complain "exit code $?"; return; }
+  has '^bits: one sha256 of the losses'
+  has '^bits: one sha256 of the gradients'
+  has '^bits: one sha256 of the weights'
+  has '^bits: one sha256 of the optimizer state'
+  has '^updates: ([0-9]+) of \1 parameters with a gradient change, in 2 of 2 steps'
+  has '^interpreter, step 1.*: loss within'
+  has '^placements: ([0-9]+) of \1 parameters'
+  proved=$((proved + 1))
+}
+
+for f in "${!family[@]}"; do
+  meshes=("${!mesh[@]}")
+  [[ $f = classes || $f = squares ]] && read -ra meshes <<<"$rows"
+  for m in "${meshes[@]}"; do prove "$f" "$m"; done
+done
+echo "$proved proofs, $failed failed"
+[ "$failed" = 0 ] && [ "$proved" -ge 230 ]
