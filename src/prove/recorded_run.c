@@ -199,6 +199,7 @@ tsr_recording_of(const tsr_config *config, const tsr_cpu_context *cpu, tsr_synth
       .steps = TSR_PROVE_STEPS,
       .rate = config->scheduler.max_lr,
       .loss_scale = config->training.loss_scale_init,
+      .gain = 0.5,
       .ends_small = tsr_recording_ends_small(config)};
 }
 
@@ -208,8 +209,13 @@ bool tsr_recording_ends_small(const tsr_config *c) {
   return has_epsilon && !scales_loss(c);
 }
 
+static void set_weights(stepper *s) {
+  tsr_synthetic_weights(
+      s->arena, s->executable, s->run->compiled.graph, s->data->seed, s->how->gain);
+}
+
 static void run_steps(stepper *s) {
-  tsr_synthetic_weights(s->arena, s->executable, s->run->compiled.graph, s->data->seed);
+  set_weights(s);
   start_scale(s);
   read_initial(s);
   for (int step = 0; step < s->how->steps; step++) {
@@ -220,7 +226,7 @@ static void run_steps(stepper *s) {
 }
 
 static void run_small_step(stepper *s) {
-  tsr_synthetic_weights(s->arena, s->executable, s->run->compiled.graph, s->data->seed);
+  set_weights(s);
   s->updates = 0;
   s->factor = s->data->factor = SMALL;
   run_step(s, s->how->steps);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Two or three steps of a compiled run on synthetic samples, and all numbers that they leave. The program
- * is the one that `train` executes: gradients are read between two of its tasks, when their norm is
- * taken, and are no outputs of it. Outputs would change what it keeps and fuses. */
+/* Two or three steps of a compiled run on synthetic samples, and all numbers that they leave. The
+ * program is the one that `train` executes: gradients are read between two of its tasks, when their
+ * norm is taken, and are no outputs of it. Outputs would change what it keeps and fuses. */
 #ifndef TSR_PROVE_RECORDED_RUN_H
 #define TSR_PROVE_RECORDED_RUN_H
 #include "prove/reduced_run.h"
@@ -67,6 +67,7 @@ typedef struct {
   int steps;           /* at most TSR_PROVE_STEPS */
   double rate;         /* of every step */
   double loss_scale;   /* of the first step; read with fp16 */
+  double gain;         /* of linear layers; 0: the model's own (prove/synthetic_weights.h) */
   bool ends_small;     /* one more step, from the first weights and without state, of a loss that is
                           2^-20 times as large */
 } tsr_recording;

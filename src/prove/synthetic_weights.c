@@ -13,22 +13,22 @@ typedef struct {
   double factor, distance;
 } change;
 
-/* Of matrices, so that the results of a linear layer are about as large as what it reads. */
-static double factor_of(const tsr_param *p) {
+/* Of matrices, so that the results of a linear layer are `gain` times as large as what it reads. */
+static double factor_of(const tsr_param *p, double gain) {
   const tsr_init *init = &p->init;
   double deviation = init->kind == TSR_INIT_NORMAL    ? init->b
                      : init->kind == TSR_INIT_UNIFORM ? (init->b - init->a) / sqrt(12)
                                                       : 0;
-  double wanted = 1 / sqrt((double)p->shape[p->ndim - 1]);
+  double wanted = gain / sqrt((double)p->shape[p->ndim - 1]);
   return p->ndim > 1 && deviation > 0 && deviation < wanted ? wanted / deviation : 1;
 }
 
-static change change_of(const tsr_graph *g, const tsr_param *p) {
+static change change_of(const tsr_graph *g, const tsr_param *p, double gain) {
   if (tsr_param_is_load(g, p)) return (change){1, 0};
   if (tsr_param_is_input(g, p, TSR_OP_CHOOSE_EXPERTS, 1)) return (change){1, of_choices};
   if (p->init.kind == TSR_INIT_ONES) return (change){1, of_ones};
   if (p->init.kind == TSR_INIT_ZEROS) return (change){1, of_zeros};
-  return (change){factor_of(p), 0};
+  return (change){factor_of(p, gain), 0};
 }
 
 static void apply(change c, float *x, int64_t count, uint64_t key) {
@@ -56,9 +56,9 @@ change_param(tsr_arena *arena, tsr_executable *executable, int param, change c, 
 }
 
 void tsr_synthetic_weights(
-    tsr_arena *arena, tsr_executable *executable, const tsr_graph *g, uint64_t seed) {
+    tsr_arena *arena, tsr_executable *executable, const tsr_graph *g, uint64_t seed, double gain) {
   for (int p = 0; p < g->params_count; p++) {
-    change c = change_of(g, &g->params[p]);
+    change c = change_of(g, &g->params[p], gain);
     if (c.factor != 1 || c.distance > 0) change_param(arena, executable, p, c, seed);
   }
   tsr_magnitudes_begin(executable, g);

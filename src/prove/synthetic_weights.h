@@ -8,10 +8,11 @@
 #include "runtime/process.h"
 
 /* Adds to each parameter that begins with zeros or ones numbers that are a function of seed, name
- * and index; multiplies matrices of random numbers so that what a linear layer makes is about as
- * large as what it reads; then sets DoRA's magnitudes as a run begins them. Counts of experts'
- * choices stay. `graph` is the executable's before placement. */
+ * and index; multiplies matrices of random numbers, but for `gain` 0, so that what a linear layer
+ * makes is at least `gain` times as large as what it reads; then sets DoRA's magnitudes as a run
+ * begins them. Counts of experts' choices stay. `graph` is the executable's before placement. */
 void tsr_synthetic_weights(
-    tsr_arena *arena, tsr_executable *executable, const tsr_graph *graph, uint64_t seed);
+    tsr_arena *arena, tsr_executable *executable, const tsr_graph *graph, uint64_t seed,
+    double gain);
 
 #endif

@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Of a number in bf16, of the largest one of a sum. */
+static const double HALF_ROUNDING = 1.0 / 256;
+
 /* ---- one run ---- */
 
 static double largest(const tsr_state_tensor *t) {
@@ -27,24 +30,45 @@ static void measure_gradients(const tsr_state *s, double *ret_share) {
   }
 }
 
+static bool is_other(const tsr_state_tensor *t, const float *first) {
+  return memcmp(t->data, first, sizeof(float) * (size_t)t->count) != 0;
+}
+
+/* A weight, or what rounding to bf16 has left of its updates so far (passes/optimizer.c). */
 static bool has_changed(const tsr_state *s, int param) {
-  const tsr_state_tensors *of = &s->steps[s->steps_count - 1].of[TSR_RECORDED_WEIGHTS];
-  for (int i = 0; i < of->count; i++)
-    if (of->items[i].param == param)
-      return memcmp(
-          of->items[i].data, s->initial[param], sizeof(float) * (size_t)of->items[i].count);
-  return false;
+  const tsr_recorded_step *last = &s->steps[s->steps_count - 1];
+  const tsr_state_tensors *weights = &last->of[TSR_RECORDED_WEIGHTS];
+  const tsr_state_tensors *states = &last->of[TSR_RECORDED_STATE];
+  bool changed = false;
+  for (int i = 0; i < weights->count; i++)
+    if (weights->items[i].param == param)
+      changed |= is_other(&weights->items[i], s->initial[param]);
+  for (int i = 0; i < states->count; i++)
+    if (states->items[i].param == param && strstr(states->items[i].name, ".compensation"))
+      changed |= largest(&states->items[i]) > 0;
+  return changed;
+}
+
+/* Whether the run is in half precision, in which a gradient that cancels out leaves more. */
+static double least_share(const tsr_graph *g) {
+  for (int v = 0; v < g->values_count; v++)
+    if (tsr_dtype_is_half(g->values[v].dtype)) return HALF_ROUNDING;
+  return TSR_GRADIENT_TOLERANCE;
 }
 
 tsr_updates tsr_updates_of(const tsr_state *s) {
   const tsr_graph *g = s->graph;
-  tsr_updates u = {0};
+  const double least = least_share(g);
+  tsr_updates u = {.is_finite = true};
   double *share = tsr_arena_array(g->arena, double, g->params_count + 1);
-  for (int step = 0; step < s->steps_count; step++) u.steps += s->steps[step].updates;
+  for (int step = 0; step < s->steps_count; step++) {
+    u.steps += s->steps[step].updates;
+    u.is_finite &= isfinite(s->steps[step].loss) != 0;
+  }
   measure_gradients(s, share);
   for (int p = 0; p < g->params_count; p++) {
     bool changed = share[p] > 0 && has_changed(s, p);
-    if (share[p] < TSR_GRADIENT_TOLERANCE) {
+    if (share[p] < least) {
       if (share[p] > 0 && !changed && !u.cancelled++) u.first_cancelled = &g->params[p];
       continue;
     }
@@ -57,8 +81,7 @@ tsr_updates tsr_updates_of(const tsr_state *s) {
 
 /* ---- numbers with which they are real ---- */
 
-/* In powers of ten and of two. */
-static const double rates[] = {1e-3, 1e-2, 1e-1, 1}, scales[] = {1024, 32, 1};
+static const double rates[] = {1e-3, 1e-2, 1e-1, 1, 10, 100, 1000}, scales[] = {1024, 32, 1};
 enum { RATES = sizeof rates / sizeof *rates, SCALES = sizeof scales / sizeof *scales };
 
 static bool has_optimizer(const tsr_config *c) { return c->optimizer.type != TSR_OPTIMIZER_NOOP; }
@@ -72,17 +95,41 @@ static bool change(const tsr_updates *u, tsr_recording *how) {
   return false;
 }
 
+/* Last, larger matrices, for gradients that vanish, and the model's own. */
+static bool change_gain(const tsr_recording *first, tsr_recording *next) {
+  static const double gains[] = {0.5, 1, 0};
+  for (size_t i = 1; i < sizeof gains / sizeof *gains; i++)
+    if (next->gain == gains[i - 1]) {
+      *next = *first;
+      next->gain = gains[i];
+      return true;
+    }
+  return false;
+}
+
+/* More parameters change, and the loss of the next step is still a number. */
+static bool is_better(const tsr_updates *u, const tsr_updates *best) {
+  return u->is_finite && (!best->is_finite || u->steps > best->steps || u->changed > best->changed);
+}
+
 bool tsr_updates_run(
     tsr_arena *arena, const tsr_prove_run *run, tsr_recording *how, tsr_state *ret,
     tsr_diags *diags) {
   const tsr_recording first = *how;
-  for (tsr_recording next = first;;) {
-    if (!tsr_state_run(arena, run, &next, ret, diags)) return false;
-    tsr_updates u = tsr_updates_of(ret);
-    if (!has_optimizer(run->config)) return true;
+  if (!tsr_state_run(arena, run, how, ret, diags)) return false;
+  tsr_updates best = tsr_updates_of(ret), u = best;
+  tsr_recording next = first;
+  while (has_optimizer(run->config) && !tsr_updates_are_real(&best)) {
+    tsr_state state;
+    if (!(u.is_finite && change(&u, &next)) && !change_gain(&first, &next)) break;
+    if (!tsr_state_run(arena, run, &next, &state, diags)) return false;
+    u = tsr_updates_of(&state);
+    if (!is_better(&u, &best)) continue;
+    best = u;
     *how = next;
-    if (tsr_updates_are_real(&u) || !change(&u, &next)) return true;
+    *ret = state;
   }
+  return true;
 }
 
 /* ---- the report ---- */
@@ -104,6 +151,7 @@ static void add_choices(const tsr_config *c, const tsr_recording *how, tsr_text 
     tsr_text_add(
         text, ", with loss scale %g in place of %g, which overflows", how->loss_scale,
         first.loss_scale);
+  if (!how->gain) tsr_text_add(text, ", with matrices as the model begins with them");
 }
 
 bool tsr_updates_report(

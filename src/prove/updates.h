@@ -7,6 +7,7 @@
 
 typedef struct {
   int steps;             /* that update */
+  bool is_finite;        /* their losses are */
   int trained;           /* parameters that have a gradient in one of them, other than zero */
   int changed;           /* of these, those of which a bit is another one after the last step */
   const tsr_param *kept; /* the first that has not changed; NULL: all have */
@@ -15,13 +16,14 @@ typedef struct {
 } tsr_updates;
 
 /* A gradient has cancelled out, as that of a key's bias does, where it is below the tolerance of
- * the comparison with the interpreter. */
+ * the comparison with the interpreter, or in half precision below what its rounding leaves. */
 tsr_updates tsr_updates_of(const tsr_state *state);
 static inline bool tsr_updates_are_real(const tsr_updates *u) { return u->steps && !u->kept; }
 
 /* Runs `run` with the numbers of `how`; where its updates are not real, with larger learning rates
- * and smaller loss scales, until they are. `how` is then what both runs take. Without an optimizer
- * there are no updates, and the first run is what remains. */
+ * and smaller loss scales, until they are; or with those of which most parameters change and the
+ * losses are numbers. `how` is then what both runs take. Without an optimizer there are no updates,
+ * and the first run is what remains. */
 bool tsr_updates_run(
     tsr_arena *arena, const tsr_prove_run *run, tsr_recording *how, tsr_state *ret_state,
     tsr_diags *diags);

@@ -48,7 +48,7 @@ static void slice_one_later(bug *b) {
 
 /* ---- positions ---- */
 
-/* Every rank of cp begins at position 0: the table is whole on each, and read from its first row. */
+/* Every rank of cp begins at position 0: it has the whole table, and reads it from the first row. */
 static void from_zero(bug *b) {
   for (int v = 0; v < b->g->values_count; v++)
     if (b->g->values[v].kind == TSR_VALUE_CONST)

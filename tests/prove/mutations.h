@@ -20,7 +20,10 @@ typedef struct {
   const char *name;
   bool (*apply)(bug *b);  /* false where there is nothing to change in this way */
   const char *equivalent; /* why one may change no result; NULL: each does */
+  const fault *of;        /* of tests/schedule, in place of `apply` */
 } mutation;
+
+bool mutation_apply(const mutation *m, bug *b);
 
 typedef struct {
   const mutation *items;

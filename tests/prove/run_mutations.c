@@ -9,28 +9,11 @@ static tsr_program *some_program(bug *b) {
 
 /* ---- tasks ---- */
 
-enum { FAULTS_MAX = 64 };
-/* The fault that an operator stands for: operators have no context of their own. */
-static const fault *chosen[FAULTS_MAX];
-
-static bool apply_fault(bug *b, int index) {
-  const fault *f = chosen[index];
+bool mutation_apply(const mutation *m, bug *b) {
+  if (!m->of) return m->apply(b);
   some_program(b);
-  return f->apply(&b->m);
+  return m->of->apply(&b->m);
 }
-#define FAULT(n)                                                                                   \
-  static bool fault_##n(bug *b) { return apply_fault(b, n); }
-#define FAULTS(X)                                                                                  \
-  X(0)                                                                                             \
-  X(1)                                                                                             \
-  X(2)                                                                                             \
-  X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)   \
-      X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32) X(33) X(34)    \
-          X(35)
-FAULTS(FAULT)
-#define FAULT_NAME(n) fault_##n,
-static bool (*const fault_functions[])(bug *) = {FAULTS(FAULT_NAME)};
-enum { FAULT_FUNCTIONS = sizeof fault_functions / sizeof *fault_functions };
 
 /* Why a fault may change nothing, by a word of its name. */
 static const char *excuse_of(const char *name) {
@@ -64,11 +47,8 @@ mutation_table program_mutations(tsr_arena *arena) {
   int count = 0;
   for (int i = 0; i < faults_count; i++) {
     if (faults[i].one_rank || strstr(faults[i].name, "collective")) continue;
-    if (count == FAULT_FUNCTIONS) abort();
-    chosen[count] = &faults[i];
-    items[count] = (mutation){
-        MUTATE_PROGRAM, faults[i].name, fault_functions[count], excuse_of(faults[i].name)};
-    count++;
+    items[count++] =
+        (mutation){MUTATE_PROGRAM, faults[i].name, NULL, excuse_of(faults[i].name), &faults[i]};
   }
   return (mutation_table){items, count};
 }

@@ -244,8 +244,8 @@ static void check_reference(proof *p, const tsr_reduced_run *plan, tsr_state *si
   CHECK(strstr(printed_diags(p->arena, p->diags), "error: the loss of step 1 is "));
 }
 
-/* With sequence parallelism the mesh recomputes other nodes than one rank. Gradients as outputs of a
- * program are those that are read between its tasks. */
+/* With sequence parallelism the mesh recomputes other nodes than one rank. Gradients as outputs of
+ * a program are those that are read between its tasks. */
 static void check_sequence_parallel(void) {
   static const char *const outputs[] = {
       "mesh: {axes: [tp], shape: [2]}\ndevice_config: {enable_sp: true}\n",

@@ -21,28 +21,36 @@ model() { # TYPE MORE
 llama=$(model llama ', num_groups: 2, intermediate_dim: 96')
 gpt2=$(model gpt2 ', dropout_prob: 0.1, weight_tying: enabled')
 quantized=$(model llama ', num_groups: 2, intermediate_dim: 256' | sed 's/embedding_dim: 64/embedding_dim: 256/')
-shipped() { sed -n '/^transformer_config/,$p' "$source/configs/models/$1.yaml" | sed 's/vocab_size: 65/vocab_size: 256/'; }
+shipped() {
+  sed -n '/^transformer_config/,$p' "$source/configs/models/$1.yaml" | sed 's/vocab_size: 65/vocab_size: 256/'
+}
 chat='data: {format: chat, template: chatml}'
 
-declare -A family=(
-  [llama]="training_config: {$text, $adam}"$'\n'"$llama"
-  [fp16]="training_config: {$text, $adam, precision: fp16, loss_scale: {mode: interval, init: 1024, interval: 1}}"$'\n'"$llama"
-  [bf16]="training_config: {$text, $adam, precision: bf16}"$'\n'"$llama"
-  [chat]="training_config: {$text, $adam}"$'\n'"$chat"$'\n'"$llama"
-  [documents]="training_config: {$text, $adam, documents: separate, end_of_text: 0, ignore_index: 0}"$'\n'"$gpt2"
-  [gpt2]="training_config: {$text, $adam, use_clip_grad_norm: true, clip_grad_norm_max_norm: 0.1}"$'\n'"$gpt2"
-  [qwen3]="training_config: {$text, $adam}"$'\n'"$(model qwen3 ', num_groups: 2, intermediate_dim: 96')"
-  [lora]="training_config: {$text, $adam}"$'\n'"$chat"$'\n'"lora_config: {r: 4, lora_alpha: 8, lora_dropout: 0.1}"$'\n'"$llama"
-  [rslora]="training_config: {$text, $adam}"$'\n'"lora_config: {r: 4, lora_alpha: 8, use_rslora: true, bias: all}"$'\n'"$gpt2"
-  [dora]="training_config: {$text, $adam, precision: bf16}"$'\n'"lora_config: {r: 4, lora_alpha: 8, use_dora: true}"$'\n'"$llama"
-  [qlora]="training_config: {$text, $adam}"$'\n'"lora_config: {r: 4, lora_alpha: 8, quantize_base: nf4}"$'\n'"$quantized"
-  [mixtral]="training_config: {$text, $adam}"$'\n'"$(shipped nanomixtral)"
-  [deepseek]="training_config: {$text, $adam}"$'\n'"$(shipped nanodeepseek)"
-  [gpt_oss]="training_config: {$text, $adam}"$'\n'"$(shipped nanogptoss)"
-  [glm4]="training_config: {$text, $adam}"$'\n'"$(shipped nanoglm4)"
-  [classes]="training_config: {$common, $adam, data_path: none}"$'\n'"mlp_config: {input_features: 24, hidden_features: [16, 16], output_features: 10}"
-  [squares]="training_config: {$common, data_path: none.csv, optimizer: {type: SGD, lr: 0.05, momentum: 0.9}}"$'\n'"mlp_config: {graph: $source/configs/graphs/linear_regression.yaml, input_features: 24, output_features: 6}"
-)
+declare -A family
+add() { family[$1]=$(printf '%s\n' "${@:2}"); } # NAME SECTION...
+trained="training_config: {$text, $adam}"
+scale='loss_scale: {mode: interval, init: 1024, interval: 1}'
+add llama "$trained" "$llama"
+add fp16 "training_config: {$text, $adam, precision: fp16, $scale}" "$llama"
+add bf16 "training_config: {$text, $adam, precision: bf16}" "$llama"
+add chat "$trained" "$chat" "$llama"
+add documents "training_config: {$text, $adam, documents: separate, end_of_text: 0, ignore_index: 0}" "$gpt2"
+add gpt2 "training_config: {$text, $adam, use_clip_grad_norm: true, clip_grad_norm_max_norm: 0.1}" "$gpt2"
+add qwen3 "$trained" "$(model qwen3 ', num_groups: 2, intermediate_dim: 96')"
+add lora "$trained" "$chat" 'lora_config: {r: 4, lora_alpha: 8, lora_dropout: 0.1}' "$llama"
+add rslora "$trained" 'lora_config: {r: 4, lora_alpha: 8, use_rslora: true, bias: all}' "$gpt2"
+add dora "training_config: {$text, $adam, precision: bf16}" \
+  'lora_config: {r: 4, lora_alpha: 8, use_dora: true}' "$llama"
+add qlora "$trained" 'lora_config: {r: 4, lora_alpha: 8, quantize_base: nf4}' "$quantized"
+add mixtral "$trained" "$(shipped nanomixtral)"
+add deepseek "$trained" "$(shipped nanodeepseek)"
+add gpt_oss "$trained" "$(shipped nanogptoss)"
+add glm4 "$trained" "$(shipped nanoglm4)"
+add classes "training_config: {$common, $adam, data_path: none}" \
+  'mlp_config: {input_features: 24, hidden_features: [16, 16], output_features: 10}'
+add squares "training_config: {$common, data_path: none.csv, optimizer: {type: SGD, lr: 0.05, momentum: 0.9}}" \
+  "mlp_config: {graph: $source/configs/graphs/linear_regression.yaml, input_features: 24, output_features: 6}"
+
 pipeline='mesh: {axes: [pp], shape: [2]}'$'\n''pipeline: {microbatches: 4, schedule:'
 declare -A mesh=(
   [dp]='mesh: {axes: [dp], shape: [2]}'

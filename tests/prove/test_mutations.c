@@ -72,7 +72,7 @@ typedef enum { MAKE, VERIFY, PROVE, INTERPRET, RUN, STAGES } stage;
 static void run_stage(const mutation *m, const subject *s, uint64_t seed, stage which, report *r) {
   bug b = bug_begin(tsr_arena_new(), &s->base);
   b.m.state = seed;
-  if (!m->apply(&b)) return;
+  if (!mutation_apply(m, &b)) return;
   if (which == MAKE) {
     snprintf(r->place, sizeof r->place, "%s", b.node < 0 ? "" : b.g->nodes[b.node].name);
     r->made = true;

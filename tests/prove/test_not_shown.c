@@ -4,11 +4,12 @@
 #include "proof.h"
 #include "tests/check.h"
 
-static const char large[] =
-    "training_config: {seed: 5, batch_size: 4, sequence_length: 8192, max_steps: 4, precision: bf16,\n"
-    "  optimizer: {type: AdamW, lr: 0.01}}\n"
-    "transformer_config: {model_type: gpt2, vocab_size: 131072, embedding_dim: 1024, num_heads: 8,\n"
-    "  num_blocks: 2, max_sequence_length: 8192, dropout_prob: 0.1}\n";
+static const char large[] = "training_config: {seed: 5, batch_size: 4, sequence_length: 8192, "
+                            "max_steps: 4, precision: bf16,\n"
+                            "  optimizer: {type: AdamW, lr: 0.01}}\n"
+                            "transformer_config: {model_type: gpt2, vocab_size: 131072, "
+                            "embedding_dim: 1024, num_heads: 8,\n"
+                            "  num_blocks: 2, max_sequence_length: 8192, dropout_prob: 0.1}\n";
 
 static const char small[] =
     "training_config: {seed: 5, batch_size: 8, max_steps: 4, optimizer: {type: SGD, lr: 0.01}}\n"
@@ -50,13 +51,16 @@ static void check_large(void) {
           text, "not shown:\n  offsets of 32 bits: the largest tensor of a rank is 'logits', "
                 "4,294,967,296 elements in 16.0 GiB, and its largest buffer "),
       "%s", text);
-  CHECK_AT(strstr(text, " tensors have 2^31 elements or bytes or more, of the reduced model 0\n"), "%s", text);
+  CHECK_AT(
+      strstr(text, " tensors have 2^31 elements or bytes or more, of the reduced model 0\n"), "%s",
+      text);
   CHECK_AT(strstr(text, ", sums of 131,072 terms (reduced: "), "%s", text);
   CHECK_AT(strstr(text, ", attention to 8,192 positions (reduced: "), "%s", text);
   CHECK_AT(
       strstr(
           text, "  errors of both runs: the interpreter covers forward and backward pass of step 1 "
-                "in f32; not norms, clipping, the optimizer, first values, dropout's random numbers, rounding to "
+                "in f32; not norms, clipping, the optimizer, first values, dropout's random "
+                "numbers, rounding to "
                 "half precision\n"),
       "%s", text);
   CHECK_AT(strstr(text, "  other devices: tasks ran on the CPU, "), "%s", text);
@@ -77,7 +81,8 @@ static void check_small(void) {
       strstr(text, "  tiles, blocks and shares of threads that only full size has: none\n"), "%s",
       text);
   CHECK_AT(strstr(text, "step 1; not norms, clipping, the optimizer, first values\n"), "%s", text);
-  CHECK_AT(strstr(text, "; the program is the CPU's, too, and no kernel of the GPU ran\n"), "%s", text);
+  CHECK_AT(
+      strstr(text, "; the program is the CPU's, too, and no kernel of the GPU ran\n"), "%s", text);
   proof_close(&p);
 }
 

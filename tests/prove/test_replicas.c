@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One bit of one rank's copy of any parameter or state is found, and so is a wrong copy in a proof. */
+/* One wrong bit of one rank's copy of any parameter or state is found. */
 #include "prove/replicas.h"
 #include "proof.h"
 #include "tests/check.h"
