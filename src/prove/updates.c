@@ -67,9 +67,10 @@ tsr_updates tsr_updates_of(const tsr_state *s) {
   }
   measure_gradients(s, share);
   for (int p = 0; p < g->params_count; p++) {
-    bool changed = share[p] > 0 && has_changed(s, p);
-    if (share[p] < least) {
-      if (share[p] > 0 && !changed && !u.cancelled++) u.first_cancelled = &g->params[p];
+    if (share[p] == 0) continue;
+    bool changed = has_changed(s, p);
+    if (!changed && share[p] < least) {
+      if (!u.cancelled++) u.first_cancelled = &g->params[p];
       continue;
     }
     u.trained++;

@@ -72,6 +72,7 @@ typedef struct {
   bool refused; /* by the static verifier */
   bool verifier_crashed;
   bug_outcome proof;
+  char first[64];    /* "losses of step 1": what the report says to differ first */
   char message[512]; /* the first one, and its place */
   char file[256];
   int line;

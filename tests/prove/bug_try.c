@@ -24,6 +24,15 @@ static void run_verifier(const bug *b, report *r) {
   r->verified = true;
 }
 
+/* "bits: the losses of step 1 differ first" */
+static void copy_first(const tsr_text *text, bug_result *r) {
+  const char *end = strstr(text->data, " differ first\n"), *begin = end;
+  while (begin && begin > text->data && begin[-1] != '\n') begin--;
+  const char *words = "bits: the ";
+  if (end && !strncmp(begin, words, strlen(words)))
+    snprintf(r->first, sizeof r->first, "%.*s", (int)(end - begin - 10), begin + 10);
+}
+
 static void run_proof(const bug *b, report *r) {
   tsr_diags *diags = tsr_diags_new(b->arena);
   tsr_text text = {0};
@@ -33,6 +42,7 @@ static void run_proof(const bug *b, report *r) {
       r->result.message, sizeof r->result.message, "%s", ok ? "" : tsr_diags_first_error(diags));
   snprintf(r->result.file, sizeof r->result.file, "%s", location.file ? location.file : "");
   r->result.line = location.line;
+  copy_first(&text, &r->result);
   r->result.proof = ok ? BUG_MISSED : BUG_FOUND;
   r->proved = true;
 }

@@ -18,6 +18,17 @@ static const char *text_of(bug_outcome o) {
   return o == BUG_FOUND ? "found" : o == BUG_MISSED ? "MISSED" : "CRASHED";
 }
 
+/* The report names the kind and the step of the tensor that the message names. */
+static bool is_kind(const bug_result *r) {
+  const char *step = strstr(r->first, " of step "), *named = strstr(r->message, " step ");
+  bool loss = !strncmp(r->message, "'loss'", 6), clip = !strncmp(r->message, "'clip'", 6);
+  bool gradient = clip || !strncmp(r->message, "the gradient of '", 17);
+  const char *kind = loss ? "losses of" : gradient ? "gradients of" : NULL;
+  bool later = !strncmp(r->first, "weights of", 10) || !strncmp(r->first, "optimizer state of", 18);
+  bool same = kind ? !strncmp(r->first, kind, strlen(kind)) : later;
+  return same && step && named && step[9] == named[6];
+}
+
 static void try_variant(const bug_variant *v, tally *of) {
   const bug_recipe *recipe = &bug_recipes[v->run];
   bug_base base;
@@ -34,6 +45,9 @@ static void try_variant(const bug_variant *v, tally *of) {
                          : "accepts",
       text_of(r.proof), strrchr(r.file, '/') ? strrchr(r.file, '/') + 1 : r.file, r.line,
       r.message);
+  CHECK_AT(
+      is_kind(&r), "%s, %s: '%s' differs first, and: %s", bug_class_names[v->class], v->name,
+      r.first, r.message);
   CHECK_AT(r.proof == BUG_FOUND, "%s, %s: not found", bug_class_names[v->class], v->name);
   CHECK_AT(
       downstream, "%s, %s: not downstream of the fault: %s:%d: %s", bug_class_names[v->class],
