@@ -148,31 +148,88 @@ bool tsr_state_compare(const tsr_state *mesh, const tsr_state *single, tsr_state
   return true;
 }
 
-/* The value of this name, which mostly has this index; -1: there is none. */
-static int find_value(const tsr_graph *g, const char *name, int index) {
-  if (index < g->values_count && !strcmp(g->values[index].name, name)) return index;
-  for (int v = 0; v < g->values_count; v++)
-    if (!strcmp(g->values[v].name, name)) return v;
-  return -1;
+/* ---- what tasks compute ---- */
+
+/* Of the same name, which mostly has the same index; NULL: there is none. */
+static const tsr_traced_value *
+find_traced(const tsr_recorded_step *step, const tsr_traced_value *like, int index) {
+  if (index < step->values_count && !strcmp(step->values[index].name, like->name))
+    return &step->values[index];
+  for (int i = 0; i < step->values_count; i++)
+    if (!strcmp(step->values[i].name, like->name)) return &step->values[i];
+  return NULL;
 }
 
-bool tsr_state_compare_values(
-    const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret) {
-  const tsr_graph *g = mesh->before;
+static bool same_size(const tsr_traced_value *a, const tsr_traced_value *b) {
+  return a->dtype == b->dtype && a->ndim == b->ndim && !memcmp(a->shape, b->shape, sizeof a->shape);
+}
+
+/* Not what a microbatch makes of all its samples together: one rank has other microbatches. */
+static bool is_of_step(const tsr_graph *g, int value) {
+  const tsr_value *v = &g->values[value];
+  if (g->microbatches <= 1 || v->kind != TSR_VALUE_NODE) return true;
+  const tsr_node *n = &g->nodes[v->node];
+  bool once = n->section == TSR_PROLOGUE || n->section == TSR_UPDATE;
+  return once || v->placement[TSR_DP].kind == TSR_SHARD || tsr_node_accumulates(n);
+}
+
+static tsr_location location_of_value(const tsr_graph *g, int value) {
+  const tsr_value *v = &g->values[value];
+  return v->node >= 0 && v->kind == TSR_VALUE_NODE ? g->nodes[v->node].location : v->location;
+}
+
+static void describe_traced(
+    const tsr_state *mesh, const tsr_traced_value *v, int step, tsr_state_difference *ret) {
+  static const char gradient[] = "grad.";
+  const tsr_graph *g = mesh->graph;
+  ret->value = &g->values[v->value];
+  ret->step = step;
+  ret->traced = ret->name = v->name;
+  ret->ndim = v->ndim;
+  memcpy(ret->shape, v->shape, sizeof ret->shape);
+  ret->stage = v->stage;
+  ret->task = v->task;
+  ret->location = location_of_value(g, v->value);
+  if (v->differing >= 0) ret->form = g->values[v->differing].name;
+  ret->is_gradient = !strncmp(v->name, gradient, sizeof gradient - 1);
+  if (!ret->is_gradient) return;
+  ret->name += sizeof gradient - 1;
+  for (int p = 0; p < g->params_count; p++)
+    if (!strcmp(g->params[p].name, ret->name)) ret->location = g->params[p].location;
+}
+
+bool tsr_state_find_value(
+    const tsr_state *mesh, const tsr_state *single, int step, tsr_state_difference *ret) {
+  const tsr_recorded_step *a = &mesh->steps[step], *b = &single->steps[step];
   *ret = (tsr_state_difference){.task = -1};
-  for (int n = 0; n < g->nodes_count; n++) {
-    int v = g->nodes[n].outputs_count ? g->nodes[n].outputs[0] : -1;
-    int other = v < 0 ? -1 : find_value(single->before, g->values[v].name, v);
-    /* a rank has the rows of its own experts, in places of its own */
-    if (other < 0 || tsr_routed_is_rows(g->values[v].routed)) continue;
-    const float *a = mesh->values[v], *b = single->values[other];
-    if (!a || !b || !find_element(a, b, tsr_value_elements(&g->values[v]), ret)) continue;
-    describe(mesh, mesh->placed[v], g->nodes[n].location, ret);
-    ret->name = g->values[v].name;
-    ret->is_value = true;
-    return false;
+  for (int i = 0; i < a->values_count; i++) {
+    tsr_traced_value v = a->values[i];
+    const tsr_traced_value *other = find_traced(b, &v, i);
+    if (!is_of_step(mesh->graph, v.value)) continue;
+    bool differs = other && same_size(&v, other) && v.hash != other->hash;
+    if (!differs && v.differing < 0) continue;
+    if (differs) v.differing = -1;
+    describe_traced(mesh, &v, step, ret);
+    return true;
   }
-  return true;
+  return false;
+}
+
+void tsr_state_add_element(
+    const tsr_state *mesh, const tsr_state *single, tsr_state_difference *d) {
+  if (mesh->captured && single->captured && mesh->captured_count == single->captured_count)
+    find_element(mesh->captured, single->captured, mesh->captured_count, d);
+}
+
+void tsr_state_add_gradient(
+    const tsr_state *mesh, const tsr_state *single, tsr_state_difference *d) {
+  const tsr_state_tensors *a = &mesh->steps[d->step].of[TSR_RECORDED_GRADIENTS];
+  const tsr_state_tensors *b = &single->steps[d->step].of[TSR_RECORDED_GRADIENTS];
+  for (int i = 0; i < a->count; i++) {
+    const tsr_state_tensor *t = &a->items[i], *other = find_tensor(b, t, i);
+    if (strcmp(t->name, d->name) != 0 || !other || t->count != other->count) continue;
+    find_element(t->data, other->data, t->count, d);
+  }
 }
 
 /* ---- the report ---- */
@@ -203,6 +260,7 @@ static void add_units(
     tsr_text *text, const tsr_state_difference *d, const tsr_graph *g, const tsr_parallel *p) {
   for (int axis = 0; axis < TSR_AXES; axis++) {
     const tsr_placement *at = &d->value->placement[axis];
+    if (d->traced && axis == TSR_DP && g->microbatches > 1) continue; /* samples of a step */
     if (at->kind != TSR_SHARD || at->dim >= d->ndim || p->size[axis] < 2) continue;
     int64_t along = index_along(d, at->dim), size = d->shape[at->dim];
     int64_t units = units_of(g, axis);
@@ -233,14 +291,15 @@ static void hint(tsr_text *text, tsr_diags *diags) {
 
 /* "the gradient of 'w' differs in step 1" */
 static void add_subject(tsr_text *text, const tsr_state_difference *d) {
-  bool made = d->is_value || d->kind <= TSR_RECORDED_GRADIENTS;
-  tsr_text_add(
-      text, "%s'%s' %s %s step %d", d->is_gradient ? "the gradient of " : "", d->name,
-      d->is_absent ? "is not of both runs" : "differs", made ? "in" : "after", d->step + 1);
+  bool made = d->traced || d->kind <= TSR_RECORDED_GRADIENTS;
+  tsr_text_add(text, "%s'%s'", d->is_gradient ? "the gradient of " : "", d->name);
+  if (d->form) tsr_text_add(text, " and '%s', which it becomes, differ on the mesh", d->form);
+  else tsr_text_add(text, d->is_absent ? " is not of both runs" : " differs");
+  tsr_text_add(text, " %s step %d", made ? "in" : "after", d->step + 1);
 }
 
 static void add_element(tsr_text *text, const tsr_state_difference *d) {
-  if (d->is_absent) return;
+  if (!d->differing) return;
   tsr_text_add(text, ": element (");
   add_index(text, d);
   tsr_text_add(
@@ -255,11 +314,11 @@ void tsr_state_explain(
   add_element(&subject, d);
   tsr_diag_failure(diags, d->location, "%s", subject.data);
   tsr_text_free(&subject);
-  if (!d->is_absent) add_units(&units, d, mesh->graph, p);
+  if (d->differing) add_units(&units, d, mesh->graph, p);
   hint(&units, diags);
   if (d->task >= 0) add_task(&task, d, mesh->programs);
   hint(&task, diags);
-  if (!d->is_value && d->tensors > 1)
+  if (d->tensors > 1)
     tsr_text_add(
         &others, "%d of %d tensors of the %s of step %d differ", d->tensors_differing, d->tensors,
         tsr_recorded_kind_name(d->kind), d->step + 1);

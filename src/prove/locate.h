@@ -5,17 +5,15 @@
 #include "prove/compare.h"
 
 typedef struct {
-  const tsr_prove_request *request;
+  tsr_arena *arena;
   const tsr_reduced_run *plan;
   const tsr_recording *how;
   const tsr_state *mesh, *single;
 } tsr_location_search;
 
-/* The first value that a node makes in step 1 and that differs, where a recompilation with values
- * as outputs computes the difference again and both runs distribute the samples alike; else the
- * first loss, gradient, weight or state (tsr_state_compare). False: there is none. `ret_state` is
- * the mesh's that the difference is of. */
-bool tsr_locate(
-    const tsr_location_search *search, tsr_state_difference *ret_difference, tsr_state *ret_state);
+/* The first tensor that a task of the mesh computes and that differs, in the first step that has a
+ * difference; else the first loss, gradient, weight or state (tsr_state_compare). Both programs run
+ * once more for the numbers of the tensor. False: there is no difference. */
+bool tsr_locate(const tsr_location_search *search, tsr_state_difference *ret_difference);
 
 #endif

@@ -97,17 +97,14 @@ static bool compare_bits(prover *p) {
     return true;
   }
   tsr_state_difference d;
-  tsr_state of;
-  tsr_location_search search = {p->request, p->plan, &p->how, &p->mesh, &p->single};
+  tsr_location_search search = {p->request->arena, p->plan, &p->how, &p->mesh, &p->single};
   add_hashes(p);
-  if (!tsr_locate(&search, &d, &of)) return true;
-  tsr_state_difference first;
-  tsr_state_compare(&p->mesh, &p->single, &first);
+  if (!tsr_locate(&search, &d)) return true;
   tsr_text_add(
-      p->text, "bits: the %s of step %d differ first\n", tsr_recorded_kind_name(first.kind),
-      first.step + 1);
+      p->text, "bits: the %s of step %d differ first\n", tsr_recorded_kind_name(d.kind),
+      d.step + 1);
   add_losses(p);
-  tsr_state_explain(&d, &of, p->plan->mesh.parallel, p->diags);
+  tsr_state_explain(&d, &p->mesh, p->plan->mesh.parallel, p->diags);
   return false;
 }
 

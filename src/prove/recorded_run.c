@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/recorded_run.h"
-#include "prove/observed_device.h"
 #include "prove/replicas.h"
 #include "prove/synthetic_weights.h"
 #include "runtime/process.h"
@@ -19,6 +18,7 @@ typedef struct {
   const tsr_prove_run *run;
   const tsr_recording *how;
   tsr_executable *executable;
+  tsr_value_trace *trace;
   tsr_synthetic *data;
   tsr_state *state;
   tsr_recorded_step *step;
@@ -29,6 +29,9 @@ typedef struct {
 
 /* A power of two, so that gradients keep their bits but for the exponent. */
 static const double SMALL = 1.0 / (1 << 20);
+
+/* Bits of a number that no task has written. */
+static const uint32_t UNWRITTEN = 0x7fa5a5a5;
 
 /* Every NaN is the same one: their signs and payloads are no part of the contract on bits. */
 static float *read(const stepper *s, int value) {
@@ -51,7 +54,7 @@ static tsr_state_tensor *add(const stepper *s, tsr_recorded_kind kind, const cha
   return t;
 }
 
-/* ---- gradients ---- */
+/* ---- gradients and values ---- */
 
 static const char norm_stats[] = "norm_stats.";
 
@@ -61,28 +64,96 @@ static int find_param(const tsr_graph *g, const char *name) {
   return -1;
 }
 
-/* The norm takes each parameter's gradient (passes/optimizer.c). */
-static void observe(void *context, const tsr_launch *launch) {
-  stepper *s = context;
-  const tsr_task *task = launch->call.task;
-  const tsr_graph *g = s->state->graph;
-  const tsr_node *n = &g->nodes[task->node];
-  if (task->op != TSR_OP_NORM_STATS) return;
-  const char *name = n->name + sizeof norm_stats - 1;
-  int param = find_param(g, name);
-  for (int i = 0; i < s->step->of[TSR_RECORDED_GRADIENTS].count; i++)
-    if (s->step->of[TSR_RECORDED_GRADIENTS].items[i].param == param) return; /* read before */
-  add(s, TSR_RECORDED_GRADIENTS, name, n->inputs[0])->param = param;
+/* A NaN that no kernel makes. */
+static bool is_unwritten(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits == UNWRITTEN;
+}
+static float unwritten(void) {
+  const uint32_t bits = UNWRITTEN;
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
 }
 
-/* In the parameters' order, whatever the tasks' is. */
-static void sort_gradients(const stepper *s) {
+static float *capture(const stepper *s, int value, int64_t count) {
+  float *data = tsr_arena_array(s->arena, float, count + 1);
+  for (int64_t k = 0; k < count; k++) data[k] = unwritten();
+  tsr_value_trace_capture(s->trace, value, data);
+  return data;
+}
+
+/* Two parameters have one value as their gradient where they are added to one another. */
+static float *find_captured(const tsr_state_tensors *of, int value) {
+  for (int i = 0; i < of->count; i++)
+    if (of->items[i].value == value) return of->items[i].data;
+  return NULL;
+}
+
+/* The norm takes each parameter's gradient (passes/optimizer.c). */
+static void expect_gradients(stepper *s) {
+  const tsr_graph *g = s->state->graph;
   tsr_state_tensors *of = &s->step->of[TSR_RECORDED_GRADIENTS];
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op != TSR_OP_NORM_STATS) continue;
+    tsr_state_tensor t = {.name = n->name + sizeof norm_stats - 1, .value = n->inputs[0]};
+    t.param = find_param(g, t.name);
+    t.ndim = g->values[t.value].ndim;
+    tsr_value_real_shape(g, &g->values[t.value], t.shape);
+    t.count = 1;
+    for (int d = 0; d < t.ndim; d++) t.count *= t.shape[d];
+    t.data = find_captured(of, t.value);
+    if (!t.data) t.data = capture(s, t.value, t.count);
+    of->items[of->count++] = t;
+  }
+}
+
+/* In the parameters' order, whatever the nodes' is. */
+static void sort_gradients(const tsr_state_tensors *of) {
   for (int i = 1; i < of->count; i++) {
     tsr_state_tensor t = of->items[i];
     int at = i;
     for (; at > 0 && of->items[at - 1].param > t.param; at--) of->items[at] = of->items[at - 1];
     of->items[at] = t;
+  }
+}
+
+static void end_gradients(stepper *s) {
+  tsr_state_tensors *of = &s->step->of[TSR_RECORDED_GRADIENTS];
+  sort_gradients(of);
+  for (int i = 0; i < of->count; i++) {
+    tsr_state_tensor *t = &of->items[i];
+    for (int64_t k = 0; k < t->count; k++) {
+      if (is_unwritten(t->data[k]) && !s->state->missing) s->state->missing = t->name;
+      if (isnan(t->data[k])) t->data[k] = NAN;
+    }
+    tsr_value_trace_capture(s->trace, t->value, NULL);
+  }
+}
+
+static void keep_values(stepper *s) {
+  const tsr_traced_value *values;
+  for (int64_t i = 0; i < s->state->captured_count; i++)
+    if (isnan(s->state->captured[i])) s->state->captured[i] = NAN;
+  s->step->values_count = tsr_value_trace_read(s->trace, &values);
+  s->step->values = tsr_arena_array(s->arena, tsr_traced_value, s->step->values_count + 1);
+  memcpy(s->step->values, values, sizeof *values * (size_t)s->step->values_count);
+}
+
+/* The value of which the numbers are asked for, in this step. */
+static void capture_value(stepper *s, int step) {
+  const tsr_traced_value *values;
+  const tsr_capture_request *of = &s->how->capture;
+  int count = tsr_value_trace_candidates(s->trace, &values);
+  for (int i = 0; i < count && of->name && of->step == step; i++) {
+    if (strcmp(values[i].name, of->name) != 0) continue;
+    int64_t elements = 1;
+    for (int d = 0; d < values[i].ndim; d++) elements *= values[i].shape[d];
+    s->state->captured = tsr_arena_array(s->arena, float, elements + 1);
+    s->state->captured_count = elements;
+    tsr_value_trace_capture(s->trace, values[i].value, s->state->captured);
   }
 }
 
@@ -134,10 +205,13 @@ static void run_step(stepper *s, int step) {
     s->step->of[k].items = tsr_arena_array(s->arena, tsr_state_tensor, g->values_count + 1);
   s->data->step = step;
   set_step_scalars(s);
+  capture_value(s, step);
+  expect_gradients(s);
   tsr_executable_run(s->executable, step, tsr_synthetic_fill, s->data);
+  keep_values(s);
+  end_gradients(s);
   s->step->loss = (double)add(s, TSR_RECORDED_LOSS, "loss", g->loss)->data[0];
   read_counts(s);
-  sort_gradients(s);
   int clip = tsr_graph_find_output(g, "clip"); /* norm, factor, whether it updates */
   const float *numbers = clip < 0 ? NULL : add(s, TSR_RECORDED_GRADIENTS, "clip", clip)->data;
   s->step->norm = numbers ? (double)numbers[0] : NAN;
@@ -167,25 +241,19 @@ static void read_initial(stepper *s) {
     s->state->initial[p] = read(s, tsr_executable_param(s->executable, p));
 }
 
+/* With padding, as the interpreter's graph has them. */
 static void find_gradients(stepper *s) {
   const tsr_state_tensors *of = &s->state->steps[0].of[TSR_RECORDED_GRADIENTS];
-  s->state->gradients = tsr_arena_array(s->arena, float *, s->state->graph->params_count + 1);
-  for (int i = 0; i < of->count; i++)
-    if (of->items[i].param >= 0) s->state->gradients[of->items[i].param] = of->items[i].data;
-}
-
-/* Outputs keep their order through the passes. */
-static void read_values(stepper *s) {
-  tsr_state *state = s->state;
-  const tsr_graph *before = s->run->compiled.graph;
-  state->before = before;
-  state->values_count = before->values_count;
-  state->values = tsr_arena_array(s->arena, float *, before->values_count + 1);
-  state->placed = tsr_arena_array(s->arena, int, before->values_count + 1);
-  for (int i = 0; i < before->outputs_count; i++) {
-    int value = before->outputs[i].value;
-    state->placed[value] = state->graph->outputs[i].value;
-    state->values[value] = read(s, state->placed[value]);
+  const tsr_graph *g = s->state->graph;
+  s->state->gradients = tsr_arena_array(s->arena, float *, g->params_count + 1);
+  for (int i = 0; i < of->count; i++) {
+    const tsr_state_tensor *t = &of->items[i];
+    if (t->param < 0) continue;
+    const tsr_param *p = &g->params[t->param];
+    int64_t count = 1;
+    for (int d = 0; d < p->ndim; d++) count *= p->shape[d];
+    float *stored = s->state->gradients[t->param] = tsr_arena_array(s->arena, float, count);
+    tsr_padding_add(&p->padding, p->ndim, p->shape, t->data, stored);
   }
 }
 
@@ -218,10 +286,7 @@ static void run_steps(stepper *s) {
   set_weights(s);
   start_scale(s);
   read_initial(s);
-  for (int step = 0; step < s->how->steps; step++) {
-    run_step(s, step);
-    if (s->run->options.outputs && step == 0) read_values(s);
-  }
+  for (int step = 0; step < s->how->steps; step++) run_step(s, step);
   find_gradients(s);
 }
 
@@ -234,20 +299,28 @@ static void run_small_step(stepper *s) {
 }
 
 /* In memory of its own, which is released behind. */
-static bool run_in_process(
-    stepper *s, const tsr_observed_device *device, void run(stepper *), tsr_diags *diags) {
+static bool run_in_process(stepper *s, void run(stepper *), tsr_diags *diags) {
   const tsr_config *c = s->run->config;
+  const tsr_cpu_context *cpu = s->how->cpu;
   tsr_process_options o = {
-      .parallel = s->run->parallel, .kernels = s->how->cpu->k, .threads = s->how->cpu->threads};
-  o.device = &device->device;
+      .parallel = s->run->parallel, .kernels = cpu->k, .threads = cpu->threads};
   o.seed = c->training.seed;
   o.fast = c->numerics.policy == TSR_NUMERICS_FAST;
   tsr_process *process = NULL;
   if (!tsr_process_open(s->arena, &o, s->state->programs, 1, &process, &s->executable, diags))
     return false;
+  s->trace = tsr_executable_trace(s->arena, s->executable);
   run(s);
   tsr_process_close(process);
   return true;
+}
+
+/* A program that does not compute a gradient leaves nothing to compare. */
+static bool check_complete(const tsr_state *s, tsr_diags *diags) {
+  int param = s->missing ? find_param(s->graph, s->missing) : -1;
+  return !s->missing || tsr_diag_failure(
+                            diags, param < 0 ? TSR_NOWHERE : s->graph->params[param].location,
+                            "the gradient of '%s' is not computed", s->missing);
 }
 
 bool tsr_state_run(
@@ -261,12 +334,9 @@ bool tsr_state_run(
   s.factor = 1;
   s.samples = run->compiled.batch * programs->pipeline->microbatches;
   s.data->samples = s.samples;
-  tsr_observed_device *device = NULL;
-  if (!tsr_observed_device_open(arena, how->cpu, observe, &s, &device, diags)) return false;
-  bool ok = run_in_process(&s, device, run_steps, diags) &&
-            (!how->ends_small || run_in_process(&s, device, run_small_step, diags));
-  tsr_observed_device_close(device);
-  return ok;
+  return run_in_process(&s, run_steps, diags) &&
+         (!how->ends_small || run_in_process(&s, run_small_step, diags)) &&
+         check_complete(ret, diags);
 }
 
 void tsr_state_sha256(

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Two or three steps of a compiled run on synthetic samples, and all numbers that they leave. The
- * program is the one that `train` executes: gradients are read between two of its tasks, when their
- * norm is taken, and are no outputs of it. Outputs would change what it keeps and fuses. */
+ * program is the one that `train` executes: the executor traces what its tasks compute
+ * (runtime/value_trace.h), gradients among it, and the program has no outputs for that, which would
+ * change what it keeps and fuses. */
 #ifndef TSR_PROVE_RECORDED_RUN_H
 #define TSR_PROVE_RECORDED_RUN_H
 #include "prove/reduced_run.h"
 #include "prove/synthetic.h"
 #include "base/sha256.h"
+#include "runtime/value_trace.h"
 
 /* What two runs are compared by, in the order in which a step makes it. */
 typedef enum {
@@ -19,7 +21,7 @@ typedef enum {
 /* "losses", "gradients", "weights", "optimizer state" */
 const char *tsr_recorded_kind_name(tsr_recorded_kind kind);
 
-/* A whole tensor as f32. */
+/* A whole tensor as f32; a gradient without padding. */
 typedef struct {
   const char *name; /* of a gradient its parameter's */
   int value;        /* of `graph` */
@@ -39,7 +41,15 @@ typedef struct {
   double loss, norm; /* NAN: there is no norm */
   bool updates;      /* gradients do not overflow */
   tsr_state_tensors of[TSR_RECORDED_KINDS];
+  tsr_traced_value *values; /* that tasks compute, in the order of the graph */
+  int values_count;
 } tsr_recorded_step;
+
+/* One of them whose numbers are kept. */
+typedef struct {
+  const char *name; /* NULL: of none */
+  int step;
+} tsr_capture_request;
 
 typedef struct {
   const tsr_graph *graph; /* placed */
@@ -51,12 +61,9 @@ typedef struct {
   float **gradients; /* per parameter: of the first step; NULL: the loss does not depend on it */
   const tsr_value *differing_replica; /* the first of which ranks have other replicas; or NULL */
   int differing_step;                 /* after which */
-  /* Of a run whose values are outputs, after its first step: the complete values, by their indices
-   * in the graph before placement; NULL: it is no output. And the placed value that each became. */
-  const tsr_graph *before;
-  float **values;
-  int *placed;
-  int values_count;
+  const char *missing; /* the first parameter whose gradient is not computed; or NULL */
+  float *captured;     /* NULL: there is no such value */
+  int64_t captured_count;
   float inv_count; /* of the first step */
 } tsr_state;
 
@@ -68,7 +75,8 @@ typedef struct {
   double rate;         /* of every step */
   double loss_scale;   /* of the first step; read with fp16 */
   double gain;         /* of linear layers; 0: the model's own (prove/synthetic_weights.h) */
-  bool ends_small;     /* one more step, from the first weights and without state, of a loss that is
+  tsr_capture_request capture;
+  bool ends_small; /* one more step, from the first weights and without state, of a loss that is
                           2^-20 times as large */
 } tsr_recording;
 

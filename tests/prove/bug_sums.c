@@ -114,8 +114,8 @@ static void all_positions(bug *b) {
   double counted = (double)tsr_synthetic_targets(&data, data.samples);
   double share = counted / (double)(data.samples * targets->shape[1]);
   if (!(share < 1)) abort();
-  bug_insert(b, bug_find_value(b, "d.logits@loss"), TSR_OP_SCALE, &(tsr_attrs){.scale = {share}});
-  scale(b, bug_find_value(b, "loss"), share);
+  bug_insert(b, bug_find_value(b, "loss"), TSR_OP_SCALE, &(tsr_attrs){.scale = {share}});
+  scale(b, bug_find_value(b, "d.logits@loss"), share);
 }
 
 /* The mask is lost in the gradient: all next tokens count. */

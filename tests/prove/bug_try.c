@@ -82,20 +82,20 @@ const char *bug_named(const bug *b, const char *message) {
   return end ? tsr_arena_printf(b->arena, "%.*s", (int)(end - begin - 1), begin + 1) : "";
 }
 
-/* The value that a message is about; -1: none is of this name. */
-static int find_named(const bug *b, const char *message) {
+/* Whether a message is about a value: it has its name, or the value is a form that a collective
+ * gives to what has. */
+static bool is_named(const bug *b, const char *message, int value) {
   const tsr_graph *g = b->g;
-  const char *name = bug_named(b, message);
+  const char *name = bug_named(b, message), *of = g->values[value].name;
   const char *stats = tsr_arena_printf(b->arena, "norm_stats.%s", name);
-  if (!strcmp(name, "loss")) return g->loss;
-  if (!strcmp(name, "clip")) return tsr_graph_find_output(g, "clip");
+  size_t length = strlen(name);
+  if (!strcmp(name, "loss")) return value == g->loss;
+  if (!strcmp(name, "clip")) return value == tsr_graph_find_output(g, "clip");
   for (int i = 0; i < g->nodes_count && is_gradient(message); i++)
-    if (!strcmp(g->nodes[i].name, stats)) return g->nodes[i].inputs[0];
+    if (!strcmp(g->nodes[i].name, stats)) return value == g->nodes[i].inputs[0];
   for (int i = 0; i < g->outputs_count; i++)
-    if (!strcmp(g->outputs[i].name, name)) return g->outputs[i].value;
-  for (int v = 0; v < g->values_count; v++)
-    if (!strcmp(g->values[v].name, name)) return v;
-  return -1;
+    if (!strcmp(g->outputs[i].name, name)) return value == g->outputs[i].value;
+  return !strncmp(of, name, length) && (!of[length] || of[length] == '.');
 }
 
 static bool reads_any(const tsr_node *n, const bool *reached) {
@@ -138,16 +138,22 @@ static tsr_location location_of_param(const tsr_graph *g, const char *name) {
   return TSR_NOWHERE;
 }
 
+/* The line of the parameter, or of the node that has made the value. */
+static bool is_line_of(const bug *b, const bug_result *r, int value) {
+  const tsr_graph *g = b->g;
+  bool clip = !strcmp(bug_named(b, r->message), "clip");
+  tsr_location at = is_gradient(r->message) ? location_of_param(g, bug_named(b, r->message))
+                                            : location_of(g, value);
+  return strstr(r->file, "configs/graphs/") && (clip ? r->line > 0 : r->line == at.line);
+}
+
 bool bug_is_downstream(const bug *b, const bug_result *r) {
   const tsr_graph *g = b->g;
-  int named = find_named(b, r->message);
-  if (named < 0 || b->node < 0) return false;
   bool *reached = tsr_arena_array(b->arena, bool, g->values_count + 1);
-  bool first_step = strstr(r->message, "step 1") != NULL;
-  if (first_step && b->next_step) return false;
+  bool first_step = strstr(r->message, "step 1") != NULL, found = false;
+  if (b->node < 0 || (first_step && b->next_step)) return false;
   for (int pass = 0; pass < (first_step ? 1 : 2); pass++) reach_step(b, reached);
-  tsr_location at = is_gradient(r->message) ? location_of_param(g, bug_named(b, r->message))
-                                            : location_of(g, named);
-  bool placed = strcmp(bug_named(b, r->message), "clip") ? r->line == at.line : r->line > 0;
-  return reached[named] && placed && strstr(r->file, "configs/graphs/");
+  for (int v = 0; v < g->values_count; v++)
+    found |= reached[v] && is_named(b, r->message, v) && is_line_of(b, r, v);
+  return found;
 }

@@ -18,15 +18,14 @@ static const char *text_of(bug_outcome o) {
   return o == BUG_FOUND ? "found" : o == BUG_MISSED ? "MISSED" : "CRASHED";
 }
 
-/* The report names the kind and the step of the tensor that the message names. */
+/* The report names the kind that differs first, and its step, which is that of the message: weights
+ * and state differ after it, what makes losses and gradients in it. */
 static bool is_kind(const bug_result *r) {
   const char *step = strstr(r->first, " of step "), *named = strstr(r->message, " step ");
-  bool loss = !strncmp(r->message, "'loss'", 6), clip = !strncmp(r->message, "'clip'", 6);
-  bool gradient = clip || !strncmp(r->message, "the gradient of '", 17);
-  const char *kind = loss ? "losses of" : gradient ? "gradients of" : NULL;
   bool later = !strncmp(r->first, "weights of", 10) || !strncmp(r->first, "optimizer state of", 18);
-  bool same = kind ? !strncmp(r->first, kind, strlen(kind)) : later;
-  return same && step && named && step[9] == named[6];
+  bool earlier = !strncmp(r->first, "losses of", 9) || !strncmp(r->first, "gradients of", 12);
+  bool after = strstr(r->message, " after step ") != NULL;
+  return later != earlier && later == after && step && named && step[9] == named[6];
 }
 
 static void try_variant(const bug_variant *v, tally *of) {
