@@ -75,7 +75,8 @@ int64_t tsr_operand_offset(const tsr_task_call *call, const tsr_tensor *t, int d
 tsr_tensor_slice tsr_operand_slice(const tsr_task_call *call, const tsr_tensor *t);
 /* The same of an activation, whose samples are counted over the whole step. */
 tsr_tensor_slice tsr_operand_sample_slice(const tsr_task_call *call, const tsr_tensor *t);
-/* Whether cp splits a dimension and the part is two runs of it (base/sequence_layout.h). */
+/* Whether cp splits a dimension and the part is two runs of it (base/sequence_layout.h); where an
+ * even number of ranks of tp share them, each has one run. */
 bool tsr_operand_is_zigzag(const tsr_task_call *call, const tsr_tensor *t, int dim);
 /* That dimension, or -1. */
 int tsr_operand_zigzag_dim(const tsr_task_call *call, const tsr_tensor *t);
