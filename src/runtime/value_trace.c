@@ -2,6 +2,7 @@
 #include "runtime/value_trace.h"
 #include "graph/element_runs.h"
 #include "runtime/executable_internal.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* A value of the placed graph. */
@@ -30,7 +31,7 @@ struct tsr_value_trace {
 static bool is_complete(const tsr_value *v) {
   for (int a = 0; a < TSR_AXES; a++)
     if (v->placement[a].kind == TSR_PARTIAL) return false;
-  return v->units == 0 && v->batch_units == 0;
+  return v->units == 0 && v->batch_units == 0 && v->completes_to == TSR_F32;
 }
 
 /* Parts of a sum that the mesh or the units decide about: steps of a ring, in which a rank has
@@ -60,11 +61,11 @@ static bool is_sampled(const tsr_graph *g, const tsr_value *v) {
   return !once && !(n && tsr_node_accumulates(n));
 }
 
-/* A sum over the samples of one microbatch: others have other samples. */
+/* A sum over the samples of one microbatch, or made of one: others have other samples. */
 static bool is_of_microbatch(const tsr_value_trace *t, const tsr_graph *g, int value) {
   const tsr_value *origin = &g->values[t->values[value].origin];
   const tsr_node *n = origin->kind == TSR_VALUE_NODE ? &g->nodes[origin->node] : NULL;
-  return n && origin->placement[TSR_DP].kind == TSR_PARTIAL && n->section != TSR_UPDATE &&
+  return n && n->section != TSR_PROLOGUE && n->section != TSR_UPDATE && !is_sampled(g, origin) &&
          !tsr_node_accumulates(n) && tsr_executable_microbatches(t->executable) > 1;
 }
 
@@ -97,7 +98,36 @@ static void describe(tsr_value_trace *t, int value) {
   is->whole = whole_elements(t, value, shape);
 }
 
-/* Gradients have the names of their parameters, whatever sums them up. */
+typedef struct {
+  const char *name;
+  int value;
+} named;
+
+static int by_name(const void *a, const void *b) {
+  const named *x = a, *y = b;
+  int order = strcmp(x->name, y->name);
+  return order ? order : x->value - y->value;
+}
+
+/* Nodes may share a name: "NAME#2" is the second one. What is stored has its own. */
+static void number_names(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
+  named *all = tsr_arena_array(arena, named, 2 * g->values_count + 1);
+  int count = 0;
+  for (int v = 0; v < g->values_count; v++) {
+    bool stored = g->values[v].kind == TSR_VALUE_PARAM || g->values[v].kind == TSR_VALUE_STATE;
+    if (stored) all[count++] = (named){g->values[v].name, -1};
+    if (t->values[v].origin == v) all[count++] = (named){t->names[v], v};
+  }
+  qsort(all, (size_t)count, sizeof *all, by_name);
+  for (int i = 0, same = 1; i < count; i++) {
+    same = i && !strcmp(all[i].name, all[i - 1].name) ? same + 1 : 1;
+    if (same > 1 && all[i].value >= 0)
+      t->names[all[i].value] = tsr_arena_printf(arena, "%s#%d", all[i].name, same);
+  }
+}
+
+/* Gradients have the names of their parameters, and the loss that of a sum over one microbatch,
+ * whatever sums them up. */
 static void name_values(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
   t->names = tsr_arena_array(arena, const char *, g->values_count + 1);
   for (int v = 0; v < g->values_count; v++) {
@@ -109,6 +139,8 @@ static void name_values(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g
     if (g->grads[p] >= 0)
       t->names[t->values[g->grads[p]].origin] =
           tsr_arena_printf(arena, "grad.%s", g->params[p].name);
+  if (g->loss >= 0) t->names[t->values[g->loss].origin] = "loss";
+  number_names(arena, t, g);
 }
 
 /* A node without a task gives its input's bytes another name. */
