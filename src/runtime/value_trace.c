@@ -126,8 +126,18 @@ static void number_names(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *
   }
 }
 
-/* Gradients have the names of their parameters, and the loss that of a sum over one microbatch,
- * whatever sums them up. */
+/* A sum over microbatches is what one microbatch alone would have made. */
+static void name_sums(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (!tsr_node_accumulates(n)) continue;
+    int of = t->values[n->inputs[0]].origin;
+    t->names[n->outputs[0]] = t->names[of];
+    t->names[of] = tsr_arena_printf(arena, "microbatch.%s", t->names[of]);
+  }
+}
+
+/* Gradients have the names of their parameters, whatever sums them up. */
 static void name_values(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
   t->names = tsr_arena_array(arena, const char *, g->values_count + 1);
   for (int v = 0; v < g->values_count; v++) {
@@ -135,6 +145,7 @@ static void name_values(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g
     const char *name = g->values[v].name;
     t->names[v] = computed ? name : tsr_arena_printf(arena, "copy.%s", name);
   }
+  name_sums(arena, t, g);
   for (int p = 0; g->grads && p < g->params_count; p++)
     if (g->grads[p] >= 0)
       t->names[t->values[g->grads[p]].origin] =
