@@ -44,6 +44,7 @@ static bool save_tensors(app *a, tsr_text *text) {
     tsr_text_add(
         text, "%s: %d tensors of steps %" PRId64 " to %" PRId64 ", %s each\n", o->save, count,
         first, last, tsr_text_bytes(bytes).text);
+  tsr_tensor_dump_free(d);
   replay_close(&r);
   tsr_bpe_match_free(filter.match);
   return ok;

@@ -6,28 +6,30 @@
 #include "compare/tensor_dump.h"
 #include "compare/tensor_files.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Keys that change where a run rounds, and not what it computes. */
+/* Keys, or with a dot at their end the begins of keys, that change where a run rounds and not what
+ * it computes. */
 static const char *const rounding_keys[] = {
     "training_config.precision",
-    "training_config.mixed_precision",
+    "training_config.loss_scale.",
     "training_config.optimizer.stochastic_rounding",
     "training_config.optimizer.kahan_summation",
-    "numerics.isa",
     "numerics.policy",
     "numerics.reduce_tree",
-    "numerics.units.batch",
-    "numerics.units.order",
-    "numerics.units.sequence",
-    "numerics.units.tp",
-    "numerics.units.expert"};
+    "numerics.units.",
+    TSR_RECIPE_ISA,
+    TSR_RECIPE_ISA_BEFORE};
 
 static bool is_rounding_key(const char *key) {
-  for (size_t i = 0; i < sizeof rounding_keys / sizeof *rounding_keys; i++)
-    if (!strcmp(key, rounding_keys[i])) return true;
+  for (size_t i = 0; i < sizeof rounding_keys / sizeof *rounding_keys; i++) {
+    size_t length = strlen(rounding_keys[i]);
+    bool begins = !strncmp(rounding_keys[i], key, length);
+    if (begins && (!key[length] || rounding_keys[i][length - 1] == '.')) return true;
+  }
   return false;
 }
 
@@ -38,14 +40,16 @@ static const char *value_of(const tsr_recipe_entry *recipe, int count, const cha
 }
 
 bool compare_bounds_apply(
-    const tsr_recipe_entry *a, int a_count, const tsr_recipe_entry *b, int b_count) {
+    const tsr_recipe_entry *a, int a_count, const tsr_recipe_entry *b, int b_count,
+    bool *ret_others) {
   bool any = false;
+  *ret_others = false;
   for (int i = 0; i < a_count + b_count; i++) {
     const char *key = i < a_count ? a[i].key : b[i - a_count].key;
     const char *here = value_of(a, a_count, key), *there = value_of(b, b_count, key);
     if (here && there && !strcmp(here, there)) continue;
-    if (!is_rounding_key(key)) return false;
-    any = true;
+    if (is_rounding_key(key)) any = true;
+    else *ret_others = true;
   }
   return any;
 }
@@ -55,13 +59,15 @@ static bool all(void *context, const char *name) {
   return true;
 }
 
-/* The tensors of the first step, in a folder. */
-static bool dump(app *a, const char *path, const char *folder) {
+/* The tensors of a step, in a folder. */
+static bool dump(app *a, const char *path, const char *folder, int64_t step) {
   replay r;
   bool ok = replay_open(a, path, &r);
   tsr_tensor_dump *d =
-      ok ? tsr_tensor_dump_new(a->arena, r.setup.config, r.steps, folder, 1, 1, all, NULL) : NULL;
-  ok = ok && replay_run(&r, 1, tsr_tensor_dump_observer(d));
+      ok ? tsr_tensor_dump_new(a->arena, r.setup.config, r.steps, folder, step, step, all, NULL)
+         : NULL;
+  ok = ok && replay_run(&r, step, tsr_tensor_dump_observer(d));
+  if (d) tsr_tensor_dump_free(d);
   replay_close(&r);
   return ok;
 }
@@ -77,7 +83,8 @@ static const char *temporary_folder(tsr_arena *arena) {
   return name;
 }
 
-bool compare_bounds(app *a, const char *const paths[2], tsr_text *text, bool *ret_passes) {
+bool compare_bounds(
+    app *a, const char *const paths[2], int64_t step, tsr_text *text, bool *ret_passes) {
   const char *folder = temporary_folder(a->arena);
   const char *files[2], *folders[2];
   tsr_file_comparison c = {0};
@@ -86,10 +93,10 @@ bool compare_bounds(app *a, const char *const paths[2], tsr_text *text, bool *re
   bool ok = true;
   for (int i = 0; i < 2; i++) {
     folders[i] = tsr_arena_printf(a->arena, "%s/%d", folder, i + 1);
-    files[i] = tsr_tensor_dump_path(a->arena, folders[i], 1);
-    ok = ok && dump(a, paths[i], folders[i]);
+    files[i] = tsr_tensor_dump_path(a->arena, folders[i], step);
+    ok = ok && dump(a, paths[i], folders[i], step);
   }
-  tsr_text_add(text, "step 1, against a bound of rounding errors:\n");
+  tsr_text_add(text, "step %" PRId64 ", against a bound of rounding errors:\n", step);
   ok = ok && tsr_tensor_files_compare(a->arena, files[0], files[1], &c, text, a->diags);
   for (int i = 0; i < 2; i++) {
     tsr_disk_remove(files[i]);

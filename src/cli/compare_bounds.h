@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `compare` of two runs whose bits differ by right: in where they round. */
+/* The comparison of two runs whose recipes round in other places: one step of both, against a bound
+ * of rounding errors (compare/error_bound.h). */
 #ifndef TSR_CLI_COMPARE_BOUNDS_H
 #define TSR_CLI_COMPARE_BOUNDS_H
 #include "cli/app.h"
 #include "config/recipe_keys.h"
 
-/* Whether the recipes differ, and only in keys of precision, units or instruction sets. */
+/* Whether a key of the recipes that changes where a run rounds differs; ret_others: whether one does
+ * that changes what it computes. */
 bool compare_bounds_apply(
-    const tsr_recipe_entry *a, int a_count, const tsr_recipe_entry *b, int b_count);
+    const tsr_recipe_entry *a, int a_count, const tsr_recipe_entry *b, int b_count,
+    bool *ret_others);
 
-/* All tensors of the first step of both, by how far they are apart. */
-bool compare_bounds(app *a, const char *const paths[2], tsr_text *text, bool *ret_passes);
+/* Appends the report. Both are repeated up to the step. */
+bool compare_bounds(
+    app *a, const char *const paths[2], int64_t step, tsr_text *text, bool *ret_passes);
 
 #endif

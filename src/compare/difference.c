@@ -58,7 +58,7 @@ static void compare_value(tsr_difference *d, const tsr_traced_value *x, const ts
 /* Where only one run has a copy of a parameter, that is what the other one has stored. */
 static void compare_copy(tsr_difference *d, const tsr_run_record *b, const tsr_traced_value *x) {
   static const char prefix[] = "copy.";
-  bool is_copy = !strncmp(x->name, prefix, sizeof prefix - 1) && x->dtype == TSR_F32;
+  bool is_copy = x->is_copy && x->dtype == TSR_F32;
   const tsr_stored_hash *y = is_copy ? find_stored(b, x->name + sizeof prefix - 1) : NULL;
   tsr_traced_value stored = *x;
   if (!y) return;

@@ -10,6 +10,8 @@ typedef struct {
   double values[2]; /* of that one */
   double most;      /* the largest absolute difference; infinite where a NaN stands for a number */
   double largest;   /* the largest finite magnitude in the second array */
+  double apart;     /* the root mean square of the differences; infinite as `most` is */
+  double size;      /* that of the finite numbers of the second array */
 } tsr_element_difference;
 
 /* Every NaN is the same one. */

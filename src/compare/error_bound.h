@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How far two computations of a tensor may be apart that round in other places: an a-priori model
- * of rounding errors, after the probabilistic analysis of Higham and Mary (2019), in which the
- * roundings of a sum of K numbers grow as sqrt(K). Along the longest path from the inputs to a
- * tensor every task rounds its result once, to the type that it is stored in, and sums in f32:
+/* How far two computations of a tensor may be apart that round in other places.
  *
- *   bound = sum of u(stored type) + sum of sqrt(K) * u(f32)   over the tasks of the path
+ * Every task rounds its results once, to the type that they are stored in, and the sum of K numbers
+ * in f32 has an error of sqrt(K) unit roundoffs (the probabilistic analysis of Higham and Mary
+ * 2019). Errors of different roundings are independent: their squares add up. So a tensor has four
+ * mean squares of what its elements may be apart, which compare/error_paths.h finds:
  *
- * relative to the largest element of the tensor. Errors of one path are added, not averaged, and
- * conditioning is left out; what is beyond the bound is another function, or is ill-conditioned.
+ *   roundings   of the results on the way to it, if each had a unit roundoff of 1
+ *   stored      the same, with that of the type that each is stored in here
+ *   sums        of additions in f32, if these had a unit roundoff of 1
+ *   choices     of what depends on the experts that tokens have chosen
  *
- * A step starts from weights with the errors of the steps before. Adam moves a weight by up to the
- * learning rate, whichever sign a gradient has that is nearly zero: two runs may be apart by twice
- * the sum of the rates. SGD's updates have the errors of their gradients. */
+ * The bound is the root of their sum, of the last one twice the share of the tokens that have chosen
+ * other experts (what they would have had, and what they have), and
+ * 1.5 (1 + 3 / sqrt(n)) times that: errors are not all independent, and the mean of n squares varies. An element alone may be eight
+ * times as far. What is beyond is another function of the inputs. */
 #ifndef TSR_COMPARE_ERROR_BOUND_H
 #define TSR_COMPARE_ERROR_BOUND_H
-#include "graph/graph.h"
+#include <stdint.h>
 
 typedef struct {
-  double roundings; /* how many results are rounded */
-  double stored;    /* the sum of the unit roundoffs of their types */
-  double sums;      /* the sum of sqrt(K) */
-} tsr_rounding_path;
-
-/* Of each value of a graph (placed or not), which has values_count of them; in the arena.
- * `errors`: of each parameter, relative to its largest element; NULL: they are exact. */
-tsr_rounding_path *
-tsr_rounding_paths(tsr_arena *arena, const tsr_graph *graph, const double *errors);
+  double roundings, stored, sums, choices;
+} tsr_error_path;
 
 /* The unit roundoff of a type, of safetensors' name ("F32", "BF16", "F16"); of others 0. */
 double tsr_unit_roundoff(const char *dtype);
 
-/* `roundoff`: of a type that another computation may have rounded all results to. */
-double tsr_error_bound(tsr_rounding_path path, double roundoff);
+/* Of the root mean square of the differences of a tensor with `elements`. roundoff: of a type that
+ * another computation may have rounded all results to; other_choices: the share of the tokens whose
+ * experts differ. */
+double
+tsr_error_bound(tsr_error_path path, double roundoff, double other_choices, int64_t elements);
+
+enum { TSR_ELEMENT_BOUNDS = 8 }; /* of an element alone, where the tensor's elements are alike */
 
 #endif

@@ -3,7 +3,8 @@
 #include "base/memory.h"
 #include "base/new_file.h"
 #include "checkpoint/safetensors.h"
-#include "compare/error_bound.h"
+#include "compare/error_paths.h"
+#include "compare/foreign_place.h"
 #include "train/learning_rate.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -20,6 +21,7 @@ typedef struct {
 
 struct tsr_tensor_dump {
   tsr_arena *arena;
+  tsr_arena *scratch; /* of a step */
   const tsr_config *config;
   tsr_lr_curve curve;
   const char *folder;
@@ -33,6 +35,9 @@ struct tsr_tensor_dump {
   const char **metadata;
   int pairs;
   tsr_value_trace *trace;
+  tsr_value_size *sizes; /* per placed value */
+  bool *scaled;          /* per placed value: times the loss scale */
+  bool overflows;        /* what is scaled has infinite numbers in this step */
   const char *recipe;
   tsr_step_observer observer;
 };
@@ -57,72 +62,160 @@ static void add_pair(tsr_tensor_dump *d, const char *key, const char *value) {
   d->metadata[2 * d->pairs++ + 1] = value;
 }
 
-/* Hugging Face's name of a parameter, as the dump names the tensor. */
+/* What a parameter or its gradient is in Hugging Face's models, as the dump names the tensor. */
 static void add_foreign_name(tsr_tensor_dump *d, const tsr_graph *g, const kept *k) {
   bool gradient = !strncmp(k->of.name, "grad.", 5);
   const char *param = k->of.name + (gradient ? 5 : 0);
-  for (int p = 0; p < g->params_count; p++)
-    if (!strcmp(g->params[p].name, param) && g->params[p].hf_name)
-      add_pair(
-          d, tsr_arena_printf(d->arena, "hf.%s", k->of.name),
-          tsr_arena_printf(d->arena, "%s%s", gradient ? "grad." : "", g->params[p].hf_name));
-}
-
-/* Of a parameter. False: there is no memory for it. */
-static bool
-find_largest(tsr_executable *e, const tsr_value *v, int value, double *ret, tsr_diags *diags) {
-  int64_t count = tsr_value_elements(v);
-  float *whole = tsr_memory_try(sizeof *whole * (size_t)count);
-  if (!whole)
-    return tsr_diag_failure(
-        diags, TSR_NOWHERE, "out of memory: %s for '%s'", tsr_text_bytes(4 * count).text, v->name);
-  tsr_executable_read(e, value, whole);
-  *ret = 0;
-  for (int64_t i = 0; i < count; i++) *ret = fmax(*ret, fabs((double)whole[i]));
-  free(whole);
-  return true;
-}
-
-/* The errors that parameters may have before a step, relative to their largest element. */
-static bool find_errors(
-    const tsr_tensor_dump *d, tsr_executable *e, int64_t step, double *errors, tsr_diags *diags) {
-  const tsr_graph *g = tsr_executable_graph(e);
-  const tsr_rounding_path *exact = tsr_rounding_paths(d->arena, g, NULL);
-  bool is_sgd = d->config->optimizer.type == TSR_OPTIMIZER_SGD;
-  double moved = 0;
-  for (int64_t s = 0; s + 1 < step; s++) moved += tsr_learning_rate(&d->curve, s);
-  for (int p = 0; p < g->params_count && step > 1; p++) {
-    int value = tsr_executable_param(e, p);
-    double largest = 0;
-    if (g->grads[p] < 0) continue;
-    if (is_sgd) {
-      errors[p] = (double)(step - 1) * tsr_error_bound(exact[g->grads[p]], 0);
+  tsr_hf_place place;
+  for (int p = 0; p < g->params_count; p++) {
+    if (strcmp(g->params[p].name, param) || !tsr_hf_place_of(d->scratch, &g->params[p], &place))
       continue;
-    }
-    if (!find_largest(e, &g->values[value], value, &largest, diags)) return false;
-    errors[p] = largest > 0 ? 2 * moved / largest : 1;
+    const char *text = tsr_foreign_place_text(d->scratch, &place);
+    add_pair(
+        d, tsr_arena_printf(d->scratch, "hf.%s", k->of.name),
+        tsr_arena_printf(d->scratch, "%s%s", gradient ? "grad." : "", place.name));
+    if (text) add_pair(d, tsr_arena_printf(d->scratch, "hf_place.%s", k->of.name), text);
+  }
+}
+
+/* ---- what a file has beside the numbers ---- */
+
+/* A parameter or state, without padding. NULL: there is no memory for it. */
+static float *read_whole(tsr_executable *e, int value, tsr_diags *diags) {
+  const tsr_graph *g = tsr_executable_graph(e);
+  const tsr_value *v = &g->values[value];
+  const tsr_padding *padding = tsr_value_padding(g, v);
+  size_t bytes = sizeof(float) * (size_t)tsr_value_elements(v);
+  float *whole = tsr_memory_try(bytes);
+  if (!whole) {
+    tsr_diag_failure(
+        diags, TSR_NOWHERE, "out of memory: %s for '%s'", tsr_text_bytes((int64_t)bytes).text,
+        v->name);
+    return NULL;
+  }
+  tsr_executable_read(e, value, whole);
+  if (padding) tsr_padding_remove(padding, v->ndim, v->shape, whole);
+  return whole;
+}
+
+static bool measure_params(tsr_tensor_dump *d, tsr_executable *e, tsr_diags *diags) {
+  const tsr_graph *g = tsr_executable_graph(e);
+  for (int p = 0; p < g->params_count; p++) {
+    int value = tsr_executable_param(e, p);
+    int64_t count = tsr_param_real_elements(&g->params[p]);
+    float *whole = read_whole(e, value, diags);
+    double squares = 0;
+    if (!whole) return false;
+    for (int64_t i = 0; i < count; i++) squares += (double)whole[i] * (double)whole[i];
+    d->sizes[value].square = squares / (double)count;
+    free(whole);
   }
   return true;
+}
+
+/* The errors that parameters may have before a step, as mean squares. A step moves a weight of Adam
+ * by up to the learning rate, whichever sign a gradient has that is nearly zero, so two runs may be
+ * apart by twice the sum of the rates. SGD's updates have the errors of their gradients, or with a
+ * loss scale, which may leave out steps, these whole. */
+static double *find_errors(
+    const tsr_tensor_dump *d, const tsr_graph *g, const tsr_step_sizes *sizes, int64_t step) {
+  const tsr_config_optimizer *o = &d->config->optimizer;
+  bool is_sgd = o->type == TSR_OPTIMIZER_SGD;
+  bool fp16 = d->config->training.precision == TSR_PRECISION_FP16;
+  double *errors = tsr_arena_array(d->scratch, double, g->params_count + 1), moved = 0;
+  for (int64_t s = 0; s + 1 < step; s++) moved += tsr_learning_rate(&d->curve, s);
+  if (is_sgd) moved /= 1 - o->momentum;
+  const tsr_error_path *exact = tsr_error_paths(d->scratch, g, sizes);
+  for (int p = 0; p < g->params_count && moved > 0; p++) {
+    if (g->grads[p] < 0) continue;
+    double each = !is_sgd ? 2
+                  : fp16  ? sqrt(fmax(0, d->sizes[g->grads[p]].square))
+                          : tsr_error_bound(exact[g->grads[p]], 0, 0, 1);
+    errors[p] = moved * each * moved * each;
+  }
+  return errors;
+}
+
+/* What flows back from a loss that is scaled, up to the clipping of the gradients. */
+static bool *find_scaled(tsr_arena *arena, const tsr_graph *g) {
+  bool *scaled = tsr_arena_array(arena, bool, g->values_count + 1);
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    bool any = n->op == TSR_OP_CE_LOSS_DX && n->attr.ce_loss_dx.scaled;
+    for (int k = 0; k < n->inputs_count; k++) {
+      bool scales = n->inputs[k] == g->step_scalars && n->op != TSR_OP_CE_LOSS_DX;
+      any |= scaled[n->inputs[k]] || (scales && n->section == TSR_BACKWARD);
+    }
+    for (int o = 0; o < n->outputs_count; o++) scaled[n->outputs[o]] = any && n->op != TSR_OP_CLIP;
+  }
+  return scaled;
+}
+
+/* Of what the step has computed; of parameters those before it. */
+static void take_sizes(tsr_tensor_dump *d, tsr_executable *e) {
+  const tsr_graph *g = tsr_executable_graph(e);
+  tsr_value_size *traced = tsr_arena_array(d->scratch, tsr_value_size, g->values_count + 1);
+  tsr_value_trace_sizes(d->trace, traced);
+  for (int v = 0; v < g->values_count; v++)
+    if (g->values[v].kind != TSR_VALUE_PARAM) d->sizes[v] = traced[v];
+}
+
+static double loss_scale(const tsr_tensor_dump *d, tsr_executable *e) {
+  float scalars[TSR_SCALARS] = {0};
+  if (d->config->training.precision != TSR_PRECISION_FP16) return 1;
+  tsr_executable_read(e, tsr_executable_graph(e)->step_scalars, scalars);
+  return (double)scalars[TSR_SCALAR_LOSS_SCALE];
+}
+
+static int64_t numbers_of(const kept *k) { return k->bytes / (int64_t)sizeof(float); }
+
+/* Divides what is scaled by the loss scale, numbers and sizes. */
+static void unscale(tsr_tensor_dump *d, const tsr_graph *g, double scale) {
+  float factor = 1 / (float)scale;
+  for (int v = 0; v < g->values_count; v++)
+    if (d->scaled[v] && d->sizes[v].square > 0)
+      d->sizes[v].square /= scale * scale, d->sizes[v].mean /= scale;
+  d->overflows = false;
+  for (int i = 0; i < d->count; i++) {
+    const kept *k = &d->tensors[i];
+    for (int64_t n = 0; d->scaled[k->of.value] && n < numbers_of(k); n++) {
+      d->overflows |= !isfinite(k->numbers[n]);
+      k->numbers[n] *= factor;
+    }
+  }
 }
 
 /* What the file of a step says of its tensors. */
-static bool describe(tsr_tensor_dump *d, tsr_executable *e, int64_t step, tsr_diags *diags) {
-  const tsr_graph *g = tsr_executable_graph(e);
-  double *errors = tsr_arena_array(d->arena, double, g->params_count + 1);
-  if (!find_errors(d, e, step, errors, diags)) return false;
-  const tsr_rounding_path *paths = tsr_rounding_paths(d->arena, g, errors);
+static void describe(tsr_tensor_dump *d, const tsr_graph *g, double scale, int64_t step) {
+  tsr_step_sizes sizes = {.sizes = d->sizes, .scaled = d->scaled, .loss_scale = scale};
+  sizes.errors = find_errors(d, g, &sizes, step);
+  const tsr_error_path *paths = tsr_error_paths(d->scratch, g, &sizes);
   d->pairs = 0;
   for (int i = 0; i < d->count; i++) {
     const kept *k = &d->tensors[i];
-    tsr_rounding_path path = paths[k->of.value];
+    tsr_error_path p = paths[k->of.value];
     add_pair(
-        d, tsr_arena_printf(d->arena, "path.%s", k->of.name),
-        tsr_arena_printf(d->arena, "%.9g %.9g %.9g", path.roundings, path.stored, path.sums));
+        d, tsr_arena_printf(d->scratch, "path.%s", k->of.name),
+        tsr_arena_printf(
+            d->scratch, "%.6g %.6g %.6g %.6g", p.roundings, p.stored, p.sums, p.choices));
     add_foreign_name(d, g, k);
   }
   add_pair(d, "recipe", d->recipe);
-  add_pair(d, "step", tsr_arena_printf(d->arena, "%" PRId64, step));
-  return true;
+  add_pair(d, "step", tsr_arena_printf(d->scratch, "%" PRId64, step));
+}
+
+/* ---- which tensors are kept ---- */
+
+/* What other programs, and other meshes, do not have: copies of parameters and of what is computed
+ * again, numbers that a node keeps for its gradient, and the norm of all gradients with what follows
+ * from it, which depends on the loss scale. */
+static bool is_internal(const tsr_graph *g, const tsr_traced_value *v) {
+  const tsr_value *value = &g->values[v->value];
+  const tsr_node *n = value->node >= 0 ? &g->nodes[value->node] : NULL;
+  if (!n) return v->is_copy;
+  bool statistics = tsr_op_facts(n->op) & (TSR_FACT_STATISTICS | TSR_FACT_LOSS);
+  return v->is_copy || n->again || n->op == TSR_OP_CLIP || n->op == TSR_OP_CE_STATS ||
+         (statistics && n->section == TSR_FORWARD && value->output > 0);
 }
 
 static bool choose(tsr_tensor_dump *d, tsr_executable *e, tsr_diags *diags) {
@@ -130,7 +223,8 @@ static bool choose(tsr_tensor_dump *d, tsr_executable *e, tsr_diags *diags) {
   const tsr_traced_value *values;
   int count = tsr_value_trace_candidates(d->trace, &values);
   d->tensors = tsr_arena_array(d->arena, kept, count + g->values_count + 1);
-  for (int i = 0; i < count; i++) keep(d, &values[i], false);
+  for (int i = 0; i < count; i++)
+    if (!is_internal(g, &values[i])) keep(d, &values[i], false);
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *is = &g->values[v];
     tsr_traced_value of = {.name = is->name, .value = v, .ndim = is->ndim, .dtype = is->dtype};
@@ -149,7 +243,7 @@ static bool choose(tsr_tensor_dump *d, tsr_executable *e, tsr_diags *diags) {
     d->tensors[i].numbers = at;
     at += d->tensors[i].bytes / (int64_t)sizeof *at;
   }
-  d->metadata = tsr_arena_array(d->arena, const char *, 4 * d->count + 8);
+  d->metadata = tsr_arena_array(d->arena, const char *, 6 * d->count + 8);
   return true;
 }
 
@@ -167,40 +261,40 @@ static bool begin(
 }
 
 static bool read_stored(const kept *k, tsr_executable *e, tsr_diags *diags) {
-  const tsr_graph *g = tsr_executable_graph(e);
-  const tsr_value *v = &g->values[k->of.value];
-  const tsr_padding *padding = tsr_value_padding(g, v);
-  size_t bytes = sizeof(float) * (size_t)tsr_value_elements(v);
-  float *whole = tsr_memory_try(bytes);
-  if (!whole)
-    return tsr_diag_failure(
-        diags, TSR_NOWHERE, "out of memory: %s for '%s'", tsr_text_bytes((int64_t)bytes).text,
-        k->of.name);
-  tsr_executable_read(e, k->of.value, whole);
-  if (padding) tsr_padding_remove(padding, v->ndim, v->shape, whole);
+  float *whole = read_whole(e, k->of.value, diags);
+  if (!whole) return false;
   memcpy(k->numbers, whole, (size_t)k->bytes);
   free(whole);
   return true;
+}
+
+static void begin_trace(tsr_tensor_dump *d, tsr_executable *e) {
+  const tsr_graph *g = tsr_executable_graph(e);
+  d->trace = tsr_executable_trace(d->arena, e);
+  tsr_value_trace_measure(d->trace);
+  d->sizes = tsr_arena_array(d->arena, tsr_value_size, g->values_count + 1);
+  d->scaled = find_scaled(d->arena, g);
 }
 
 static bool before(void *context, tsr_executable *e, int64_t step, tsr_diags *diags) {
   tsr_tensor_dump *d = context;
   bool ok = true;
   if (step < d->first) return true;
-  if (!d->trace) d->trace = tsr_executable_trace(d->arena, e);
+  if (!d->trace) begin_trace(d, e);
   if (step == d->first && !choose(d, e, diags)) return false;
-  if (!describe(d, e, step, diags)) return false;
   for (int i = 0; i < d->count && ok; i++) {
     const kept *k = &d->tensors[i];
     if (k->is_stored) ok = read_stored(k, e, diags);
     else tsr_value_trace_capture(d->trace, k->of.value, k->numbers);
   }
-  return ok;
+  return ok && measure_params(d, e, diags);
 }
 
-/* Complete tensors alone: one that a mesh has only in parts is not written. */
+/* Complete tensors alone: one that a mesh has only in parts is not written, nor are the gradients of
+ * a step that is left out because the loss scale was too large. */
 static bool is_there(const tsr_tensor_dump *d, const kept *k) {
   const tsr_traced_value *values;
+  if (d->overflows && d->scaled[k->of.value]) return false;
   int count = k->is_stored ? 0 : tsr_value_trace_read(d->trace, &values);
   for (int i = 0; i < count; i++)
     if (values[i].value == k->of.value) return true;
@@ -208,8 +302,8 @@ static bool is_there(const tsr_tensor_dump *d, const kept *k) {
 }
 
 static bool write_file(tsr_tensor_dump *d, int64_t step, tsr_diags *diags) {
-  tsr_safetensor *tensors = tsr_arena_array(d->arena, tsr_safetensor, d->count);
-  const kept **of = tsr_arena_array(d->arena, const kept *, d->count);
+  tsr_safetensor *tensors = tsr_arena_array(d->scratch, tsr_safetensor, d->count);
+  const kept **of = tsr_arena_array(d->scratch, const kept *, d->count);
   int count = 0;
   for (int i = 0; i < d->count; i++) {
     const kept *k = &d->tensors[i];
@@ -225,7 +319,7 @@ static bool write_file(tsr_tensor_dump *d, int64_t step, tsr_diags *diags) {
   tsr_text head = {0};
   tsr_safetensors_header(tensors, count, d->metadata, d->pairs, &head);
   tsr_new_file file = {.fd = -1};
-  bool ok = tsr_new_file_open(tsr_tensor_dump_path(d->arena, d->folder, step), &file, diags) &&
+  bool ok = tsr_new_file_open(tsr_tensor_dump_path(d->scratch, d->folder, step), &file, diags) &&
             tsr_new_file_write(&file, head.data, head.length, diags);
   for (int i = 0; i < count && ok; i++)
     ok = tsr_new_file_write(&file, of[i]->numbers, (size_t)of[i]->bytes, diags);
@@ -237,11 +331,18 @@ static bool write_file(tsr_tensor_dump *d, int64_t step, tsr_diags *diags) {
 
 static bool after(void *context, tsr_executable *e, const tsr_locked_step *step, tsr_diags *diags) {
   tsr_tensor_dump *d = context;
-  (void)e;
   if (step->step < d->first) return true;
   if (step->step == d->first && !tsr_new_folder(d->folder))
     return tsr_file_cannot("make the folder", d->folder, errno, TSR_NOWHERE, diags);
-  return write_file(d, step->step, diags);
+  d->scratch = tsr_arena_new();
+  const tsr_graph *g = tsr_executable_graph(e);
+  double scale = loss_scale(d, e);
+  take_sizes(d, e);
+  unscale(d, g, scale);
+  describe(d, g, scale, step->step);
+  bool ok = write_file(d, step->step, diags);
+  tsr_arena_free(d->scratch);
+  return ok;
 }
 
 tsr_tensor_dump *tsr_tensor_dump_new(
@@ -257,6 +358,8 @@ tsr_tensor_dump *tsr_tensor_dump_new(
       .context = d, .last = last, .begin = begin, .before = before, .after = after};
   return d;
 }
+
+void tsr_tensor_dump_free(tsr_tensor_dump *d) { free(d->numbers); }
 
 const tsr_step_observer *tsr_tensor_dump_observer(const tsr_tensor_dump *d) { return &d->observer; }
 

@@ -4,9 +4,10 @@
  * grad.NAME; and parameters and optimizer state as they are before the step. Floating-point types
  * are written as F32.
  *
- * The files' metadata have step and recipe; of each tensor "path.NAME", its tsr_rounding_path as
- * three numbers (compare/error_bound.h), and of parameters "hf.NAME", their name in Hugging Face's
- * files. */
+ * The files' metadata have step and recipe; of each tensor "path.NAME", its tsr_error_path as
+ * four numbers (compare/error_bound.h), and of parameters and their gradients "hf.NAME", their name in
+ * Hugging Face's files, and where that is no tensor of the same elements "hf_place.NAME", its place
+ * there (compare/foreign_place.h). */
 #ifndef TSR_COMPARE_TENSOR_DUMP_H
 #define TSR_COMPARE_TENSOR_DUMP_H
 #include "runtime/value_trace.h"
@@ -19,6 +20,7 @@ typedef struct tsr_tensor_dump tsr_tensor_dump;
 tsr_tensor_dump *tsr_tensor_dump_new(
     tsr_arena *arena, const tsr_config *config, int64_t steps, const char *folder, int64_t first,
     int64_t last, bool (*wants)(void *context, const char *name), void *context);
+void tsr_tensor_dump_free(tsr_tensor_dump *dump);
 const tsr_step_observer *tsr_tensor_dump_observer(const tsr_tensor_dump *dump);
 
 /* How many tensors a file has, and their bytes. */

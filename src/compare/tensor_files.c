@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/tensor_files.h"
-#include "base/memory.h"
-#include "checkpoint/safetensors.h"
 #include "compare/elements.h"
 #include "compare/error_bound.h"
-#include "kernels/kernels.h"
+#include "compare/file_pairs.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,152 +14,188 @@ enum { SHOWN_MAX = 10 };
 /* A pair of tensors whose bits differ. */
 typedef struct {
   const char *name;
-  tsr_element_difference elements;
-  double deviation, bound; /* bound 0: not known */
-} pair;
+  bool is_integer;
+  tsr_element_difference elements; /* of floats */
+  int64_t rows, other_rows;        /* of integers: those along all dimensions but the last */
+  bool has_path;
+  tsr_error_path path;
+  double roundoff; /* of the types in the files */
+  double far;      /* elements.apart, or the share of other rows */
+  double bound;    /* of `far` */
+} difference;
 
 typedef struct {
   tsr_arena *arena;
   tsr_safetensors files[2];
-  pair *pairs;
+  difference *differences;
   int count;
+  double other_choices; /* the largest share of tokens that have chosen other experts */
   tsr_file_comparison *result;
   tsr_diags *diags;
 } comparison;
 
-static const char *metadata_of(const tsr_safetensors *f, const char *prefix, const char *name) {
-  size_t length = strlen(prefix);
-  for (int i = 0; i < f->metadata_count; i++) {
-    const char *key = f->metadata[2 * i];
-    if (!strncmp(key, prefix, length) && !strcmp(key + length, name)) return f->metadata[2 * i + 1];
-  }
-  return NULL;
-}
-
-/* The tensor of the other file that is this one: by its name, or by the name that either file has
- * for it in Hugging Face's models. */
-static int find_partner(const tsr_safetensors *of, const tsr_safetensors *other, const char *name) {
-  const char *foreign = metadata_of(of, "hf.", name);
-  int at = tsr_safetensors_find(other, name);
-  if (at < 0 && foreign) at = tsr_safetensors_find(other, foreign);
-  for (int i = 0; at < 0 && i < other->metadata_count; i++)
-    if (!strncmp(other->metadata[2 * i], "hf.", 3) && !strcmp(other->metadata[2 * i + 1], name))
-      at = tsr_safetensors_find(other, other->metadata[2 * i] + 3);
-  return at;
-}
-
 /* ---- numbers ---- */
 
-static bool is_float(const char *dtype) { return tsr_unit_roundoff(dtype) > 0; }
-
-static float *read_numbers(const tsr_safetensors *f, const tsr_safetensor *t, int64_t count) {
-  const tsr_kernels *k = tsr_kernels_get(NULL);
-  const void *bytes = f->map + t->offset;
-  float *numbers = tsr_memory_try(sizeof *numbers * (size_t)(count + 1));
-  if (!numbers) return NULL;
-  if (!strcmp(t->dtype, "BF16")) k->bf16_to_f32(numbers, bytes, 0, count);
-  else if (!strcmp(t->dtype, "F16")) k->fp16_to_f32(numbers, bytes, 0, count);
-  else memcpy(numbers, bytes, sizeof *numbers * (size_t)count);
-  return numbers;
-}
-
-/* As dimensions of 1 do not matter, neither do those of a scalar. */
-static bool same_shape(const tsr_safetensor *a, const tsr_safetensor *b) {
-  int i = 0, k = 0;
-  for (;; i++, k++) {
-    while (i < a->ndim && a->shape[i] == 1) i++;
-    while (k < b->ndim && b->shape[k] == 1) k++;
-    if (i >= a->ndim || k >= b->ndim) return i >= a->ndim && k >= b->ndim;
-    if (a->shape[i] != b->shape[k]) return false;
-  }
-}
-
-static double bound_of(const comparison *c, const tsr_safetensor *a, const tsr_safetensor *b) {
-  const tsr_safetensor *of[] = {a, b};
-  double roundoff = fmax(tsr_unit_roundoff(a->dtype), tsr_unit_roundoff(b->dtype));
-  double bound = 0;
+/* Of the two, the path with the larger errors. */
+static void find_path(const comparison *c, const tsr_file_pair *p, difference *d) {
+  const char *names[2] = {p->tensor->name, p->there[0]->name};
   for (int i = 0; i < 2; i++) {
-    const char *path = metadata_of(&c->files[i], "path.", of[i]->name);
-    tsr_rounding_path p;
-    if (!path || sscanf(path, "%lf %lf %lf", &p.roundings, &p.stored, &p.sums) != 3) continue;
-    bound = fmax(bound, tsr_error_bound(p, roundoff));
+    const char *text = tsr_file_metadata(&c->files[i ? !p->ours : p->ours], "path.", names[i]);
+    tsr_error_path x;
+    if (!text || sscanf(text, "%lf %lf %lf %lf", &x.roundings, &x.stored, &x.sums, &x.choices) != 4)
+      continue;
+    d->has_path = true;
+    d->path.roundings = fmax(d->path.roundings, x.roundings);
+    d->path.stored = fmax(d->path.stored, x.stored);
+    d->path.sums = fmax(d->path.sums, x.sums);
+    d->path.choices = fmax(d->path.choices, x.choices);
   }
-  return bound;
+  d->roundoff = fmax(tsr_unit_roundoff(p->tensor->dtype), tsr_unit_roundoff(p->there[0]->dtype));
 }
 
-static bool compare_pair(comparison *c, const tsr_safetensor *a, const tsr_safetensor *b) {
-  pair *p = &c->pairs[c->count];
-  tsr_location location = {.file = c->files[1].path};
-  int64_t count = 1;
-  for (int d = 0; d < a->ndim; d++) count *= a->shape[d];
-  if (!same_shape(a, b))
-    return tsr_diag_error(
-        c->diags, location, "'%s' is %s, and '%s' in '%s' %s", b->name,
-        tsr_shape_text(b->ndim, b->shape).text, a->name, c->files[0].path,
-        tsr_arena_strdup(c->arena, tsr_shape_text(a->ndim, a->shape).text));
-  c->result->compared++;
-  bool same = !strcmp(a->dtype, b->dtype) && a->bytes == b->bytes &&
-              !memcmp(c->files[0].map + a->offset, c->files[1].map + b->offset, (size_t)a->bytes);
-  if (same) return c->result->equal++, true;
-  if (!is_float(a->dtype) || !is_float(b->dtype)) {
-    *p = (pair){.name = a->name, .deviation = INFINITY, .bound = 1};
-    c->count++;
-    return true;
-  }
-  float *x = read_numbers(&c->files[0], a, count), *y = read_numbers(&c->files[1], b, count);
+static bool out_of_memory(const comparison *c, const tsr_file_pair *p) {
+  return tsr_diag_failure(
+      c->diags, (tsr_location){.file = c->files[0].path}, "out of memory: the numbers of '%s'",
+      p->tensor->name);
+}
+
+static bool compare_floats(const comparison *c, const tsr_file_pair *p, difference *d) {
+  float *x = tsr_file_pair_floats(p, c->files, 0), *y = tsr_file_pair_floats(p, c->files, 1);
   bool ok = x && y;
-  if (ok) {
-    *p = (pair){.name = a->name, .bound = bound_of(c, a, b)};
-    tsr_elements_compare(x, y, count, &p->elements);
-    p->deviation = tsr_elements_deviation(&p->elements);
-    if (p->elements.differing) c->count++;
-    else c->result->equal++;
-  }
+  if (ok) tsr_elements_compare(x, y, tsr_safetensor_elements(p->tensor), &d->elements);
   free(x);
   free(y);
-  return ok || tsr_diag_failure(
-                   c->diags, location, "out of memory: %s for '%s'", tsr_text_bytes(8 * count).text,
-                   b->name);
+  d->far = d->elements.apart;
+  return ok || out_of_memory(c, p);
+}
+
+static bool compare_integers(const comparison *c, const tsr_file_pair *p, difference *d) {
+  const tsr_safetensor *t = p->tensor;
+  int64_t *x = tsr_file_pair_integers(p, c->files, 0), *y = tsr_file_pair_integers(p, c->files, 1);
+  int64_t row = t->ndim > 1 ? t->shape[t->ndim - 1] : 1, count = tsr_safetensor_elements(t);
+  bool ok = x && y;
+  d->is_integer = true;
+  for (int64_t i = 0; ok && i < count; i += row, d->rows++)
+    d->other_rows += memcmp(x + i, y + i, sizeof *x * (size_t)row) != 0;
+  free(x);
+  free(y);
+  if (d->rows) d->far = (double)d->other_rows / (double)d->rows;
+  return ok || out_of_memory(c, p);
+}
+
+/* Of types whose numbers cannot be read: a difference of one element, which nothing bounds. */
+static void compare_bytes(difference *d) {
+  d->is_integer = true;
+  d->rows = d->other_rows = 1;
+  d->far = 1;
+}
+
+/* As the square of a root mean square of so few rows that it varies. */
+static void add_choices(comparison *c, const difference *d) {
+  double root = sqrt(d->far) + 1 / sqrt((double)d->rows);
+  if (d->other_rows) c->other_choices = fmax(c->other_choices, root * root);
+}
+
+static bool compare_pair(comparison *c, const tsr_file_pair *p) {
+  difference *d = &c->differences[c->count];
+  const char *dtype = p->tensor->dtype;
+  bool ok = true;
+  if (!tsr_file_pair_check(p, c->files, c->diags)) return false;
+  c->result->compared++;
+  if (tsr_file_pair_same_bits(p, c->files)) return c->result->equal++, true;
+  *d = (difference){.name = p->tensor->name};
+  find_path(c, p, d);
+  if (tsr_dtype_name_is_float(dtype)) ok = compare_floats(c, p, d);
+  else if (tsr_dtype_name_is_integer(dtype)) ok = compare_integers(c, p, d);
+  else compare_bytes(d);
+  if (d->elements.differing || d->other_rows) c->count++;
+  else c->result->equal++;
+  if (d->is_integer && d->path.choices > 0) add_choices(c, d);
+  return ok;
+}
+
+/* ---- the verdict ---- */
+
+/* Integers are exact, but for the choices of experts. */
+static void bound(const comparison *c, difference *d) {
+  double choices = d->is_integer ? 0 : c->other_choices;
+  int64_t count = d->is_integer ? d->rows : d->elements.differing;
+  if (d->is_integer && d->path.choices == 0) return;
+  d->bound = tsr_error_bound(d->path, d->roundoff, choices, count);
+  if (d->is_integer) d->bound += 3 / (double)d->rows;
+}
+
+static bool is_bounded(const difference *d) { return d->has_path || d->is_integer; }
+
+/* By its elements together, and each alone. */
+static bool is_within(const comparison *c, const difference *d) {
+  bool moves_rows = c->other_choices > 0 && d->path.choices > 0;
+  if (!(d->far <= d->bound)) return false;
+  if (d->is_integer || moves_rows) return true;
+  double uneven = d->elements.size > 0 ? d->elements.largest / d->elements.size : 1;
+  return d->elements.most <= TSR_ELEMENT_BOUNDS * d->bound * fmax(1, uneven);
+}
+
+static double excess(const difference *d) {
+  if (!is_bounded(d)) return -1;
+  return d->bound > 0 ? d->far / d->bound : INFINITY;
+}
+
+/* What is furthest beyond its bound first, and what has none by how far it is apart. */
+static int by_excess(const void *a, const void *b) {
+  const difference *x = a, *y = b;
+  double far_x = excess(x), far_y = excess(y);
+  if (far_x == far_y) far_x = x->far, far_y = y->far;
+  return far_x > far_y ? -1 : far_x < far_y;
+}
+
+static void judge(comparison *c) {
+  for (int i = 0; i < c->count; i++) {
+    difference *d = &c->differences[i];
+    bound(c, d);
+    c->result->unbounded += !is_bounded(d);
+    c->result->beyond += is_bounded(d) && !is_within(c, d);
+  }
+  qsort(c->differences, (size_t)c->count, sizeof *c->differences, by_excess);
 }
 
 /* ---- the report ---- */
 
-static double excess(const pair *p) { return p->bound > 0 ? p->deviation / p->bound : 0; }
-
-static int by_excess(const void *a, const void *b) {
-  double x = excess(a), y = excess(b);
-  if (x != y) return x < y ? 1 : -1;
-  double far_a = ((const pair *)a)->deviation, far_b = ((const pair *)b)->deviation;
-  return far_a < far_b ? 1 : far_a > far_b ? -1 : 0;
+static void add_integers(const comparison *c, const difference *d, tsr_text *text) {
+  tsr_text_add(
+      text, "%s of %s rows of integers", tsr_text_count(d->other_rows).text,
+      tsr_text_count(d->rows).text);
+  if (d->path.choices > 0)
+    tsr_text_add(
+        text, "; %s the bound of %.2g %%: experts whose scores are nearly equal",
+        is_within(c, d) ? "within" : "beyond", 100 * d->bound);
+  tsr_text_add(text, "\n");
 }
 
-static void add_pair(const pair *p, tsr_text *text) {
-  tsr_text_add(text, "%s: ", p->name);
-  if (!p->elements.count) {
-    tsr_text_add(text, "the integers differ\n");
-    return;
-  }
+static void add_difference(const comparison *c, const difference *d, tsr_text *text) {
+  const tsr_element_difference *e = &d->elements;
+  double size = e->size > 0 ? e->size : 1;
+  tsr_text_add(text, "%s: ", d->name);
+  if (d->is_integer) return add_integers(c, d, text);
   tsr_text_add(
-      text, "%s of %s elements, by at most %.3g, %.2g of the largest",
-      tsr_text_count(p->elements.differing).text, tsr_text_count(p->elements.count).text,
-      p->elements.most, p->deviation);
-  if (p->bound > 0)
+      text, "%s of %s elements, by at most %.3g; %.2g of its size%s",
+      tsr_text_count(e->differing).text, tsr_text_count(e->count).text, e->most, d->far / size,
+      e->size > 0 ? "" : ", which is 0,");
+  if (d->has_path)
     tsr_text_add(
-        text, "; %s the bound of %.2g", p->deviation <= p->bound ? "within" : "beyond", p->bound);
+        text, ", %s the bound of %.2g", is_within(c, d) ? "within" : "beyond", d->bound / size);
   tsr_text_add(
-      text, "; element %" PRId64 " is %.9g | %.9g\n", p->elements.first, p->elements.values[0],
-      p->elements.values[1]);
+      text, "; element %" PRId64 " is %.9g | %.9g\n", e->first, e->values[0], e->values[1]);
 }
 
 static void add_report(const comparison *c, tsr_text *text) {
   const tsr_file_comparison *r = c->result;
-  for (int i = 0; i < c->count && i < SHOWN_MAX; i++) add_pair(&c->pairs[i], text);
+  for (int i = 0; i < c->count && i < SHOWN_MAX; i++) add_difference(c, &c->differences[i], text);
   if (c->count > SHOWN_MAX) tsr_text_add(text, "and %d more that differ\n", c->count - SHOWN_MAX);
   tsr_text_add(
       text,
       "tensors: %d compared, %d with the same bits; %d only in the first, %d only in the second\n",
       r->compared, r->equal, r->only[0], r->only[1]);
-  if (!r->compared) return;
   if (r->equal == r->compared) tsr_text_add(text, "verdict: equal\n");
   else if (r->beyond)
     tsr_text_add(text, "verdict: %d beyond the bound of rounding errors\n", r->beyond);
@@ -173,24 +207,16 @@ static void add_report(const comparison *c, tsr_text *text) {
 }
 
 static bool compare_all(comparison *c) {
-  const tsr_safetensors *a = &c->files[0], *b = &c->files[1];
+  tsr_file_pairs found = tsr_file_pairs_find(c->arena, c->files);
   bool ok = true;
-  c->pairs = tsr_arena_array(c->arena, pair, a->tensors_count + 1);
-  for (int i = 0; i < a->tensors_count; i++) {
-    int at = find_partner(a, b, a->tensors[i].name);
-    if (at < 0) c->result->only[0]++;
-    else ok &= compare_pair(c, &a->tensors[i], &b->tensors[at]);
-  }
-  for (int i = 0; i < b->tensors_count; i++)
-    c->result->only[1] += find_partner(b, a, b->tensors[i].name) < 0;
-  for (int i = 0; i < c->count; i++) {
-    c->result->beyond += c->pairs[i].bound > 0 && !(c->pairs[i].deviation <= c->pairs[i].bound);
-    c->result->unbounded += !(c->pairs[i].bound > 0);
-  }
-  qsort(c->pairs, (size_t)c->count, sizeof *c->pairs, by_excess);
+  c->differences = tsr_arena_array(c->arena, difference, found.count + 1);
+  for (int i = 0; i < found.count; i++) ok &= compare_pair(c, &found.pairs[i]);
+  for (int f = 0; f < 2; f++) c->result->only[f] = found.only[f];
+  judge(c);
   if (ok && !c->result->compared)
     return tsr_diag_error(
-        c->diags, TSR_NOWHERE, "'%s' and '%s' have no tensor of one name", a->path, b->path);
+        c->diags, TSR_NOWHERE, "'%s' and '%s' have no tensor of one name", c->files[0].path,
+        c->files[1].path);
   return ok;
 }
 

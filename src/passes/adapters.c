@@ -174,13 +174,13 @@ bool tsr_adapter_can(const tsr_graph *g, const tsr_node *n) {
   return n->op == TSR_OP_LINEAR && g->values[n->inputs[1]].kind == TSR_VALUE_PARAM;
 }
 
-/* The parameter that a linear layer reads which makes a value; in half precision it may read a
- * working copy. */
+/* The parameter that a linear layer reads, itself or its working copy. */
 static int weight_of(const tsr_graph *g, const tsr_node *n) {
-  const tsr_value *w = n->op == TSR_OP_LINEAR ? &g->values[n->inputs[1]] : NULL;
-  if (w && w->kind == TSR_VALUE_NODE && g->nodes[w->node].op == TSR_OP_CAST)
+  if (n->op != TSR_OP_LINEAR) return -1;
+  const tsr_value *w = &g->values[n->inputs[1]];
+  if (w->kind == TSR_VALUE_NODE && g->nodes[w->node].op == TSR_OP_CAST)
     w = &g->values[g->nodes[w->node].inputs[0]];
-  return w && w->kind == TSR_VALUE_PARAM ? w->param : -1;
+  return w->kind == TSR_VALUE_PARAM ? w->param : -1;
 }
 
 bool tsr_adapter_find(const tsr_graph *g, int weight, tsr_adapter *ret) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* requires: attention's inputs in a graph that is being placed, split over cp along their positions
- * produces: the steps of a ring that make it, and the shifts between them
+ * produces: the steps of a ring that make it, and the shifts between them; its results keep their
+ *           names
  * invalidates: nothing
  *
  * Ring attention (Liu et al. 2023): keys and values go from member to member while queries stay; in
@@ -98,4 +99,6 @@ void tsr_pass_ring_attention(
   ring r = {g, &from->nodes[node], members};
   if (r.node->op == TSR_OP_ATTENTION) forward(&r, inputs, ret_outputs);
   else backward(&r, inputs, ret_outputs);
+  for (int o = 0; o < r.node->outputs_count; o++)
+    g->values[ret_outputs[o]].name = from->values[r.node->outputs[o]].name;
 }

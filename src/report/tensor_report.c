@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/tensor_report.h"
-#include "base/sequence_layout.h"
 #include <string.h>
 
 enum { RANKS_SHOWN_MAX = 256 };
@@ -46,18 +45,18 @@ static void find_real(
 static void print_slice(
     const tsr_program *p, const tsr_value *v, const tsr_tensor_slice *s, const int *coord,
     tsr_text *text) {
-  int members = (int)p->lowering.size[TSR_CP];
+  const tsr_lowering *l = &p->lowering;
   for (int d = 0; d < s->ndim; d++) {
-    bool zigzag = tsr_lowering_is_zigzag(&p->lowering, v, d);
-    long long begin = s->offset[d], end = begin + s->shape[d], half = s->shape[d] / 2;
+    bool zigzag = tsr_lowering_is_zigzag(l, v, d);
+    long long begin = s->offset[d], size = s->shape[d], half = size / 2;
     tsr_text_add(text, "%s", d ? ", " : "[");
-    if (zigzag) {
-      begin = tsr_sequence_position(true, members, coord[TSR_CP], s->shape[d], 0);
+    if (zigzag) begin = tsr_lowering_zigzag_position(l, v, d, coord, size, 0);
+    if (zigzag && tsr_lowering_inner_ranks(l, v, d) % 2) {
       tsr_text_add(text, "%lld:%lld+", begin, begin + half);
-      begin = tsr_sequence_position(true, members, coord[TSR_CP], s->shape[d], half);
-      end = begin + half;
+      begin = tsr_lowering_zigzag_position(l, v, d, coord, size, half);
+      size = half;
     }
-    tsr_text_add(text, "%lld:%lld", begin, end);
+    tsr_text_add(text, "%lld:%lld", begin, begin + size);
   }
   tsr_text_add(text, "]");
 }

@@ -90,8 +90,8 @@ static void fill_input(const filling *f, int value, int rank) {
     o->kernels->random_normal((float *)(void *)part, 0, 1, key, &slice, 0, rows);
     return;
   }
-  int64_t first = tsr_sample_offset(
-      &p->lowering, slice.offset[0], slice.global[0], slice.shape[0], f->microbatch);
+  int64_t first =
+      tsr_sample_offset(&p->lowering, v, 0, slice.offset[0], slice.shape[0], f->microbatch);
   bool split = slice.ndim > 1 && slice.shape[1] != slice.global[1];
   char *whole = f->executable->rows[rank];
   int64_t each = split ? row / slice.shape[1] : 0; /* bytes of a position */

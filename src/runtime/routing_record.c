@@ -52,8 +52,9 @@ static int64_t token_of(
     index[d] = row % slice->shape[d];
     row /= slice->shape[d];
   }
-  int64_t first = tsr_sample_offset(
-      l, slice->offset[0], slice->global[0], slice->shape[0], launch->call.at.microbatch);
+  const tsr_value *v = &launch->call.program->graph->values[value];
+  int64_t first =
+      tsr_sample_offset(l, v, 0, slice->offset[0], slice->shape[0], launch->call.at.microbatch);
   int64_t at = first + index[0];
   for (int d = 1; d < slice->ndim - 1; d++)
     at = at * slice->global[d] + tsr_executable_position(b, slice, value, rank, d, index[d]);

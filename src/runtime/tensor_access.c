@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whole tensors in and out of the ranks' parts, and their first values. */
 #include "base/memory.h"
-#include "base/sequence_layout.h"
 #include "runtime/executable_internal.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -21,10 +20,10 @@ int64_t tsr_executable_position(
     const tsr_executable *b, const tsr_tensor_slice *slice, int value, int rank, int dim,
     int64_t i) {
   const tsr_program *p = tsr_executable_program(b, rank);
-  int members = b->process->options.parallel->size[TSR_CP];
-  if (!tsr_lowering_is_zigzag(&p->lowering, &p->graph->values[value], dim))
-    return slice->offset[dim] + i;
-  return tsr_sequence_position(true, members, b->ranks[rank].coord[TSR_CP], slice->shape[dim], i);
+  const tsr_value *v = &p->graph->values[value];
+  if (!tsr_lowering_is_zigzag(&p->lowering, v, dim)) return slice->offset[dim] + i;
+  return tsr_lowering_zigzag_position(
+      &p->lowering, v, dim, b->ranks[rank].coord, slice->shape[dim], i);
 }
 
 /* The whole tensor's index of the first element of a rank's local row. */

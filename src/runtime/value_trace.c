@@ -2,6 +2,8 @@
 #include "runtime/value_trace.h"
 #include "graph/element_runs.h"
 #include "runtime/executable_internal.h"
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A value of the placed graph. */
@@ -14,7 +16,8 @@ typedef struct {
   uint64_t hash;
   int64_t count, whole; /* elements in `hash`, and of the tensor */
   int stage, task;
-  float *capture; /* NULL: not wanted */
+  double sum, squares; /* of the elements in `hash` */
+  float *capture;      /* NULL: not wanted */
 } traced;
 
 struct tsr_value_trace {
@@ -23,6 +26,7 @@ struct tsr_value_trace {
   const char **names; /* per value */
   tsr_traced_value *list;
   int *entry_of; /* per value that is an origin: where the list has it */
+  bool measures;
 };
 
 /* ---- which values ---- */
@@ -30,7 +34,7 @@ struct tsr_value_trace {
 static bool is_complete(const tsr_value *v) {
   for (int a = 0; a < TSR_AXES; a++)
     if (v->placement[a].kind == TSR_PARTIAL) return false;
-  return v->units == 0 && v->batch_units == 0;
+  return v->units == 0 && v->batch_units == 0 && v->completes_to == TSR_F32;
 }
 
 /* Parts of a sum that the mesh or the units decide about: steps of a ring, in which a rank has
@@ -60,11 +64,11 @@ static bool is_sampled(const tsr_graph *g, const tsr_value *v) {
   return !once && !(n && tsr_node_accumulates(n));
 }
 
-/* A sum over the samples of one microbatch: others have other samples. */
+/* A sum over the samples of one microbatch, or made of one: others have other samples. */
 static bool is_of_microbatch(const tsr_value_trace *t, const tsr_graph *g, int value) {
   const tsr_value *origin = &g->values[t->values[value].origin];
   const tsr_node *n = origin->kind == TSR_VALUE_NODE ? &g->nodes[origin->node] : NULL;
-  return n && origin->placement[TSR_DP].kind == TSR_PARTIAL && n->section != TSR_UPDATE &&
+  return n && n->section != TSR_PROLOGUE && n->section != TSR_UPDATE && !is_sampled(g, origin) &&
          !tsr_node_accumulates(n) && tsr_executable_microbatches(t->executable) > 1;
 }
 
@@ -97,6 +101,45 @@ static void describe(tsr_value_trace *t, int value) {
   is->whole = whole_elements(t, value, shape);
 }
 
+typedef struct {
+  const char *name;
+  int value;
+} named;
+
+static int by_name(const void *a, const void *b) {
+  const named *x = a, *y = b;
+  int order = strcmp(x->name, y->name);
+  return order ? order : x->value - y->value;
+}
+
+/* Nodes may share a name: "NAME#2" is the second one. What is stored has its own. */
+static void number_names(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
+  named *all = tsr_arena_array(arena, named, 2 * g->values_count + 1);
+  int count = 0;
+  for (int v = 0; v < g->values_count; v++) {
+    bool stored = g->values[v].kind == TSR_VALUE_PARAM || g->values[v].kind == TSR_VALUE_STATE;
+    if (stored) all[count++] = (named){g->values[v].name, -1};
+    if (t->values[v].origin == v) all[count++] = (named){t->names[v], v};
+  }
+  qsort(all, (size_t)count, sizeof *all, by_name);
+  for (int i = 0, same = 1; i < count; i++) {
+    same = i && !strcmp(all[i].name, all[i - 1].name) ? same + 1 : 1;
+    if (same > 1 && all[i].value >= 0)
+      t->names[all[i].value] = tsr_arena_printf(arena, "%s#%d", all[i].name, same);
+  }
+}
+
+/* A sum over microbatches is what one microbatch alone would have made. */
+static void name_sums(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (!tsr_node_accumulates(n)) continue;
+    int of = t->values[n->inputs[0]].origin;
+    t->names[n->outputs[0]] = t->names[of];
+    t->names[of] = tsr_arena_printf(arena, "microbatch.%s", t->names[of]);
+  }
+}
+
 /* Gradients have the names of their parameters, whatever sums them up. */
 static void name_values(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
   t->names = tsr_arena_array(arena, const char *, g->values_count + 1);
@@ -105,10 +148,13 @@ static void name_values(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g
     const char *name = g->values[v].name;
     t->names[v] = computed ? name : tsr_arena_printf(arena, "copy.%s", name);
   }
+  name_sums(arena, t, g);
   for (int p = 0; g->grads && p < g->params_count; p++)
     if (g->grads[p] >= 0)
       t->names[t->values[g->grads[p]].origin] =
           tsr_arena_printf(arena, "grad.%s", g->params[p].name);
+  if (g->loss >= 0) t->names[t->values[g->loss].origin] = "loss";
+  number_names(arena, t, g);
 }
 
 /* A node without a task gives its input's bytes another name. */
@@ -135,33 +181,51 @@ tsr_value_trace *tsr_executable_trace(tsr_arena *arena, tsr_executable *b) {
 
 /* ---- while a step runs ---- */
 
-void tsr_value_trace_begin(tsr_value_trace *t) {
-  for (int v = 0; v < t->executable->programs->graph->values_count; v++)
-    t->values[v].hash = 0, t->values[v].count = 0;
+static void forget(traced *is) {
+  is->hash = 0;
+  is->count = 0;
+  is->sum = is->squares = 0;
 }
 
-static void capture(const tsr_executable *b, const tsr_hash_part *p, float *out) {
-  const tsr_kernels *k = b->process->options.kernels;
-  for (tsr_element_run run = {0};
-       tsr_element_run_next(&p->part, &p->padding, p->begin, p->end, &run);) {
-    const char *from = (const char *)p->data + run.at * tsr_dtype_bytes(p->dtype);
-    if (p->dtype == TSR_BF16)
-      k->bf16_to_f32(out + run.whole, (const uint16_t *)(const void *)from, 0, run.count);
-    else if (p->dtype == TSR_F16)
-      k->fp16_to_f32(out + run.whole, (const uint16_t *)(const void *)from, 0, run.count);
-    else memcpy(out + run.whole, from, sizeof(float) * (size_t)run.count);
+void tsr_value_trace_begin(tsr_value_trace *t) {
+  for (int v = 0; v < t->executable->programs->graph->values_count; v++) forget(&t->values[v]);
+}
+
+/* Numbers of a part, as f32. */
+static void read_numbers(
+    const tsr_kernels *k, const tsr_hash_part *p, int64_t first, int64_t count, float *out) {
+  const char *from = (const char *)p->data + first * tsr_dtype_bytes(p->dtype);
+  if (p->dtype == TSR_BF16) k->bf16_to_f32(out, (const uint16_t *)(const void *)from, 0, count);
+  else if (p->dtype == TSR_F16) k->fp16_to_f32(out, (const uint16_t *)(const void *)from, 0, count);
+  else memcpy(out, from, sizeof(float) * (size_t)count);
+}
+
+static void measure(const tsr_kernels *k, const tsr_hash_part *p, tsr_element_run run, traced *is) {
+  enum { PIECE = 512 };
+  float numbers[PIECE];
+  for (int64_t i = 0; i < run.count; i += PIECE) {
+    int64_t count = run.count - i < PIECE ? run.count - i : PIECE;
+    read_numbers(k, p, run.at + i, count, numbers);
+    for (int64_t n = 0; n < count; n++) {
+      double x = isfinite(numbers[n]) ? (double)numbers[n] : 0;
+      is->sum += x;
+      is->squares += x * x;
+    }
   }
 }
 
 static void add_slice(tsr_value_trace *t, int value, tsr_hash_part *part) {
   const tsr_executable *b = t->executable;
+  const tsr_kernels *k = b->process->options.kernels;
   const tsr_device *d = b->process->host;
   traced *is = &t->values[value];
   d->hash(d->state, part, &is->hash);
   for (tsr_element_run run = {0};
-       tsr_element_run_next(&part->part, &part->padding, part->begin, part->end, &run);)
+       tsr_element_run_next(&part->part, &part->padding, part->begin, part->end, &run);) {
     is->count += run.count;
-  if (is->capture) capture(b, part, is->capture);
+    if (is->capture) read_numbers(k, part, run.at, run.count, is->capture + run.whole);
+    if (t->measures && part->dtype != TSR_I32) measure(k, part, run, is);
+  }
 }
 
 /* The parts of zigzag positions are two runs each (base/sequence_layout.h). */
@@ -209,7 +273,7 @@ static void add_value(tsr_value_trace *t, const tsr_task_at *at, int value) {
   bool once = node >= 0 && g->nodes[node].section == TSR_PROLOGUE;
   for (int v = is->alias; v >= 0; v = t->values[v].next) add_value(t, at, v);
   if (!is->traced || !(is->sampled || last || once)) return;
-  if (!is->sampled) is->hash = 0, is->count = 0; /* of the last execution */
+  if (!is->sampled) forget(is); /* of the last execution */
   is->stage = at->program->stage;
   is->task = at->task ? (int)(at->task - at->program->tasks) : -1;
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
@@ -257,6 +321,8 @@ static int list_values(const tsr_value_trace *t, bool whole, const tsr_traced_va
         .dtype = g->values[v].dtype,
         .ndim = g->values[v].ndim,
         .hash = is->hash,
+        .is_copy = g->values[is->origin].kind != TSR_VALUE_NODE &&
+                   g->values[is->origin].kind != TSR_VALUE_INPUT,
         .differing = -1};
     whole_elements(t, v, t->list[count++].shape);
   }
@@ -274,4 +340,18 @@ int tsr_value_trace_candidates(const tsr_value_trace *t, const tsr_traced_value 
 
 void tsr_value_trace_capture(tsr_value_trace *t, int value, float *out) {
   t->values[value].capture = out;
+}
+
+void tsr_value_trace_measure(tsr_value_trace *t) { t->measures = true; }
+
+void tsr_value_trace_sizes(const tsr_value_trace *t, tsr_value_size *ret) {
+  const tsr_graph *g = t->executable->programs->graph;
+  for (int v = 0; v < g->values_count; v++) ret[v] = (tsr_value_size){.square = -1};
+  for (int v = 0; v < g->values_count; v++) {
+    const traced *is = &t->values[v];
+    double n = (double)is->count;
+    if (is->traced && is->count && is->count == is->whole && g->values[v].dtype != TSR_I32)
+      ret[is->origin] = (tsr_value_size){is->squares / n, is->sum / n};
+  }
+  for (int v = 0; v < g->values_count; v++) ret[v] = ret[t->values[v].origin];
 }

@@ -20,8 +20,14 @@ typedef struct {
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* whole, without padding, with all samples of the step */
   uint64_t hash;
+  bool is_copy;  /* of a parameter or a constant, gathered or cast */
   int differing; /* another form of it whose hash differs: a collective is wrong; -1: none */
 } tsr_traced_value;
+
+/* How large the finite elements of a tensor are. */
+typedef struct {
+  double square, mean; /* the means of their squares and of themselves; square below 0: not known */
+} tsr_value_size;
 
 typedef struct tsr_value_trace tsr_value_trace;
 
@@ -33,6 +39,11 @@ int tsr_value_trace_read(const tsr_value_trace *trace, const tsr_traced_value **
 
 /* The same before the first step: what may be traced, without hashes. */
 int tsr_value_trace_candidates(const tsr_value_trace *trace, const tsr_traced_value **ret_values);
+
+/* From the next step on the sizes of all traced tensors are found, too. */
+void tsr_value_trace_measure(tsr_value_trace *trace);
+/* Those of the last step: of each placed value that of its tensor. */
+void tsr_value_trace_sizes(const tsr_value_trace *trace, tsr_value_size *ret_sizes);
 
 /* From the next step on the numbers of a placed value go to `out` (whole, as f32), which has as
  * many elements as tsr_traced_value.shape. NULL: no more. */

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/geometry.h"
-#include "base/sequence_layout.h"
 
 /* ---- sizes ---- */
 
@@ -37,10 +36,13 @@ bool tsr_program_splits_sequences(const tsr_program *p) { return p->graph->units
 /* A dimension that two axes split belongs to the first one's blocks before the second one's. */
 int64_t tsr_operand_offset(const tsr_task_call *c, const tsr_tensor *t, int dim) {
   const tsr_value *v = tsr_operand_value(c, t);
+  const tsr_lowering *l = &c->program->lowering;
+  if (tsr_lowering_is_zigzag(l, v, dim) && !tsr_operand_is_zigzag(c, t, dim))
+    return tsr_lowering_zigzag_position(l, v, dim, c->rank->coord, t->shape[dim], 0);
   int64_t block = 0;
   for (int a = 0; a < TSR_AXES; a++) {
     tsr_placement p = v->placement[a];
-    int size = (int)c->program->lowering.size[a];
+    int size = (int)l->size[a];
     if (p.kind != TSR_SHARD || p.dim != dim) continue;
     block = block * tsr_placement_blocks(p, size) + tsr_placement_block(p, size, c->rank->coord[a]);
   }
@@ -65,8 +67,7 @@ tsr_tensor_slice tsr_operand_sample_slice(const tsr_task_call *c, const tsr_tens
   tsr_tensor_slice slice = tsr_operand_slice(c, t);
   int d = v->placement[TSR_DP].dim;
   if (v->placement[TSR_DP].kind != TSR_SHARD) return slice;
-  slice.offset[d] =
-      tsr_sample_offset(l, slice.offset[d], v->shape[d], t->shape[d], c->at.microbatch);
+  slice.offset[d] = tsr_sample_offset(l, v, d, slice.offset[d], t->shape[d], c->at.microbatch);
   slice.global[d] *= l->microbatches;
   return slice;
 }
@@ -76,7 +77,9 @@ const tsr_padding *tsr_operand_padding(const tsr_task_call *c, const tsr_tensor 
 }
 
 bool tsr_operand_is_zigzag(const tsr_task_call *c, const tsr_tensor *t, int dim) {
-  return tsr_lowering_is_zigzag(&c->program->lowering, tsr_operand_value(c, t), dim);
+  const tsr_lowering *l = &c->program->lowering;
+  const tsr_value *v = tsr_operand_value(c, t);
+  return tsr_lowering_is_zigzag(l, v, dim) && tsr_lowering_inner_ranks(l, v, dim) % 2;
 }
 
 int tsr_operand_zigzag_dim(const tsr_task_call *c, const tsr_tensor *t) {
@@ -95,8 +98,8 @@ tsr_tensor_slice tsr_operand_run_slice(
     outer /= t->shape[d];
   }
   slice.shape[dim] /= 2;
-  slice.offset[dim] = tsr_sequence_position(
-      true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP], t->shape[dim],
+  slice.offset[dim] = tsr_lowering_zigzag_position(
+      &c->program->lowering, tsr_operand_value(c, t), dim, c->rank->coord, t->shape[dim],
       i % 2 * slice.shape[dim]);
   return slice;
 }

@@ -77,7 +77,8 @@ tsr_tensor_slice tsr_operand_slice(const tsr_task_call *call, const tsr_tensor *
 tsr_tensor_slice tsr_operand_sample_slice(const tsr_task_call *call, const tsr_tensor *t);
 /* What pads the parameter that an operand is. */
 const tsr_padding *tsr_operand_padding(const tsr_task_call *call, const tsr_tensor *t);
-/* Whether cp splits a dimension and the part is two runs of it (base/sequence_layout.h). */
+/* Whether cp splits a dimension and the part is two runs of it (base/sequence_layout.h); where an
+ * even number of ranks of tp share them, each has one run. */
 bool tsr_operand_is_zigzag(const tsr_task_call *call, const tsr_tensor *t, int dim);
 /* That dimension, or -1. */
 int tsr_operand_zigzag_dim(const tsr_task_call *call, const tsr_tensor *t);

@@ -6,6 +6,7 @@
 #ifndef TSR_SCHEDULE_PROGRAM_H
 #define TSR_SCHEDULE_PROGRAM_H
 #include "base/nf4_layout.h"
+#include "base/sequence_layout.h"
 #include "base/tensor_slice.h"
 #include "graph/graph.h"
 #include "schedule/expert_rows.h"
@@ -238,11 +239,26 @@ tsr_tensor_offset(const tsr_program *p, const tsr_tensor *t, int64_t microbatch)
   return t->offset + f->bytes * f->slot_of[microbatch];
 }
 
-/* Whether cp splits a value into parts of two runs: positions are, experts are not. */
+/* Whether cp splits a dimension in zigzag order: positions it does, experts it does not. */
 static inline bool tsr_lowering_is_zigzag(const tsr_lowering *l, const tsr_value *v, int dim) {
   tsr_placement cp = v->placement[TSR_CP];
   return l->zigzag && l->size[TSR_CP] > 1 && cp.kind == TSR_SHARD && cp.dim == dim &&
          !(dim == 0 && tsr_routed_is_weights(v->routed));
+}
+
+/* The ranks of tp that share a member of cp's positions, each with a run of `local` of them. */
+static inline int tsr_lowering_inner_ranks(const tsr_lowering *l, const tsr_value *v, int dim) {
+  tsr_placement tp = v->placement[TSR_TP];
+  return tp.kind == TSR_SHARD && tp.dim == dim ? l->size[TSR_TP] : 1;
+}
+
+/* In zigzag order the position, in the whole sequence, of the i-th of a part's `local`. */
+static inline int64_t tsr_lowering_zigzag_position(
+    const tsr_lowering *l, const tsr_value *v, int dim, const int *coord, int64_t local,
+    int64_t i) {
+  int inner = tsr_lowering_inner_ranks(l, v, dim);
+  int64_t first = inner > 1 ? coord[TSR_TP] * local : 0;
+  return tsr_sequence_position(true, l->size[TSR_CP], coord[TSR_CP], inner * local, first + i);
 }
 
 /* Ranks that have different samples. */
@@ -250,12 +266,15 @@ static inline int64_t tsr_lowering_batch_ranks(const tsr_lowering *l) {
   return l->size[TSR_DP] * l->size[TSR_EP];
 }
 
-/* Of a step's samples, the first that a rank's part of a microbatch holds; `offset` is where the
- * part begins in a microbatch of `global` samples, `local` its size. */
+/* Of a step's samples, which lie along a dimension of the value, the first that a rank's part of a
+ * microbatch holds; `offset` is where the part begins in the microbatch, `local` its size. */
 static inline int64_t tsr_sample_offset(
-    const tsr_lowering *l, int64_t offset, int64_t global, int64_t local, int64_t microbatch) {
-  int64_t of_dp = local < global ? local * l->size[TSR_EP] : local; /* what the ranks of ep share */
-  if (l->microbatch_first) return microbatch * global + offset;
+    const tsr_lowering *l, const tsr_value *v, int dim, int64_t offset, int64_t local,
+    int64_t microbatch) {
+  tsr_placement ep = v->placement[TSR_EP];
+  bool shared = ep.kind == TSR_SHARD && ep.dim == dim; /* by the ranks of ep */
+  int64_t of_dp = shared ? local * l->size[TSR_EP] : local;
+  if (l->microbatch_first) return microbatch * v->shape[dim] + offset;
   return offset / of_dp * of_dp * l->microbatches + microbatch * of_dp + offset % of_dp;
 }
 

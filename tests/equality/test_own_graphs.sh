@@ -24,6 +24,19 @@ graph '  p1: {shape: [260, 12], init: normal(0.3)}
 equal 'mesh={axes: [dp], shape: [2]}'
 equal 'mesh={axes: [cp], shape: [2]}'
 
+# positions in zigzag order, which tp splits once more: the masks of dropout are those of the positions
+recipe=(device_config.cp_layout=zigzag numerics.units.tp=4)
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  a: {shape: [8, 8], init: normal(0.3), tp: shard(0)}
+  b: {shape: [8, 8], init: normal(0.3), tp: shard(1)}' '- v2: embedding(tokens, p1)
+- v3: reduce_scatter(linear(relu(linear(v2, a)), b), axis=tp, dim=1)
+- v4: all_gather(dropout(v3, p=0.3), axis=tp, dim=1)
+- loss: cross_entropy(linear(v4, p1), targets)'
+equal 'mesh={axes: [tp], shape: [2]}'
+equal 'mesh={axes: [cp], shape: [2]}'
+equal 'mesh={axes: [cp, tp], shape: [2, 2]}'
+equal 'mesh={axes: [cp, tp], shape: [2, 4]}'
+
 # in a flat tree a rank of tp cannot have several of the units of positions
 recipe=(numerics.reduce_tree=flat training_config.optimizer.type=AdamW)
 graph '  p1: {shape: [260, 4], init: normal(0.3)}

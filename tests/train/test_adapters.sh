@@ -187,6 +187,26 @@ for precision in f32 bf16; do
   close
 done
 
+# in every precision the magnitudes begin as the norms of the weights' rows, as they are stored
+for precision in f32 bf16 fp16; do
+  ends 0 trace --config dora.yaml --save begin.$precision --tensors '^block.0.attn.wq(.lora_m)?$' \
+    --set training_config.precision=$precision
+  checks=$((checks + 1))
+  python3 - begin.$precision/step-00000001.safetensors > "$said" 2>&1 <<'PYTHON' || complain "$precision: other magnitudes"
+import json, math, struct, sys
+data = open(sys.argv[1], "rb").read()
+length = struct.unpack_from("<Q", data)[0]
+header = json.loads(data[8:8 + length])
+def numbers(name):
+    begin, end = header[name]["data_offsets"]
+    return struct.unpack_from(f"<{(end - begin) // 4}f", data, 8 + length + begin)
+weight, magnitudes = numbers("block.0.attn.wq"), numbers("block.0.attn.wq.lora_m")
+assert len(magnitudes) == 32 and len(weight) == 32 * 32
+for i, m in enumerate(magnitudes):
+    norm = math.sqrt(sum(x * x for x in weight[32 * i:32 * i + 32]))
+    assert abs(m - norm) < 1e-5 * norm, (i, m, norm)
+PYTHON
+done
 ends 0 generate --checkpoint dora --prompt 'word 1' --max-new-tokens 4
 ends 0 checkpoint reshard dora --shards 3 --out shards
 ends 0 checkpoint merge shards --out whole
@@ -338,4 +358,4 @@ ends 2 evaluate --checkpoint tied --adapter edited --data text.txt
 says "'model.embed_tokens' is the output layer's weight and the embedding's, and cannot be in modules_to_save"
 [ ! -e wrong ] || complain 'a refused command has left something'
 
-end_of train.adapters 129
+end_of train.adapters 135
