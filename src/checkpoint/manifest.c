@@ -194,10 +194,3 @@ const char *tsr_recipe_value(const tsr_manifest *m, const char *key) {
 bool tsr_manifest_has_adapters(const tsr_manifest *m) {
   return tsr_recipe_value(m, "lora_config.r") != NULL;
 }
-
-void tsr_recipe_hash(const tsr_recipe_entry *recipe, int count, char ret_text[TSR_HASH_TEXT]) {
-  tsr_text text = {0};
-  for (int i = 0; i < count; i++) tsr_text_add(&text, "%s: %s\n", recipe[i].key, recipe[i].value);
-  tsr_hash_text(text.data ? text.data : "", text.length, ret_text);
-  tsr_text_free(&text);
-}

@@ -126,7 +126,5 @@ int64_t tsr_manifest_bytes(const tsr_manifest *manifest); /* of all files but th
 const char *tsr_recipe_value(const tsr_manifest *manifest, const char *key); /* or NULL */
 /* Whether it is of a run that trained adapters, without the parameters that were frozen. */
 bool tsr_manifest_has_adapters(const tsr_manifest *manifest);
-/* XXH3-128 over the recipe. */
-void tsr_recipe_hash(const tsr_recipe_entry *recipe, int count, char ret_text[TSR_HASH_TEXT]);
 
 #endif

@@ -5,6 +5,7 @@
 #include "cli/train_run.h"
 #include "train/locked_checkpoint.h"
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -13,26 +14,35 @@ typedef struct {
   tsr_run_lock lock;
   tsr_locked_run locked;
   tsr_checkpoint_manager_options keep;
+  tsr_checkpoint_hold hold; /* of the checkpoint, until the process ends */
   int64_t first; /* the first step that is to be compared */
 } verification;
-
-static int64_t last_step(const verification *v) { return v->lock.first.step + v->lock.steps_count; }
 
 static bool read_lock(verification *v) {
   app *a = v->a;
   const tsr_run_lock *l = &v->lock;
   if (!tsr_run_lock_read(a->arena, a->options.arguments.items[0], &v->lock, a->diags)) return false;
   tsr_location file = {.file = l->path};
-  if (strcmp(l->policy, "deterministic"))
-    return tsr_diag_error(
-        a->diags, file, "the run's policy is %s: no other run has its bits", l->policy);
   if (!l->steps_count) return tsr_diag_error(a->diags, file, "the run has made no step");
   v->first = a->options.first_step ? a->options.first_step : l->first.step + 1;
-  v->locked.last = a->options.last_step ? a->options.last_step : last_step(v);
-  if (v->first > l->first.step && v->locked.last <= last_step(v)) return true;
+  v->locked.last = a->options.last_step ? a->options.last_step : tsr_run_lock_last(l);
+  if (v->first > l->first.step && v->locked.last <= tsr_run_lock_last(l)) return true;
   return tsr_diag_error(
       a->diags, TSR_NOWHERE, "--steps: '%s' has the steps %" PRId64 " to %" PRId64, l->path,
-      l->first.step + 1, last_step(v));
+      l->first.step + 1, tsr_run_lock_last(l));
+}
+
+/* Samples by rank are as many in all as they were on the run's ranks. */
+static void keep_samples(const app *a, tsr_config *c, const tsr_manifest *recipe) {
+  tsr_config_training *t = &c->training;
+  const char *samples = tsr_recipe_value(recipe, "samples_per_step");
+  int64_t all = samples ? strtoll(samples, NULL, 10) : 0;
+  bool by_rank = t->batch_size_per_rank && !t->batch_size_given;
+  if (!by_rank || mesh_override_has_set(a, "training_config.batch_size")) return;
+  if (all < 1 || all % t->gradient_accumulation_steps) return;
+  t->batch_size = all / t->gradient_accumulation_steps;
+  t->batch_size_given = true;
+  t->batch_size_per_rank = 0;
 }
 
 /* The configuration of the run, on one rank unless options lay out ranks. */
@@ -48,7 +58,10 @@ static bool read_config(verification *v) {
           a->options.sets_count, true, &s->config, a->diags) ||
       !setup_use_config(a, s))
     return false;
+  tsr_cp_layout layout = s->config->device.cp_layout;
   if (!a->options.mesh) mesh_override_by_one_rank(a, s->config);
+  s->config->device.cp_layout = layout; /* orders the sums of the sequence's units */
+  keep_samples(a, s->config, &recipe);
   return run_begin_take_recipe(a, s->config, &recipe, l->path);
 }
 
@@ -59,7 +72,8 @@ static bool find_begin(verification *v) {
   const char *folder = v->setup.config->training.checkpoint_dir;
   int errors = tsr_diags_errors(a->diags);
   keep->version = TSR_VERSION;
-  if (tsr_locked_checkpoint_find(a->arena, &v->lock, folder, v->first, m, a->diags)) {
+  if (tsr_locked_checkpoint_find_held(
+          a->arena, &v->lock, folder, v->first, m, &v->hold, a->diags)) {
     keep->resume = m;
     keep->resumes = keep->named = true;
   }
@@ -68,15 +82,15 @@ static bool find_begin(verification *v) {
 }
 
 static void print_result(const verification *v) {
-  int64_t begin = v->keep.resume ? v->keep.resume->state.step : 0;
+  int64_t steps = v->locked.last - (v->keep.resume ? v->keep.resume->state.step : 0);
   printf(
       "verified: steps %" PRId64 " to %" PRId64 " of '%s' have the same losses and weights",
       v->first, v->locked.last, v->lock.path);
   if (v->keep.resume) printf("; repeated from '%s'", v->keep.resume->folder);
   else printf("; repeated from the begin");
   printf(
-      ", %" PRId64 " steps, on %d rank%s\n", v->locked.last - begin, v->setup.parallel->ranks,
-      v->setup.parallel->ranks == 1 ? "" : "s");
+      ", %" PRId64 " step%s, on %d rank%s\n", steps, steps == 1 ? "" : "s",
+      v->setup.parallel->ranks, v->setup.parallel->ranks == 1 ? "" : "s");
 }
 
 int app_run_verify(app *a) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* What others follow from first: the first part that differs is reported. */
-enum { PROGRAM, OPTIONS, CHECKPOINT, CONFIGURATION, GRAPH, MESH, PLAN, INPUT, PARTS };
+enum { PROGRAM, OPTIONS, CHECKPOINT, CONFIGURATION, GRAPH, MESH, PLAN, INPUT, LOCK, PARTS };
 static const char *const part_names[PARTS] = {
     [PROGRAM] = "program",
     [OPTIONS] = "command line",
@@ -14,7 +14,8 @@ static const char *const part_names[PARTS] = {
     [GRAPH] = "graph file",
     [MESH] = "mesh",
     [PLAN] = "plan",
-    [INPUT] = "hash of its data or prompts"};
+    [INPUT] = "hash of its data or prompts",
+    [LOCK] = "run.lock"};
 
 /* The running file: another build may compute other bits. */
 static void add_program(tsr_text *text) {
@@ -98,6 +99,13 @@ static void add_inputs(app *a, const consistency_inputs *in, tsr_text *text) {
   if (in->prompts_hash) tsr_text_add(text, "prompts %s\n", in->prompts_hash);
 }
 
+/* The chain stands for the recipe and for all steps before. */
+static void add_lock(const consistency_inputs *in, tsr_text *text) {
+  const tsr_locked_step *last = in->lock ? tsr_run_lock_at(in->lock, in->locked_last) : NULL;
+  if (in->lock) tsr_text_add(text, "from step %lld\n", (long long)in->lock->first.step);
+  if (last) tsr_text_add(text, "to step %lld, chain %s\n", (long long)last->step, last->chain);
+}
+
 /* Policy fast: the transport's own sums need groups of processes, where devices have no
  * communicators. Forming them blocks inside the transport. */
 static bool form_groups(app *a, setup *s) {
@@ -121,6 +129,7 @@ bool consistency_check(
   tsr_mesh_print(s->mesh, &texts[MESH]);
   add_plan(s, compiled, &texts[PLAN]);
   add_inputs(a, inputs, &texts[INPUT]);
+  add_lock(inputs, &texts[LOCK]);
   bool ok = tsr_job_compare_texts(&a->job, PARTS, part_names, texts);
   for (int i = 0; i < PARTS; i++) tsr_text_free(&texts[i]);
   const tsr_node *nccl = tsr_graph_find_nccl(compiled->graph);

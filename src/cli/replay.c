@@ -45,6 +45,8 @@ bool replay_open(const app *a, const char *path, replay *r) {
   r->steps = tsr_epochs_steps(r->setup.config, &r->prepared.data, samples);
   if (r->setup.config->training.max_steps < r->steps)
     r->steps = r->setup.config->training.max_steps;
+  int64_t made = r->has_lock ? tsr_run_lock_last(&r->lock) : 0;
+  if (made > r->steps) r->steps = made; /* it was resumed, to make more than it began with */
   return true;
 }
 

@@ -212,6 +212,10 @@ int train_run(
   consistency_inputs inputs = {keep->resume ? keep->resume : keep->weights};
   if (keep->resume) inputs.base = keep->weights;
   inputs.adapter_hash = keep->adapter_hash;
+  if (locked && ok) {
+    inputs.lock = locked->lock;
+    inputs.locked_last = locked->last ? locked->last : tsr_run_lock_last(locked->lock);
+  }
   if (replay) inputs.routing_hash = tsr_routing_replay_hash(replay);
   if (p.has_data) inputs.data = &p.data;
   ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, s, &p.training, &inputs);

@@ -165,3 +165,10 @@ void tsr_config_recipe(
   *ret_entries = r.entries;
   *ret_count = r.count;
 }
+
+void tsr_recipe_hash(const tsr_recipe_entry *entries, int count, char ret_text[TSR_HASH_TEXT]) {
+  tsr_text text = {0};
+  for (int i = 0; i < count; i++) tsr_text_add(&text, "%s: %s\n", entries[i].key, entries[i].value);
+  tsr_hash_text(text.data ? text.data : "", text.length, ret_text);
+  tsr_text_free(&text);
+}

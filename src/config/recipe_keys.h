@@ -4,6 +4,7 @@
  * of it; a key that is not listed is. */
 #ifndef TSR_CONFIG_RECIPE_KEYS_H
 #define TSR_CONFIG_RECIPE_KEYS_H
+#include "base/hash.h"
 #include "config/config.h"
 
 typedef struct {
@@ -42,6 +43,8 @@ bool tsr_recipe_has_key(const struct tsr_field *field);
 void tsr_config_recipe(
     tsr_arena *arena, const tsr_config *config, const tsr_recipe_facts *facts,
     tsr_recipe_entry **ret_entries, int *ret_count);
+/* XXH3-128 over the recipe. */
+void tsr_recipe_hash(const tsr_recipe_entry *entries, int count, char ret_text[TSR_HASH_TEXT]);
 
 /* Values that the configuration does not name are those of the recipe (but for units, levels and
  * trees, which tsr_resume_recipe_fill has set), also the samples of a step; `file`, where the

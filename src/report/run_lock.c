@@ -78,6 +78,15 @@ static bool read_recipe(reader *r, const cJSON *map) {
   return true;
 }
 
+/* The hash stands there for who looks up a run by it; the chain begins with the recipe itself. */
+static bool recipe_hash_is(reader *r, const char *hash) {
+  char wanted[TSR_HASH_TEXT];
+  tsr_recipe_hash(r->lock->recipe, r->lock->recipe_count, wanted);
+  return !strcmp(wanted, hash) ||
+         tsr_diag_failure(
+             r->diags, here(r), "recipe_hash is not the recipe's: one of the two was changed");
+}
+
 static bool read_head(reader *r, const cJSON *json) {
   tsr_run_lock *l = r->lock;
   int64_t format;
@@ -89,7 +98,7 @@ static bool read_head(reader *r, const cJSON *json) {
   return tsr_json_text(json, "recipe_hash", l->path, &l->recipe_hash, r->diags) &&
          tsr_json_text(json, "policy", l->path, &l->policy, r->diags) &&
          tsr_json_text(json, "config", l->path, &l->config, r->diags) &&
-         read_recipe(r, tsr_json_get(json, "recipe"));
+         read_recipe(r, tsr_json_get(json, "recipe")) && recipe_hash_is(r, l->recipe_hash);
 }
 
 static bool read_hex(reader *r, const cJSON *json, const char *key, uint64_t *ret) {
@@ -189,24 +198,39 @@ static bool read_line(reader *r, const char *line, const char *end) {
   return is_lock ? read_head(r, json) : read_start(r, json);
 }
 
+/* What json_lines.h would cut off for a run that begins behind `step`. */
+static bool is_behind(const char *line, int64_t step) {
+  const char *at = strstr(line, "\"step\":");
+  return at && strtoll(at + strlen("\"step\":"), NULL, 10) > step;
+}
+
 bool tsr_run_lock_read(tsr_arena *arena, const char *path, tsr_run_lock *ret, tsr_diags *diags) {
+  return tsr_run_lock_read_up_to(arena, path, INT64_MAX, ret, diags);
+}
+
+bool tsr_run_lock_read_up_to(
+    tsr_arena *arena, const char *path, int64_t step, tsr_run_lock *ret, tsr_diags *diags) {
   reader r = {.arena = arena, .lock = ret, .diags = diags, .sha = tsr_sha256_new(arena)};
   const char *file =
       tsr_file_is_folder(path) ? tsr_path_join(arena, path, TSR_RUN_LOCK_NAME) : path;
   char *text;
   size_t length;
   *ret = (tsr_run_lock){.path = file};
-  if (!tsr_file_read(arena, file, SIZE_MAX / 2, TSR_NOWHERE, &text, &length, diags)) return false;
+  if (!tsr_file_read_regular(arena, file, SIZE_MAX / 2, TSR_NOWHERE, &text, &length, diags))
+    return false;
   for (char *line = text, *end; (end = memchr(line, '\n', (size_t)(text + length - line)));
        line = end + 1) {
     r.line++;
     *end = 0;
+    if (is_behind(line, step)) break;
     if (!read_line(&r, line, end)) return false;
   }
   if (ret->starts_count) return true;
   r.line = 1;
   return tsr_diag_error(diags, here(&r), "this is no run.lock: it has no start of a run");
 }
+
+int64_t tsr_run_lock_last(const tsr_run_lock *l) { return l->first.step + l->steps_count; }
 
 const tsr_locked_step *tsr_run_lock_at(const tsr_run_lock *l, int64_t step) {
   int64_t at = step - l->first.step;

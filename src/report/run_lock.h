@@ -58,7 +58,11 @@ typedef struct {
  * last line that was not written whole does not count. */
 bool tsr_run_lock_read(
     tsr_arena *arena, const char *path, tsr_run_lock *ret_lock, tsr_diags *diags);
+/* The same of its lines up to the first of a step behind `step`, whatever comes after them. */
+bool tsr_run_lock_read_up_to(
+    tsr_arena *arena, const char *path, int64_t step, tsr_run_lock *ret_lock, tsr_diags *diags);
 
+int64_t tsr_run_lock_last(const tsr_run_lock *lock);
 /* Step `step` (the first start is one), or NULL. */
 const tsr_locked_step *tsr_run_lock_at(const tsr_run_lock *lock, int64_t step);
 

@@ -72,19 +72,34 @@ static void add_start(tsr_run_lock_writer *w, const tsr_lock_start *s, tsr_diags
   tsr_json_lines_add(w->lines, line, w->last.step, diags);
 }
 
-/* The step of the file that the run resumes at, of the same recipe; NULL: there is none. */
-static const tsr_locked_step *
-find_resumed(tsr_run_lock_writer *w, const tsr_run_lock *head, tsr_run_lock *ret_there) {
-  if (!w->existed || !head->first.step ||
-      !tsr_run_lock_read(w->arena, w->path, ret_there, tsr_diags_new(w->arena)) ||
-      strcmp(ret_there->recipe_hash, head->recipe_hash))
-    return NULL;
-  return tsr_run_lock_at(ret_there, head->first.step);
+static void warn_of_new_chain(
+    const tsr_run_lock_writer *w, const tsr_run_lock *head, const char *why, tsr_diags *diags) {
+  tsr_diag_warning(
+      diags, (tsr_location){.file = w->path},
+      "the chain of hashes begins anew at step %" PRId64 ": %s",
+      head->first.step, why);
+}
+
+/* The step of the file that the run resumes at, of the same recipe. NULL: there is none, which is a
+ * warning where there is a file. */
+static const tsr_locked_step *find_resumed(
+    tsr_run_lock_writer *w, const tsr_run_lock *head, tsr_run_lock *ret_there, tsr_diags *diags) {
+  int64_t step = head->first.step;
+  tsr_diags *errors = tsr_diags_new(w->arena);
+  if (!w->existed || !step) return NULL;
+  if (!tsr_run_lock_read_up_to(w->arena, w->path, step, ret_there, errors))
+    return warn_of_new_chain(w, head, tsr_diags_first_error(errors), diags), NULL;
+  const tsr_locked_step *there = tsr_run_lock_at(ret_there, step);
+  if (!there) warn_of_new_chain(w, head, "it has no such step", diags);
+  else if (strcmp(ret_there->recipe_hash, head->recipe_hash))
+    warn_of_new_chain(w, head, "it is of another recipe", diags);
+  else return there;
+  return NULL;
 }
 
 bool tsr_run_lock_begin(tsr_run_lock_writer *w, const tsr_run_lock *head, tsr_diags *diags) {
   tsr_run_lock there;
-  const tsr_locked_step *resumed = find_resumed(w, head, &there);
+  const tsr_locked_step *resumed = find_resumed(w, head, &there, diags);
   const tsr_lock_start *start = &head->starts[head->starts_count - 1];
   w->last = head->first;
   if (resumed && resumed->weights != head->first.weights)

@@ -99,12 +99,14 @@ static bool is_same(const char *there, const char *here) {
   return *there && *here && !*end_there && !*end_here && isfinite(a) && a == b;
 }
 
-/* A size that one of the two leaves out is its default there. */
+/* What one of the two leaves out is the default there: a size, or the type, which is an entry of its
+ * own, and which a printed configuration names. */
 static bool is_default(const tsr_checkpoint_manager_run *r, const char *key, const char *value) {
   const tsr_model *m = r->training->model;
   size_t prefix = strlen(r->config->model.map_name ? r->config->model.map_name : "");
   if (!prefix || strncmp(key, r->config->model.map_name, prefix) || key[prefix] != '.')
     return false;
+  if (!strcmp(key + prefix, ".model_type")) return !strcmp(value, r->config->model.model_type);
   for (int i = 0; i < m->defaults_count; i++)
     if (!strcmp(m->defaults[i].key, key + prefix + 1)) return is_same(m->defaults[i].value, value);
   return false;

@@ -21,6 +21,10 @@ static uint32_t bits_of(double loss) {
 
 static bool check_recipe(const tsr_trainer *t, tsr_diags *diags) {
   const tsr_run_lock *lock = t->o->locked->lock;
+  if (strcmp(lock->policy, "deterministic"))
+    return tsr_diag_error(
+        diags, (tsr_location){.file = lock->path},
+        "the run's policy is %s: no other run has its bits", lock->policy);
   return tsr_resume_recipe_check_locked(
       &t->facts, lock, t->recipe_entries, t->recipe_count, t->o->locked->data_may_differ, diags);
 }

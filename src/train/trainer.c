@@ -264,7 +264,7 @@ static bool report_step_texts(tsr_trainer *t) {
 
 /* A run that has stopped early is not continued, unless its patience has grown. */
 static void end_early(tsr_trainer *t) {
-  if (t->step >= t->steps || !tsr_validation_is_over(t->o->config, &t->validation)) return;
+  if (t->step >= t->steps || t->is_repetition || !tsr_validation_is_over(t->o->config, &t->validation)) return;
   t->ends_early = true;
   t->steps = t->step;
   if (!t->o->quiet)
@@ -289,7 +289,7 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
     double seconds = now() - start;
     if (t->o->determinism) t->o->determinism->losses[t->step - 1 - t->first_step] = (float)t->loss;
     tsr_trainer_report_step(t, seconds, now());
-    if (!isfinite(t->loss))
+    if (!isfinite(t->loss) && !(t->o->locked && t->o->locked->last))
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
     bool ok = report_step_texts(t);
@@ -400,7 +400,8 @@ bool tsr_train(
   t.curve = tsr_lr_curve_of(o->config, tsr_epochs_steps(o->config, o->data, t.samples));
   t.steps = t.curve.total_steps;
   int64_t last = o->observer ? o->observer->last : o->locked ? o->locked->last : 0;
-  if (last && last < t.steps) t.steps = last;
+  if (last) t.steps = last;
+  t.is_repetition = last > 0;
   if (tsr_trainer_scales_loss(&t)) start_scale(&t);
   if (!o->rank_map.process && tsr_epochs_warn(o->config, t.curve.total_steps, diags))
     tsr_diags_print(diags, stderr); /* before the steps, not after them */

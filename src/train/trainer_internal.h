@@ -30,6 +30,7 @@ typedef struct {
   int64_t evaluated;     /* the step of the last evaluation */
   bool is_best;          /* its loss is among the best, and no checkpoint has it yet */
   bool ends_early;       /* the loss did not improve any more */
+  bool is_repetition;    /* of steps that were made: their number alone ends it */
   tsr_loss_scale scale;  /* of fp16 */
   tsr_scale_losses lost; /* of fp16 in this step */
   int64_t lost_in_all;

@@ -59,7 +59,7 @@ static void monitor(tsr_trainer *t, double loss) {
   if (!tsr_validation_is_monitored(c)) return;
   bool due = is_due(c->training.eval_every, t->step);
   t->is_best = tsr_validation_update(c, v, t->step, loss, due);
-  if (!due || !tsr_validation_is_over(c, v)) return;
+  if (!due || t->is_repetition || !tsr_validation_is_over(c, v)) return;
   t->ends_early = true;
   t->steps = t->step;
   if (t->o->quiet) return;
