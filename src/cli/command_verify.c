@@ -15,7 +15,7 @@ typedef struct {
   tsr_locked_run locked;
   tsr_checkpoint_manager_options keep;
   tsr_checkpoint_hold hold; /* of the checkpoint, until the process ends */
-  int64_t first; /* the first step that is to be compared */
+  int64_t first;            /* the first step that is to be compared */
 } verification;
 
 static bool read_lock(verification *v) {

@@ -76,8 +76,7 @@ static void warn_of_new_chain(
     const tsr_run_lock_writer *w, const tsr_run_lock *head, const char *why, tsr_diags *diags) {
   tsr_diag_warning(
       diags, (tsr_location){.file = w->path},
-      "the chain of hashes begins anew at step %" PRId64 ": %s",
-      head->first.step, why);
+      "the chain of hashes begins anew at step %" PRId64 ": %s", head->first.step, why);
 }
 
 /* The step of the file that the run resumes at, of the same recipe. NULL: there is none, which is a

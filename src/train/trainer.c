@@ -264,7 +264,9 @@ static bool report_step_texts(tsr_trainer *t) {
 
 /* A run that has stopped early is not continued, unless its patience has grown. */
 static void end_early(tsr_trainer *t) {
-  if (t->step >= t->steps || t->is_repetition || !tsr_validation_is_over(t->o->config, &t->validation)) return;
+  if (t->step >= t->steps || t->is_repetition ||
+      !tsr_validation_is_over(t->o->config, &t->validation))
+    return;
   t->ends_early = true;
   t->steps = t->step;
   if (!t->o->quiet)
