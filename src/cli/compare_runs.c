@@ -97,8 +97,8 @@ static bool find_kept(const comparison *c, const side *s, int64_t step, tsr_mani
   return tsr_locked_checkpoint_find(c->a->arena, &s->lock, "", step + 1, ret, ignored);
 }
 
-/* The optimizer state of two runs whose steps are equal, in the newest checkpoints that both have of
- * one step. */
+/* The optimizer state of two runs whose steps are equal, in the newest checkpoints that both have
+ * of one step. */
 static bool compare_kept(comparison *c, bool *ret_equal) {
   const side *x = &c->sides[0], *y = &c->sides[1];
   tsr_manifest a, b;

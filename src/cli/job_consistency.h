@@ -22,8 +22,8 @@ typedef struct {
 } consistency_inputs;
 
 /* Collective: all processes have the same build, command line, checkpoint, configuration, graph
- * file, mesh, plan, data, prompts and run.lock; an error with the first difference otherwise. Then the
- * devices' communicators and, under policy fast, the transport's groups are formed. */
+ * file, mesh, plan, data, prompts and run.lock; an error with the first difference otherwise. Then
+ * the devices' communicators and, under policy fast, the transport's groups are formed. */
 bool consistency_check(
     app *a, setup *s, const tsr_compiled *compiled, const consistency_inputs *inputs);
 

@@ -99,8 +99,8 @@ static bool is_same(const char *there, const char *here) {
   return *there && *here && !*end_there && !*end_here && isfinite(a) && a == b;
 }
 
-/* What one of the two leaves out is the default there: a size, or the type, which is an entry of its
- * own, and which a printed configuration names. */
+/* What one of the two leaves out is the default there: a size, or the type, which is an entry of
+ * its own, and which a printed configuration names. */
 static bool is_default(const tsr_checkpoint_manager_run *r, const char *key, const char *value) {
   const tsr_model *m = r->training->model;
   size_t prefix = strlen(r->config->model.map_name ? r->config->model.map_name : "");

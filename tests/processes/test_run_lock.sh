@@ -46,4 +46,14 @@ bounded "${launcher[@]}" -n 8 "$program" verify "$scratch/one" --set "$mesh" > "
 bounded "${launcher[@]}" -n 8 "$program" --config "$recipe" "${settings[@]}" --set training_config.max_steps=30 \
   --locked "$scratch/one/run.lock" --set "$mesh" --set training_config.checkpoint_dir="$scratch/kept" \
   > "$scratch/out" 2>&1 || wrong "--locked on 8 processes" "$scratch/out"
+
+# Processes that read different files, of a run that still writes its own for example, do not wait for each other.
+checks=$((checks + 1))
+mkdir "$scratch/part"
+head -n 20 "$scratch/one/run.lock" > "$scratch/part/run.lock"
+two="mesh={axes: [dp], shape: [2]}"
+! bounded "${launcher[@]}" -n 1 "$program" verify "$scratch/one" --set "$two" : \
+  -n 1 "$program" verify "$scratch/part" --set "$two" > "$scratch/out" 2>&1 &&
+  grep -q "error: process 1 on .* has another run.lock than process 0" "$scratch/out" ||
+  wrong "two files" "$scratch/out"
 report
