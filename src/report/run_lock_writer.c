@@ -76,8 +76,7 @@ static void warn_of_new_chain(
     const tsr_run_lock_writer *w, const tsr_run_lock *head, const char *why, tsr_diags *diags) {
   tsr_diag_warning(
       diags, (tsr_location){.file = w->path},
-      "the chain of hashes begins anew at step %" PRId64 ": %s",
-      head->first.step, why);
+      "the chain of hashes begins anew at step %" PRId64 ": %s", head->first.step, why);
 }
 
 /* The step of the file that the run resumes at, of the same recipe. NULL: there is none, which is a
@@ -113,6 +112,7 @@ bool tsr_run_lock_begin(tsr_run_lock_writer *w, const tsr_run_lock *head, tsr_di
   if (!tsr_json_lines_begin(w->lines, resumed ? head->first.step : 0, diags)) return false;
   if (!resumed) add_head(w, head, diags);
   add_start(w, start, diags);
+  w->existed = true;
   return true;
 }
 

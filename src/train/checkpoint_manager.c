@@ -227,6 +227,18 @@ static bool open_saver(
   return true;
 }
 
+/* What a run has left that was resumed from before it is none of this run's. */
+static bool
+find_foreign(tsr_arena *arena, tsr_checkpoint_manager *k, int64_t begin, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (!tsr_checkpoints_list(arena, k->options.folder, &entries, &count, diags)) return false;
+  k->foreign = tsr_arena_array(arena, int64_t, count + 1);
+  for (int i = 0; i < count; i++)
+    if (entries[i].step > begin) k->foreign[k->foreign_count++] = entries[i].step;
+  return true;
+}
+
 static bool make_room(tsr_checkpoint_manager *k, int64_t steps, tsr_diags *diags) {
   if (steps <= k->capacity) return true;
   int64_t capacity = k->capacity * 2 > steps ? k->capacity * 2 : steps + 1024;
@@ -260,7 +272,8 @@ bool tsr_checkpoint_manager_open(
             tsr_checkpoint_start_load(arena, k, recipe, count, state, diags);
   resume = k->options.resume;
   tsr_resume_recipe(arena, run, resume, &recipe, &count);
-  ok = ok && (!options->folder || open_saver(arena, k, recipe, count, diags));
+  ok = ok && (!options->folder || (open_saver(arena, k, recipe, count, diags) &&
+                                   find_foreign(arena, k, state->step, diags)));
   bool there = ok && resume && options->folder &&
                !strcmp(tsr_checkpoint_path(arena, options->folder, state->step), resume->folder);
   if (there) k->taken = state->step;
@@ -274,14 +287,17 @@ const tsr_manifest *tsr_checkpoint_manager_resumed(const tsr_checkpoint_manager 
 
 /* ---- during the run ---- */
 
-static bool is_due(const tsr_checkpoint_manager *k, int64_t step) {
-  int64_t every = k->run.config->training.model_save_interval;
-  return every && step % every == 0;
+bool tsr_checkpoint_manager_is_due(const tsr_checkpoint_manager *k, int64_t step) {
+  int64_t every = k ? k->run.config->training.model_save_interval : 0;
+  return every && k->saver && step % every == 0;
 }
 
 static void take(tsr_checkpoint_manager *k, const tsr_run_state *state, tsr_diags *diags) {
   tsr_saver_history history = {k->loss, k->norm};
-  if (tsr_saver_take(k->saver, state, history, diags)) k->taken = state->step;
+  if (!tsr_saver_take(k->saver, state, history, diags)) return;
+  k->taken = state->step;
+  for (int i = 0; i < k->foreign_count; i++)
+    if (k->foreign[i] == state->step) k->foreign[i] = -1;
 }
 
 void tsr_checkpoint_manager_step(
@@ -293,7 +309,7 @@ void tsr_checkpoint_manager_step(
   if (seconds > k->slowest) k->slowest = seconds;
   if (!k->saver) return;
   tsr_saver_report(k->saver, diags);
-  if (wanted || is_due(k, state->step)) take(k, state, diags);
+  if (wanted || tsr_checkpoint_manager_is_due(k, state->step)) take(k, state, diags);
 }
 
 bool tsr_checkpoint_manager_is_writing(const tsr_checkpoint_manager *k) {

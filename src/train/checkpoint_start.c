@@ -122,3 +122,60 @@ bool tsr_checkpoint_start_load(
   if (k->options.adapter && !load_adapter(arena, k, diags)) return false;
   return !k->options.resume || go_on(arena, k, recipe, count, state, diags);
 }
+
+/* ---- where it returns to ---- */
+
+static bool is_foreign(const tsr_checkpoint_manager *k, int64_t step) {
+  for (int i = 0; i < k->foreign_count; i++)
+    if (k->foreign[i] == step) return true;
+  return false;
+}
+
+/* Checkpoints have no frozen parameters and no padding. */
+static bool
+load_again(tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_manifest *m, tsr_diags *diags) {
+  const tsr_manifest *weights = k->options.weights;
+  const tsr_graph *g = tsr_executable_graph(k->run.executable);
+  bool frozen = false, verify = k->run.config->checkpoint.verify;
+  for (int p = 0; p < g->params_count; p++) frozen |= g->params[p].is_frozen;
+  tsr_executable_reset(k->run.executable);
+  bool ok = !frozen || !weights ||
+            tsr_checkpoint_load(arena, weights, k->run.executable, TSR_LOAD_BASE, verify, diags);
+  if (!tsr_executable_agree(k->run.executable, !ok)) return load(arena, k, m, diags);
+  if (ok) tsr_diag_failure(diags, TSR_NOWHERE, "another process cannot read the base model");
+  return false;
+}
+
+/* Each process finds the same; the first one reports what it skips. */
+bool tsr_checkpoint_manager_return(
+    tsr_checkpoint_manager *k, int64_t last, tsr_run_state *ret_state, const char **ret_folder,
+    tsr_diags *diags) {
+  if (!k || !k->saver)
+    return tsr_diag_failure(diags, TSR_NOWHERE, "the run ends: no checkpoints are kept");
+  tsr_arena *arena = k->arena;
+  tsr_diags *skipped = k->run.process ? tsr_diags_new(arena) : diags;
+  tsr_recipe_entry *recipe;
+  int count;
+  tsr_resume_recipe(arena, &k->run, k->options.resume, &recipe, &count);
+  tsr_saver_wait(k->saver, diags);
+  tsr_manifest *m = tsr_arena_alloc(arena, sizeof *m);
+  for (int64_t below = last + 1;; below = m->state.step) {
+    tsr_diags *errors = tsr_diags_new(arena);
+    bool found = tsr_checkpoints_newest(arena, k->options.folder, below, m, skipped);
+    if (!tsr_checkpoint_start_has_same(k, found ? m->state.step : -1))
+      return tsr_diag_failure(
+          diags, TSR_NOWHERE, "the processes see different checkpoints in '%s'", k->options.folder);
+    if (!found)
+      return tsr_diag_failure(
+          diags, TSR_NOWHERE, "the run ends: '%s' has no checkpoint of step %lld or before",
+          k->options.folder, (long long)last);
+    if (is_foreign(k, m->state.step)) continue;
+    if (tsr_checkpoint_start_check(k, m, recipe, count, errors) && load_again(arena, k, m, errors))
+      break;
+    tsr_checkpoint_pass_over(m->folder, errors, skipped);
+  }
+  k->taken = m->state.step;
+  *ret_state = m->state;
+  *ret_folder = m->folder;
+  return true;
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Inside the checkpoint manager: its state, and how a run's memory becomes what a checkpoint has,
- * where the run begins. All processes together. */
+ * where the run begins and where it returns to. All processes together. */
 #ifndef TSR_TRAIN_CHECKPOINT_START_H
 #define TSR_TRAIN_CHECKPOINT_START_H
 #include "checkpoint/folder.h"
@@ -14,7 +14,10 @@ struct tsr_checkpoint_manager {
   tsr_folder_lock lock; /* of the checkpoints, on process 0 */
   float *loss, *norm;   /* of steps 1 … */
   int64_t capacity;
-  int64_t taken;         /* the step of the newest checkpoint that was taken; -1 */
+  int64_t taken;    /* the step of the newest checkpoint that was taken; -1 */
+  int64_t *foreign; /* steps of what the folder had that the run did not resume from: behind its
+                            begin, and not replaced yet */
+  int foreign_count;
   double begin, slowest; /* the run's begin; seconds of its slowest step */
 };
 
