@@ -128,7 +128,8 @@ check_idle_keys(app *a, const tsr_config *config, const tsr_checkpoint_manager_o
       {"checkpoint.resume", c->resume == TSR_RESUME_AUTO && !config->elastic.rejoin},
       {"checkpoint.tag", *c->tag},
       {"checkpoint.optimizer", !c->optimizer},
-      {"checkpoint.background", !c->background}};
+      {"checkpoint.background", !c->background},
+      {"validate_policy", config->training.validate_policy == TSR_VALIDATE_RESUME}};
   int errors = tsr_diags_errors(a->diags);
   if (keep->folder || a->options.command != TSR_COMMAND_TRAIN) return true;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

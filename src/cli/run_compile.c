@@ -118,6 +118,8 @@ static bool check_untrained(app *a, const setup *s) {
         {*c->training.model_path, "training_config.model_path"},
         {c->lora.enabled, "lora_config"},
         {c->training.validate, "validate"},
+        {c->training.validate_every != 1, "validate_every"},
+        {c->training.validate_policy, "validate_policy"},
         {c->checkpoint.resume == TSR_RESUME_AUTO && !c->elastic.rejoin, "checkpoint.resume"},
         {*c->checkpoint.tag, "checkpoint.tag"},
         {c->checkpoint.time_limit_s, "checkpoint.time_limit"},

@@ -96,11 +96,15 @@ typedef struct {
 } tsr_config_data;
 
 typedef enum { TSR_VALIDATE_NONE, TSR_VALIDATE_REPLICAS } tsr_validate;
+/* What follows where replicas differ. */
+typedef enum { TSR_VALIDATE_STOP, TSR_VALIDATE_WARN, TSR_VALIDATE_RESUME } tsr_validate_policy;
 
 typedef struct {
   const char *project_name;
   const char *module; /* the graph's name in reports; "": the one that it has */
   tsr_validate validate;
+  int64_t validate_every; /* steps, >= 1 */
+  tsr_validate_policy validate_policy;
   uint64_t seed;
   int64_t batch_size;          /* samples of a microbatch, over all of dp; never 0 */
   int64_t batch_size_per_rank; /* 0: not given; then batch_size is the default unless given too */

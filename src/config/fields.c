@@ -92,6 +92,8 @@ static const tsr_field_choice all_reduce_algorithms[] = {
     {0}};
 static const tsr_field_choice validations[] = {
     {"none", TSR_VALIDATE_NONE}, {"replicas", TSR_VALIDATE_REPLICAS}, {0}};
+static const tsr_field_choice validate_policies[] = {
+    {"stop", TSR_VALIDATE_STOP}, {"warn", TSR_VALIDATE_WARN}, {"resume", TSR_VALIDATE_RESUME}, {0}};
 static const tsr_field_choice expert_placements[] = {
     {"blocks", 0},
     {"table", 1,

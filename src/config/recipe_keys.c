@@ -47,7 +47,8 @@ static bool is_outside(const tsr_field *f) {
       "tokenizer_path", "validation_batch_size", "eval_every", "validation_path", "log_every",
       "checkpoint_dir", "runner", "model_save_interval", "sample_every", "sample_tokens",
       "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights",
-      "validate", "reduce_tree", "early_stop_patience", "early_stop_min_delta"};
+      "validate", "validate_every", "validate_policy", "reduce_tree", "early_stop_patience",
+      "early_stop_min_delta"};
   // clang-format on
   for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
     if (!strcmp(f->section, sections[i])) return true;

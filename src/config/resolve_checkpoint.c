@@ -99,6 +99,8 @@ void tsr_checkpoint_resolve(tsr_loader *l) {
     tsr_loader_contradict(
         l, "checkpoint.optimizer",
         tsr_loader_value(l, "checkpoint.resume") ? "checkpoint.resume" : "elastic.rejoin");
+  if (!c->optimizer && l->config->training.validate_policy == TSR_VALIDATE_RESUME)
+    tsr_loader_contradict(l, "checkpoint.optimizer", "validate_policy");
   check_tag(l);
   const tsr_yaml *limit = tsr_loader_value(l, "checkpoint.time_limit");
   if (!limit || !*c->time_limit || tsr_config_duration(c->time_limit, &c->time_limit_s)) return;

@@ -97,9 +97,19 @@ static void resolve_zero(tsr_loader *l) {
         "'partition' has no effect: stage is 0");
 }
 
+static void resolve_validate(tsr_loader *l) {
+  const tsr_config_training *t = &l->config->training;
+  const tsr_yaml *every = tsr_loader_key(l, "validate_every");
+  if (every && t->validate_every != 1 && !t->validate)
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING), every->location,
+        "'validate_every' has no effect: validate is none");
+}
+
 void tsr_step_resolve(tsr_loader *l) {
   resolve_precision(l);
   resolve_loss_scale(l);
   resolve_recompute(l);
   resolve_zero(l);
+  resolve_validate(l);
 }

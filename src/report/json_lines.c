@@ -168,9 +168,31 @@ bool tsr_json_lines_open(
   return false;
 }
 
+/* Lines that are not written yet are whole; but what a pipe has of one cannot be cut. */
+static void drop_late(tsr_json_lines *lines, int64_t step) {
+  tsr_text kept = {0};
+  char *at = lines->late.data;
+  if (!at || lines->is_pipe) return;
+  while (*at) {
+    char *end = strchr(at, '\n');
+    *end = 0;
+    if (step_of_line(at) <= step) tsr_text_add(&kept, "%s\n", at);
+    at = end + 1;
+  }
+  tsr_text_free(&lines->late);
+  lines->late = kept;
+}
+
+static bool cut_part(tsr_json_lines *lines) {
+  if (lines->part_at >= 0 && !tsr_disk_truncate(lines->fd, lines->part_at)) return false;
+  lines->part_at = -1;
+  return true;
+}
+
 bool tsr_json_lines_begin(tsr_json_lines *lines, int64_t step, tsr_diags *diags) {
   lines->has_begun = true;
-  if (lines->fd < 0 || cut_behind(lines, step)) return true;
+  drop_late(lines, step);
+  if (lines->fd < 0 || (cut_part(lines) && cut_behind(lines, step))) return true;
   return tsr_file_cannot("write", lines->path, errno, (tsr_location){.file = lines->path}, diags);
 }
 
@@ -180,12 +202,6 @@ void tsr_json_lines_close(tsr_json_lines *lines) {
   if (lines->is_made && !lines->has_begun) tsr_disk_remove(lines->path);
   close(lines->fd);
   lines->fd = -1;
-}
-
-static bool cut_part(tsr_json_lines *lines) {
-  if (lines->part_at >= 0 && !tsr_disk_truncate(lines->fd, lines->part_at)) return false;
-  lines->part_at = -1;
-  return true;
 }
 
 /* Of what cannot be written whole nothing stays, so that readers see whole lines. Where that cannot

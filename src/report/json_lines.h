@@ -24,7 +24,8 @@ typedef struct tsr_json_lines tsr_json_lines;
 bool tsr_json_lines_open(
     tsr_arena *arena, const char *path, const tsr_json_lines_kind *kind,
     const volatile sig_atomic_t *stop, tsr_json_lines **ret_lines, tsr_diags *diags);
-/* The run begins behind step `step`: cuts off what is behind its lines; 0: all. */
+/* The run begins behind step `step`, or returns to it: cuts off what is behind its lines; 0: all.
+ * What has gone into a pipe stays. */
 bool tsr_json_lines_begin(tsr_json_lines *lines, int64_t step, tsr_diags *diags);
 /* A file that was made and has not begun is removed. */
 void tsr_json_lines_close(tsr_json_lines *lines);

@@ -112,6 +112,7 @@ bool tsr_run_lock_begin(tsr_run_lock_writer *w, const tsr_run_lock *head, tsr_di
   if (!tsr_json_lines_begin(w->lines, resumed ? head->first.step : 0, diags)) return false;
   if (!resumed) add_head(w, head, diags);
   add_start(w, start, diags);
+  w->existed = true;
   return true;
 }
 

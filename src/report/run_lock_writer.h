@@ -13,7 +13,8 @@ bool tsr_run_lock_open(
 /* The run begins, or resumes at `head->first`, which has step and weights; of head the recipe, its
  * hash, policy, config and the last of starts count. Cuts off the lines behind that step and
  * continues the file's chain; where the file has no such step, or another recipe, it begins
- * a new chain. Failure: the file says that the step had other weights. */
+ * a new chain. Failure: the file says that the step had other weights. Again in a run that returns
+ * to an earlier step of its own, with all lines written. */
 bool tsr_run_lock_begin(tsr_run_lock_writer *writer, const tsr_run_lock *head, tsr_diags *diags);
 /* After a step; sets its chain. */
 void tsr_run_lock_add(tsr_run_lock_writer *writer, tsr_locked_step *step, tsr_diags *diags);

@@ -129,19 +129,26 @@ static uint64_t all_bits(uint64_t a, uint64_t b) { return a | b; }
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t sum(uint64_t a, uint64_t b) { return a + b; }
 
-/* Everybody's number to the first process, and back. */
-static uint64_t
-agree(const tsr_executable *b, uint64_t mine, uint64_t (*join)(uint64_t, uint64_t)) {
+/* Everybody's numbers to the first process, and back; `theirs` is room for as many. */
+static void join_numbers(
+    const tsr_executable *b, uint64_t *numbers, uint64_t *theirs, int count,
+    uint64_t (*join)(uint64_t, uint64_t)) {
   static const char what[] = "agrees with the others on what is next";
   const tsr_rank_map *h = tsr_executable_rank_map(b);
-  if (tsr_executable_is_alone(b)) return mine;
-  if (h->process) send_bytes(b, 0, &mine, sizeof mine, what);
+  int64_t bytes = (int64_t)sizeof *numbers * count;
+  if (tsr_executable_is_alone(b)) return;
+  if (h->process) send_bytes(b, 0, numbers, bytes, what);
   for (int w = 1; h->process == 0 && w < h->processes; w++) {
-    uint64_t theirs;
-    receive_bytes(b, w, &theirs, sizeof theirs, what);
-    mine = join(mine, theirs);
+    receive_bytes(b, w, theirs, bytes, what);
+    for (int i = 0; i < count; i++) numbers[i] = join(numbers[i], theirs[i]);
   }
-  broadcast(b, 0, &mine, sizeof mine, what, what);
+  broadcast(b, 0, numbers, bytes, what, what);
+}
+
+static uint64_t
+agree(const tsr_executable *b, uint64_t mine, uint64_t (*join)(uint64_t, uint64_t)) {
+  uint64_t theirs;
+  join_numbers(b, &mine, &theirs, 1, join);
   return mine;
 }
 
@@ -155,4 +162,9 @@ uint64_t tsr_executable_agree_least(const tsr_executable *b, uint64_t mine) {
 
 uint64_t tsr_executable_agree_sum(const tsr_executable *b, uint64_t mine) {
   return agree(b, mine, sum);
+}
+
+void tsr_executable_agree_sums(
+    const tsr_executable *b, uint64_t *numbers, uint64_t *room, int count) {
+  join_numbers(b, numbers, room, count, sum);
 }

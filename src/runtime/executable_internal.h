@@ -227,7 +227,8 @@ struct tsr_routing_record;
 void tsr_executable_keep_routing(tsr_executable *executable, const tsr_launch *launch);
 
 /* ---- process.c ---- */
-/* Zeros in the device's memory, until the process is closed; once. */
+/* Zeros in the device's memory, until the process is closed; TSR_PROCESS_BLOCKS times at most. */
+enum { TSR_PROCESS_BLOCKS = 2 };
 bool tsr_process_allocate(
     tsr_process *process, int64_t bytes, const char *what, char **ret_memory, tsr_diags *diags);
 
@@ -235,6 +236,10 @@ bool tsr_process_allocate(
 /* Before a step; and what a task of an op gets; NULL: none are wanted of it. */
 void tsr_executable_begin_hashes(tsr_executable *executable);
 const tsr_update_hashes *tsr_executable_update_hashes(const tsr_executable *executable, tsr_op op);
+/* Begins to add the hash of a part, which is here, to a number in the device's memory, which is
+ * idle: as it is stored, with its padding. */
+void tsr_executable_hash_stored(
+    const tsr_executable *executable, int value, int rank, uint64_t *sum);
 
 /* ---- value_trace.c ---- */
 /* Before a step; when a stage's inputs of a run have been filled (at->task is NULL); and after a
@@ -271,6 +276,9 @@ void tsr_wait_report(const tsr_waiting *waiting, const char *why, tsr_text *text
 /* The least of all processes' numbers, and their sum modulo 2^64, on all of them. */
 uint64_t tsr_executable_agree_least(const tsr_executable *executable, uint64_t mine);
 uint64_t tsr_executable_agree_sum(const tsr_executable *executable, uint64_t mine);
+/* The sums of `count` numbers; `room` has room for as many. */
+void tsr_executable_agree_sums(
+    const tsr_executable *executable, uint64_t *numbers, uint64_t *room, int count);
 
 /* The same bytes on all processes, from one of them. */
 void tsr_executable_broadcast(

@@ -316,7 +316,8 @@ bool tsr_process_open(
   w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->process_of = tsr_arena_array(arena, int, options->parallel->ranks);
   w->blocks = tsr_arena_array(
-      arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count) + 2);
+      arena, struct tsr_block,
+      options->parallel->ranks * (4 + 2 * programs_count) + 1 + TSR_PROCESS_BLOCKS);
   for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
   bool ok = true;
   for (int r = 0; ok && r < options->parallel->ranks; r++)

@@ -127,9 +127,9 @@ const tsr_kernels *tsr_executable_kernels(const tsr_executable *executable);
 const char *
 tsr_executable_arch(const tsr_executable *executable); /* of the device, which bits depend on */
 
+/* Parameters become what they were initialised as, and state zero: of the ranks here. */
+void tsr_executable_reset(tsr_executable *executable);
 /* The value of a parameter, by its index. */
 int tsr_executable_param(const tsr_executable *executable, int param);
-/* Whether every rank that should hold the same bytes of every parameter does. */
-bool tsr_executable_replicas_agree(tsr_executable *executable, const char **ret_param);
 
 #endif

@@ -238,45 +238,6 @@ const tsr_kernels *tsr_executable_kernels(const tsr_executable *b) {
   return b->process->options.kernels;
 }
 
-/* Whether the rank's part is what its first holder has, of which others get a copy. */
-static bool replica_agrees(const tsr_executable *b, int value, int rank) {
-  int first = tsr_executable_first_holder(b, value, rank);
-  int64_t bytes = part_bytes(b, value, rank);
-  bool agrees = true, here = tsr_executable_is_here(b, rank);
-  if (first == rank) return true;
-  if (tsr_executable_is_here(b, first) && here)
-    return !memcmp(
-        tsr_executable_address(b, value, first, 0), tsr_executable_address(b, value, rank, 0),
-        (size_t)bytes);
-  int from = tsr_rank_map_process(tsr_executable_rank_map(b), first);
-  if (tsr_executable_is_here(b, first)) {
-    tsr_executable_send(
-        b, tsr_rank_map_process(tsr_executable_rank_map(b), rank),
-        tsr_executable_address(b, value, first, 0), bytes);
-  } else if (here) {
-    char *part = tsr_wait_memory(b, bytes);
-    tsr_executable_receive(b, from, part, bytes);
-    agrees = !memcmp(part, tsr_executable_address(b, value, rank, 0), (size_t)bytes);
-    free(part);
-  }
-  return agrees;
-}
-
-bool tsr_executable_replicas_agree(tsr_executable *b, const char **ret_param) {
-  const tsr_graph *g = b->programs->graph;
-  uint64_t wrong = 0;
-  int first_wrong = -1;
-  for (int p = 0; p < g->params_count; p++)
-    for (int r = 1; r < b->process->options.parallel->ranks; r++) {
-      int v = b->param_values[p];
-      if (!tsr_executable_holds(b, v, r) || replica_agrees(b, v, r)) continue;
-      if (first_wrong < 0) first_wrong = p;
-      wrong = 1;
-    }
-  *ret_param = first_wrong < 0 ? "another process's parameter" : g->params[first_wrong].name;
-  return !tsr_executable_agree(b, wrong);
-}
-
 /* ---- first values ---- */
 
 static void initialise_padding_mask(
@@ -476,4 +437,13 @@ void tsr_executable_initialise(tsr_executable *executable, bool parameters) {
     first_values f = {executable, v, pieces_of(executable, v)};
     tsr_pool_run(executable->process->pool, initialise_piece, &f, ranks * f.pieces);
   }
+}
+
+void tsr_executable_reset(tsr_executable *b) {
+  const tsr_graph *g = b->programs->graph;
+  tsr_executable_initialise(b, true);
+  for (int v = 0; v < g->values_count; v++)
+    for (int r = 0; r < b->process->options.parallel->ranks; r++)
+      if (g->values[v].kind == TSR_VALUE_STATE && tsr_executable_has(b, v, r))
+        memset(tsr_executable_address(b, v, r, 0), 0, (size_t)part_bytes(b, v, r));
 }

@@ -27,10 +27,24 @@ static bool is_counted(const tsr_executable *b, int value, int rank) {
   return tsr_executable_has(b, value, rank) && tsr_executable_first_holder(b, value, rank) == rank;
 }
 
-/* Of the parts that are counted here. The device is idle, so the host may read its memory. */
+/* Where a value is hashed while the device is idle, so that the host may read its memory: NF4 and
+ * what is in a file on the host. */
+static const tsr_device *hasher_of(const tsr_executable *b, int value) {
+  const tsr_value *v = &b->programs->graph->values[value];
+  bool in_file = v->kind == TSR_VALUE_STATE && b->process->options.state_folder;
+  return v->dtype == TSR_NF4 || in_file ? b->process->host : b->process->device;
+}
+
+void tsr_executable_hash_stored(const tsr_executable *b, int value, int rank, uint64_t *sum) {
+  const tsr_device *d = hasher_of(b, value);
+  tsr_hash_part part = part_of(b, value, rank);
+  part.padding = (tsr_padding){0, part.part.global[0], 1};
+  d->hash(d->state, &part, sum);
+}
+
+/* Of the parts that are counted here. */
 static uint64_t hash_here(const tsr_executable *b, int value) {
-  bool on_host = b->programs->graph->values[value].dtype == TSR_NF4;
-  const tsr_device *d = on_host ? b->process->host : b->process->device;
+  const tsr_device *d = hasher_of(b, value);
   uint64_t *sum = b->hashes->of.sums + b->programs->graph->params_count;
   *sum = 0;
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {

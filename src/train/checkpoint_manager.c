@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/adapter_magnitudes.h"
-#include "train/checkpoint_manager.h"
+#include "train/checkpoint_start.h"
 #include "base/file_read.h"
 #include "base/memory.h"
-#include "checkpoint/folder.h"
 #include "checkpoint/hf_side_files.h"
-#include "checkpoint/load.h"
-#include "checkpoint/peft.h"
+#include "checkpoint/reader.h"
 #include "config/print.h"
 #include "train/data_paths.h"
 #include "train/resume_recipe.h"
@@ -16,140 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-struct tsr_checkpoint_manager {
-  tsr_arena *arena;
-  tsr_checkpoint_manager_options options;
-  tsr_checkpoint_manager_run run;
-  tsr_saver *saver;
-  tsr_folder_lock lock; /* of the checkpoints, on process 0 */
-  float *loss, *norm;   /* of steps 1 … */
-  int64_t capacity;
-  int64_t taken;         /* the step of the newest checkpoint that was taken; -1 */
-  double begin, slowest; /* the run's begin; seconds of its slowest step */
-};
-
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- where the run begins ---- */
-
-/* The recipe has the samples of a step, so the position follows from the step. */
-static bool
-check_position(const tsr_checkpoint_manager_run *r, const tsr_manifest *m, tsr_diags *diags) {
-  if (m->state.samples == m->state.step * r->samples_per_step) return true;
-  return tsr_diag_failure(
-      diags, TSR_NOWHERE, "'%s' is after %lld samples, and %lld steps of this run have %lld",
-      m->folder, (long long)m->state.samples, (long long)m->state.step,
-      (long long)(m->state.step * r->samples_per_step));
-}
-
-static bool
-load(tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_manifest *m, tsr_diags *diags) {
-  bool verify = k->run.config->checkpoint.verify;
-  bool ok = tsr_checkpoint_load(arena, m, k->run.executable, TSR_LOAD_RUN, verify, diags) &&
-            tsr_checkpoint_history(arena, m, k->loss, k->norm, diags);
-  if (!tsr_executable_agree(k->run.executable, !ok)) return true;
-  if (ok) tsr_diag_failure(diags, TSR_NOWHERE, "another process cannot read '%s'", m->folder);
-  return false;
-}
-
-/* Whether all processes have the same number: some bit of a larger one is not in a smaller one. */
-static bool have_same(const tsr_checkpoint_manager *k, int64_t number) {
-  uint64_t bits = (uint64_t)number, set = tsr_executable_agree(k->run.executable, bits),
-           clear = tsr_executable_agree(k->run.executable, ~bits);
-  return !(set & clear);
-}
-
-/* Of the run's folder, the newest that is older and that all processes have; NULL: there is none.
- * */
-static const tsr_manifest *
-before(tsr_arena *arena, const tsr_checkpoint_manager *k, const tsr_manifest *m, tsr_diags *diags) {
-  tsr_manifest *older = tsr_arena_alloc(arena, sizeof *older);
-  bool found = tsr_checkpoints_newest(arena, k->options.folder, m->state.step, older, diags);
-  if (!have_same(k, found ? older->state.step : -1)) return NULL;
-  return found ? older : NULL;
-}
-
-bool tsr_checkpoint_manager_none_whole(const char *folder, tsr_diags *diags) {
-  tsr_diag_failure(diags, TSR_NOWHERE, "'%s' has checkpoints, and none can be read", folder);
-  tsr_diag_hint(
-      diags,
-      "--overwrite without --resume discards them; `checkpoint verify` reports what is damaged");
-  return false;
-}
-
-/* Whether the run is the one that a checkpoint is of. */
-static bool check_same(
-    const tsr_checkpoint_manager *k, const tsr_manifest *m, const tsr_recipe_entry *recipe,
-    int count, tsr_diags *diags) {
-  if (!m->has_state)
-    return tsr_diag_error(
-        diags, TSR_NOWHERE, "'%s' holds weights alone: training_config.model_path begins with them",
-        m->folder);
-  return tsr_resume_recipe_check(&k->run, m, recipe, count, diags) &&
-         check_position(&k->run, m, diags);
-}
-
-/* A run whose steps are all made is done again, for scripts that ask for it; one that has made more
- * is another run than the user thinks. */
-static void report_excess(const tsr_checkpoint_manager *k, int64_t step, tsr_diags *diags) {
-  int64_t last = k->run.total_steps;
-  if (step < last) return;
-  if (!k->run.quiet) printf("nothing is left to train: the run has %lld steps\n", (long long)last);
-  if (step == last) return;
-  const char *key = "training_config.max_steps";
-  if (last < k->run.config->training.max_steps) key = "training_config.num_epochs";
-  tsr_diag_warning(
-      diags, tsr_config_location(k->run.config, key),
-      "the checkpoint is after step %lld, behind the run's last step, %lld", (long long)step,
-      (long long)last);
-}
-
-static bool go_on(
-    tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
-    tsr_run_state *state, tsr_diags *diags) {
-  const tsr_manifest *m = k->options.resume;
-  for (;;) {
-    tsr_diags *errors = k->options.named ? diags : tsr_diags_new(arena);
-    if (load(arena, k, m, errors)) break;
-    if (errors == diags) return false;
-    tsr_checkpoint_pass_over(m->folder, errors, diags);
-    m = k->options.resume = before(arena, k, m, diags);
-    if (!m) return tsr_checkpoint_manager_none_whole(k->options.folder, diags);
-    if (!check_same(k, m, recipe, count, diags)) return false;
-  }
-  *state = m->state;
-  if (!k->run.quiet)
-    printf("resumes from '%s', after step %lld\n", m->folder, (long long)state->step);
-  report_excess(k, state->step, diags);
-  return true;
-}
-
-static bool load_adapter(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags *diags) {
-  const char *folder = k->options.adapter;
-  tsr_location location = tsr_config_location(k->run.config, "lora_config.path");
-  tsr_trained_values values = tsr_trained_values_new(arena, k->run.training->graph);
-  if (!tsr_peft_read(arena, folder, location, &values, diags)) return false;
-  tsr_trained_values_load(arena, &values, k->run.executable);
-  if (!k->run.quiet) printf("adapters: '%s'\n", folder);
-  return true;
-}
-
-static bool begin(
-    tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
-    tsr_run_state *state, tsr_diags *diags) {
-  const tsr_manifest *weights = k->options.weights;
-  bool verify = k->run.config->checkpoint.verify;
-  tsr_load_kind kind = k->options.resume ? TSR_LOAD_BASE : TSR_LOAD_MODEL;
-  if (weights && !tsr_checkpoint_load(arena, weights, k->run.executable, kind, verify, diags))
-    return false;
-  if (weights && !k->run.quiet) printf("weights: '%s'\n", weights->folder);
-  if (!k->options.resume) tsr_magnitudes_begin(k->run.executable, k->run.training->graph);
-  if (k->options.adapter && !load_adapter(arena, k, diags)) return false;
-  return !k->options.resume || go_on(arena, k, recipe, count, state, diags);
 }
 
 /* ---- the folder ---- */
@@ -232,14 +99,14 @@ static bool find_newest(
   if (!k->options.resumes || k->options.named) return true;
   tsr_manifest *m = tsr_arena_alloc(arena, sizeof *m);
   bool found = tsr_checkpoints_newest(arena, k->options.folder, INT64_MAX, m, tsr_diags_new(arena));
-  if (!have_same(k, found ? m->state.step : -1))
+  if (!tsr_checkpoint_start_has_same(k, found ? m->state.step : -1))
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "the processes see different checkpoints in '%s'", k->options.folder);
   if (!found || (resume && resume->state.step == m->state.step)) return true;
   tsr_diag_note(
       diags, TSR_NOWHERE, "'%s' was written by a run that ended while this one began", m->folder);
   k->options.resume = m;
-  return check_same(k, m, recipe, count, diags);
+  return tsr_checkpoint_start_check(k, m, recipe, count, diags);
 }
 
 /* ---- the files beside the tensors ---- */
@@ -360,6 +227,18 @@ static bool open_saver(
   return true;
 }
 
+/* What a run has left that was resumed from before it is none of this run's. */
+static bool
+find_foreign(tsr_arena *arena, tsr_checkpoint_manager *k, int64_t begin, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (!tsr_checkpoints_list(arena, k->options.folder, &entries, &count, diags)) return false;
+  k->foreign = tsr_arena_array(arena, int64_t, count + 1);
+  for (int i = 0; i < count; i++)
+    if (entries[i].step > begin) k->foreign[k->foreign_count++] = entries[i].step;
+  return true;
+}
+
 static bool make_room(tsr_checkpoint_manager *k, int64_t steps, tsr_diags *diags) {
   if (steps <= k->capacity) return true;
   int64_t capacity = k->capacity * 2 > steps ? k->capacity * 2 : steps + 1024;
@@ -386,14 +265,15 @@ bool tsr_checkpoint_manager_open(
   int count;
   const tsr_manifest *resume = options->resume;
   tsr_resume_recipe(arena, run, resume, &recipe, &count);
-  bool ok = (!resume || check_same(k, resume, recipe, count, diags)) &&
+  bool ok = (!resume || tsr_checkpoint_start_check(k, resume, recipe, count, diags)) &&
             (!options->folder ||
              (take_folder(arena, k, diags) && find_newest(arena, k, recipe, count, diags))) &&
             make_room(k, k->options.resume ? k->options.resume->state.step + 1 : 1, diags) &&
-            begin(arena, k, recipe, count, state, diags);
+            tsr_checkpoint_start_load(arena, k, recipe, count, state, diags);
   resume = k->options.resume;
   tsr_resume_recipe(arena, run, resume, &recipe, &count);
-  ok = ok && (!options->folder || open_saver(arena, k, recipe, count, diags));
+  ok = ok && (!options->folder || (open_saver(arena, k, recipe, count, diags) &&
+                                   find_foreign(arena, k, state->step, diags)));
   bool there = ok && resume && options->folder &&
                !strcmp(tsr_checkpoint_path(arena, options->folder, state->step), resume->folder);
   if (there) k->taken = state->step;
@@ -407,14 +287,17 @@ const tsr_manifest *tsr_checkpoint_manager_resumed(const tsr_checkpoint_manager 
 
 /* ---- during the run ---- */
 
-static bool is_due(const tsr_checkpoint_manager *k, int64_t step) {
-  int64_t every = k->run.config->training.model_save_interval;
-  return every && step % every == 0;
+bool tsr_checkpoint_manager_is_due(const tsr_checkpoint_manager *k, int64_t step) {
+  int64_t every = k ? k->run.config->training.model_save_interval : 0;
+  return every && k->saver && step % every == 0;
 }
 
 static void take(tsr_checkpoint_manager *k, const tsr_run_state *state, tsr_diags *diags) {
   tsr_saver_history history = {k->loss, k->norm};
-  if (tsr_saver_take(k->saver, state, history, diags)) k->taken = state->step;
+  if (!tsr_saver_take(k->saver, state, history, diags)) return;
+  k->taken = state->step;
+  for (int i = 0; i < k->foreign_count; i++)
+    if (k->foreign[i] == state->step) k->foreign[i] = -1;
 }
 
 void tsr_checkpoint_manager_step(
@@ -426,7 +309,7 @@ void tsr_checkpoint_manager_step(
   if (seconds > k->slowest) k->slowest = seconds;
   if (!k->saver) return;
   tsr_saver_report(k->saver, diags);
-  if (wanted || is_due(k, state->step)) take(k, state, diags);
+  if (wanted || tsr_checkpoint_manager_is_due(k, state->step)) take(k, state, diags);
 }
 
 bool tsr_checkpoint_manager_is_writing(const tsr_checkpoint_manager *k) {

@@ -63,6 +63,14 @@ bool tsr_checkpoint_manager_open(
 /* The checkpoint that the run goes on from; NULL: none. */
 const tsr_manifest *tsr_checkpoint_manager_resumed(const tsr_checkpoint_manager *manager);
 
+/* Whether the interval asks for a checkpoint after that step; NULL: never. */
+bool tsr_checkpoint_manager_is_due(const tsr_checkpoint_manager *manager, int64_t step);
+/* The run's memory has wrong bits: loads the newest checkpoint that this run has written or found
+ * in its folder, of step `last` or before. One that cannot be read is skipped with a warning. All
+ * processes together; failure, on all of them: there is none (NULL: none are kept). */
+bool tsr_checkpoint_manager_return(
+    tsr_checkpoint_manager *manager, int64_t last, tsr_run_state *ret_state,
+    const char **ret_folder, tsr_diags *diags);
 /* After every step: remembers its numbers, and takes a checkpoint if one is due or `wanted`.
  * Messages of the writer come as warnings. Processes call it alike. */
 void tsr_checkpoint_manager_step(

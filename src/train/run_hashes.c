@@ -110,6 +110,18 @@ bool tsr_run_hashes_step(tsr_trainer *t, tsr_diags *diags) {
   return !t->o->locked || check_step(t, &step, diags);
 }
 
+void tsr_run_hashes_refresh(tsr_trainer *t) {
+  if (!are_wanted(t)) return;
+  tsr_executable_rehash(t->train);
+  t->weights_hash = tsr_executable_weight_hash(t->train);
+}
+
+/* Lines that could not be written yet would be missing where the chain is continued. */
+bool tsr_run_hashes_return(tsr_trainer *t, tsr_diags *diags) {
+  tsr_run_hashes_refresh(t);
+  return !t->o->lock || (tsr_run_lock_finish(t->o->lock, diags) && tsr_run_hashes_begin(t, diags));
+}
+
 bool tsr_run_hashes_finish(tsr_trainer *t, tsr_diags *diags) {
   return !t->o->lock || tsr_run_lock_finish(t->o->lock, diags);
 }

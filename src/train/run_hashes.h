@@ -11,6 +11,11 @@ bool tsr_run_hashes_check(tsr_trainer *trainer, tsr_diags *diags);
 bool tsr_run_hashes_begin(tsr_trainer *trainer, tsr_diags *diags);
 /* After a step. A failure where the other run has other bits. */
 bool tsr_run_hashes_step(tsr_trainer *trainer, tsr_diags *diags);
+/* Something other than a step has written weights. All processes together. */
+void tsr_run_hashes_refresh(tsr_trainer *trainer);
+/* The run has returned to an earlier step: cuts off what is behind it. All processes together. A
+ * failure where the run.lock has other weights after that step. */
+bool tsr_run_hashes_return(tsr_trainer *trainer, tsr_diags *diags);
 /* At the end. */
 bool tsr_run_hashes_finish(tsr_trainer *trainer, tsr_diags *diags);
 

@@ -2,6 +2,7 @@
 #include "train/trainer_internal.h"
 #include "train/epochs.h"
 #include "train/gradient_dump.h"
+#include "train/replica_checks.h"
 #include "train/resume_recipe.h"
 #include "train/run_hashes.h"
 #include "train/score_check.h"
@@ -149,12 +150,7 @@ static bool start_checkpoint_manager(tsr_trainer *t) {
   if (!keep->folder && begins && !keep->limit_s) return true;
   if (!tsr_checkpoint_manager_open(t->o->arena, keep, &run, &state, &t->manager, t->diags))
     return false;
-  t->step = state.step;
-  t->updates = state.updates;
-  t->loss = state.loss;
-  t->scale.scale = state.scale;
-  t->scale.good_steps = state.scale_good_steps;
-  t->validation = state.validation;
+  tsr_trainer_take_state(t, &state);
   return true;
 }
 
@@ -274,20 +270,26 @@ static void end_early(tsr_trainer *t) {
         "nothing is left to train: the run stopped early, after step %lld\n", (long long)t->step);
 }
 
+/* What the run may keep of the step and is not kept yet; never where replicas differ. */
+static bool keep_last(tsr_trainer *t) {
+  return tsr_replica_checks_run(t) == TSR_REPLICAS_PASS && keep_state(t);
+}
+
 /* One step is made however late it is: a job that is started again and again gets on. What is made
  * of the last weights (an evaluation, a text) may take long or fail: they are on the disk before.
  */
-static bool run_loop(tsr_trainer *t, int *ret_signal) {
-  uint64_t requests = 0;
-  bool ends_here = t->step < t->steps;
-  while (t->step < t->steps && requests <= REQUEST_SAVE) {
+static bool run_steps(tsr_trainer *t, uint64_t *requests) {
+  bool validates = t->o->config->training.validate;
+  while (t->step < t->steps && *requests <= REQUEST_SAVE) {
     double start = now();
     if (!load_routing(t) || !observe_before(t)) return false;
     run_step(t);
     if (!tsr_run_data_check_used(t->o->data, t->diags) || !check_scores(t)) return false;
     if (!write_gradients(t) || !write_routing(t)) return false;
-    if (t->o->config->training.validate && !tsr_trainer_check_replicas(t)) return false;
-    if (!tsr_run_hashes_step(t, t->diags)) return false;
+    bool due = tsr_replica_checks_are_due(t);
+    tsr_replicas_outcome replicas = due ? tsr_replica_checks_run(t) : TSR_REPLICAS_PASS;
+    if (replicas == TSR_REPLICAS_RETURN) continue;
+    if (!tsr_run_hashes_step(t, t->diags) || replicas == TSR_REPLICAS_FAIL) return false;
     double seconds = now() - start;
     if (t->o->determinism) t->o->determinism->losses[t->step - 1 - t->first_step] = (float)t->loss;
     tsr_trainer_report_step(t, seconds, now());
@@ -295,11 +297,28 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
     bool ok = report_step_texts(t);
-    requests = agree_requests(t);
-    keep_step(t, seconds, (requests & REQUEST_SAVE) || t->is_best);
+    *requests = agree_requests(t);
+    bool wanted = (*requests & REQUEST_SAVE) || t->is_best, is_last = t->step == t->steps;
+    if (ok && (is_last || (wanted && validates))) replicas = tsr_replica_checks_run(t);
+    if (replicas == TSR_REPLICAS_FAIL) return false;
+    if (replicas == TSR_REPLICAS_RETURN) continue;
+    keep_step(t, seconds, wanted);
     t->is_best = false;
-    if (!ok) return keep_state(t) && false;
+    if (!ok) return keep_last(t) && false;
   }
+  return true;
+}
+
+/* A run that returns to a checkpoint at its end makes the steps from there again. */
+static bool run_loop(tsr_trainer *t, int *ret_signal) {
+  uint64_t requests = 0;
+  bool ends_here = t->step < t->steps;
+  tsr_replicas_outcome replicas;
+  do {
+    if (!run_steps(t, &requests)) return false;
+    replicas = tsr_replica_checks_run(t);
+    if (replicas == TSR_REPLICAS_FAIL) return false;
+  } while (replicas == TSR_REPLICAS_RETURN);
   bool late = requests & REQUEST_LATE;
   ends_here &= t->step == t->steps;
   *ret_signal = t->step < t->steps ? (int)(requests >> REQUEST_SIGNAL_AT) : 0;
@@ -412,6 +431,7 @@ bool tsr_train(
   if (ok) find_recipe(&t);
   ok = ok && tsr_run_hashes_check(&t, diags);
   if (ok) end_early(&t);
+  ok = ok && tsr_replica_checks_begin(&t);
   if (ok && o->determinism) ok = begin_determinism(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);

@@ -4,10 +4,21 @@
 #ifndef TSR_TRAIN_TRAINER_INTERNAL_H
 #define TSR_TRAIN_TRAINER_INTERNAL_H
 #include "report/comm_trace.h"
+#include "runtime/replica_check.h"
 #include "train/expert_load.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
 #include "train/trainer.h"
+
+/* Comparisons of replicas, by steps (train/replica_checks.h). */
+typedef struct {
+  tsr_replica_check *check;
+  int64_t steps;   /* that the run was to train at its begin */
+  int64_t checked; /* the last one that was compared, or that the run has returned to; -1: none */
+  int64_t passed;  /* the last one without a difference, or the begin */
+  int64_t failed;  /* the run has returned to before it and has not passed it since; 0: none */
+  int64_t count, differing; /* comparisons, and those that found a difference */
+} tsr_replica_checks;
 
 typedef struct {
   const tsr_trainer_options *o;
@@ -42,10 +53,21 @@ typedef struct {
   int recipe_count;
   char recipe[TSR_HASH_TEXT]; /* the hash of these */
   uint64_t weights_hash;      /* of a run that hashes its steps (train/run_hashes.h) */
+  tsr_replica_checks replicas;
 } tsr_trainer;
 
 static inline bool tsr_trainer_scales_loss(const tsr_trainer *t) {
   return t->o->config->training.precision == TSR_PRECISION_FP16;
+}
+
+/* What the run continues with. */
+static inline void tsr_trainer_take_state(tsr_trainer *t, const tsr_run_state *state) {
+  t->step = state->step;
+  t->updates = state->updates;
+  t->loss = state->loss;
+  t->scale.scale = state->scale;
+  t->scale.good_steps = state->scale_good_steps;
+  t->validation = state->validation;
 }
 
 /* The communication of the step that was recorded, to standard error. */
@@ -57,9 +79,7 @@ bool tsr_trainer_report_evaluation(tsr_trainer *t);
 /* The evaluation and the sample that are due after a step, or at the end. */
 bool tsr_trainer_report_texts(tsr_trainer *t, bool last);
 void tsr_trainer_write_start(const tsr_trainer *t);
-/* A failure where ranks that hold the same part of a parameter have other bits. */
-bool tsr_trainer_check_replicas(tsr_trainer *t);
-/* The last line and the metrics' end; false where replicas differ, or with a failure. */
+/* The last line and the metrics' end; false with a failure. */
 bool tsr_trainer_write_end(tsr_trainer *t, int ended_by);
 
 #endif

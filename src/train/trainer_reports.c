@@ -170,15 +170,6 @@ void tsr_trainer_write_start(const tsr_trainer *t) {
   tsr_metrics_write_start(t->o->metrics, &start, t->diags);
 }
 
-bool tsr_trainer_check_replicas(tsr_trainer *t) {
-  const char *param;
-  if (tsr_executable_replicas_agree(t->train, &param)) return true;
-  tsr_progress_clear(&t->progress);
-  return tsr_diag_failure(
-      t->diags, TSR_NOWHERE, "the replicas of '%s' differ after step %lld", param,
-      (long long)t->step);
-}
-
 /* Why no more steps follow: what the metrics' last line says. */
 static const char *end_reason(const tsr_trainer *t, int ended_by) {
   if (ended_by == TSR_ENDED_BY_LIMIT) return "time_limit";
@@ -188,17 +179,24 @@ static const char *end_reason(const tsr_trainer *t, int ended_by) {
   return t->curve.total_steps < t->o->config->training.max_steps ? "num_epochs" : "max_steps";
 }
 
+static void print_replicas(const tsr_trainer *t) {
+  const tsr_replica_checks *c = &t->replicas;
+  if (t->o->quiet || !t->o->config->training.validate || !c->count) return;
+  if (!tsr_replica_check_compares(c->check))
+    printf("replicas: none to compare, no two ranks hold the same part\n");
+  else if (c->differing)
+    printf(
+        "replicas: different at %lld of %lld checks\n", (long long)c->differing,
+        (long long)c->count);
+  else printf("replicas: equal at %lld check%s\n", (long long)c->count, c->count == 1 ? "" : "s");
+}
+
 bool tsr_trainer_write_end(tsr_trainer *t, int ended_by) {
   char sha[65];
   if (!tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha, t->diags)) return false;
   if (t->o->determinism) memcpy(t->o->determinism->sha256, sha, sizeof sha);
   tsr_progress_clear(&t->progress);
-  if (!tsr_trainer_check_replicas(t)) return false;
-  int64_t compared = t->o->config->training.validate ? t->step - t->first_step : 0;
-  if (!t->o->quiet && compared && t->o->parallel->ranks == 1)
-    printf("replicas: none to compare, one rank has everything\n");
-  else if (!t->o->quiet && compared)
-    printf("replicas: equal after each of %lld steps\n", (long long)compared);
+  print_replicas(t);
   if (!t->o->quiet && t->lost_in_all)
     printf(
         "fp16: %s scaled numbers under- or overflowed: another loss scale changes the bits\n",

@@ -123,6 +123,31 @@ expect "ZeRO 2 with owners" "$(hash_of "$scratch/mesh.metrics")" "$want"
 options_of dp=2 zero.stage=1 zero.offload=file zero.offload_path="$scratch"
 trains offload "${options[@]}"
 near "state in a file, updated by the host" "$scratch/offload.metrics" "$scratch/one.metrics"
+# Replicas are hashed where they are; of three ranks and more the one that differs is named with its device, and the run
+# returns to a checkpoint. State in a file is hashed by the host.
+flipping=$scratch/flipping
+mkdir "$flipping"
+cp "$build/tessera-train-flips" "$flipping/tessera-train"
+replicas() { # NAME FLIP OPTION…
+  code=0
+  TESSERA_FLIP=$2 bounded "$flipping/tessera-train" --config "$recipe" --out "$scratch/$1" --set training_config.model_save_interval=2 \
+    --set validate=replicas "${@:3}" > "$scratch/$1.out" 2>&1 || code=$?
+}
+options_of dp=4 numerics.units.batch=8
+replicas equal "" "${options[@]}"
+says equal 0 "replicas: equal at 6 checks"
+for fault in 3:2:block.0.mlp.fc:20:1 3:2:wte.m:30:1 4:2:wte.v:30:1; do
+  tensor=$(cut -d: -f3 <<< "$fault")
+  replicas "$tensor" "$fault" "${options[@]}" --set validate_policy=resume
+  says "$tensor" 0 "warning: the replicas of '$tensor' differ after step ${fault%%:*}: rank 2 (on $(hostname), cuda:0 at "
+  says "$tensor" 0 "after step 2"
+  expect "weights after a fault in $tensor" "$(hash_of "$scratch/$tensor/metrics.jsonl")" "$(hash_of "$scratch/equal/metrics.jsonl")"
+done
+options_of dp=4 numerics.units.batch=8 zero.offload=file zero.offload_path="$scratch"
+replicas file 3:1:wte.m:30:1 "${options[@]}"
+says file 1 "error: the replicas of 'wte.m' differ after step 3: rank 1 "
+replicas file_equal "" "${options[@]}"
+says file_equal 0 "replicas: equal at 6 checks"
 
 # ---- and of an evaluation, whose batch of 3 samples dp = 2 does not divide ----
 for n in $(seq 1 32); do echo "0.$((n * 7 % 32)),0.$((n * 5 % 32)),0.$((n * 11 % 32))"; done > "$scratch/rows.csv"

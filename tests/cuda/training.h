@@ -4,6 +4,7 @@
 #ifndef TSR_TESTS_CUDA_TRAINING_H
 #define TSR_TESTS_CUDA_TRAINING_H
 #include "tests/cuda/emulated/device.h"
+#include "tests/replicas.h"
 
 /* A graph as harness.h writes it, with tokens below 21, and its recipe; a unit of the batch is a
  * sample. */
@@ -54,6 +55,8 @@ static harness_trace training_run(tsr_arena *arena, const training *t, harness_o
     harness_keep(arena, &trace, harness_read(arena, &h, "clip", &n), 2);
   }
   harness_keep_weights(arena, &h, &trace);
+  const char *differs = differing_replicas(arena, h.executable);
+  CHECK_AT(!differs, "%s: replicas of '%s' differ", t->name, differs);
   harness_close(&h);
   return trace;
 }

@@ -350,7 +350,7 @@ def ordered_paths(c):
         raise Missing(f"algorithms: {algorithms}")
 
 
-@feature("validate: replicas compares the weights of data-parallel ranks after each step")
+@feature("validate: replicas compares weights and optimizer state of ranks that hold the same part, every N steps")
 def validate_replicas(c):
     key = key_named(small(c), "validate").replace(".", "__")
     plain = weights(c.with_keys(mesh=mesh(dp=4)))
@@ -358,4 +358,6 @@ def validate_replicas(c):
     if weights(result) != plain:
         result.fail("validation changes the weights")
     result.matches(r"(?m)^.*replicas.*\b(3 steps|equal|agree)\b.*$")
+    c.with_keys(mesh=mesh(dp=4), validate_every=2, **{key: "replicas"}).says("replicas: equal at 2 checks")
     wrong_value(c, "validate", "copies").says("replicas")
+    wrong_value(c, "validate_policy", "retry").says("stop, warn, resume")

@@ -2,6 +2,7 @@
 /* Logits, losses, gradients and ten steps of four optimizers against PyTorch, on one rank and on
  * dp 2 x tp 2, where every gradient and product is put together from the ranks' parts. */
 #include "tests/check.h"
+#include "tests/replicas.h"
 #include "tests/reference/session.h"
 #include <stdlib.h>
 
@@ -181,7 +182,6 @@ static void check_run(const char *model, int side, int accumulation, const run *
     const float *losses = tsr_reference_f32(s->ref, name, NULL, NULL);
     snprintf(name, sizeof name, "%s.norms", r->prefix);
     const float *norms = tsr_reference_f32(s->ref, name, NULL, NULL);
-    const char *replica;
     for (int i = 0; i < STEPS; i++) {
       float loss, norm;
       session_step(s, i, &loss, &norm);
@@ -191,7 +191,7 @@ static void check_run(const char *model, int side, int accumulation, const run *
       snprintf(what, sizeof what, "%s norm %d (accumulation %d)", r->prefix, i, accumulation);
       compare(s, what, &norm, &norms[i], 1, fabs(norms[i]), RELATIVE);
     }
-    CHECK(tsr_executable_replicas_agree(s->train, &replica));
+    CHECK(!differing_replicas(s->arena, s->train));
     if (has_final(s, r->prefix)) check_final(s, r->prefix);
   }
   session_close(s);

@@ -123,8 +123,14 @@ static void test_failures(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics_close(metrics);
 }
 
-/* A disk that was full for some lines: in a process of its own, where the faults are counted. */
-static void test_late_lines(tsr_arena *arena, tsr_diags *diags, const char *fault) {
+static void write_ends(tsr_metrics *metrics, int first, int last, tsr_diags *diags) {
+  for (int i = first; i <= last; i++)
+    tsr_metrics_write_end(metrics, &(tsr_metrics_end){i, 0.5, "max_steps", NULL, "c0de"}, diags);
+}
+
+/* A disk that was full for some lines: in a process of its own, where the faults are counted. The
+ * run returns from step `left` to 2; 0: it does not. */
+static void test_late_lines(tsr_arena *arena, tsr_diags *diags, const char *fault, int left) {
   pid_t child = fork();
   if (!child) {
     tsr_metrics *metrics;
@@ -132,8 +138,9 @@ static void test_late_lines(tsr_arena *arena, tsr_diags *diags, const char *faul
     tsr_fault_read();
     bool ok = tsr_metrics_open(arena, "late.jsonl", NULL, &metrics, diags) &&
               tsr_metrics_begin(metrics, 0, diags);
-    for (int i = 1; ok && i <= 4; i++)
-      tsr_metrics_write_end(metrics, &(tsr_metrics_end){i, 0.5, "max_steps", NULL, "c0de"}, diags);
+    write_ends(metrics, 1, left, diags);
+    ok = ok && (!left || tsr_metrics_begin(metrics, 2, diags));
+    write_ends(metrics, left ? 3 : 1, 4, diags);
     _exit(ok && tsr_metrics_finish(metrics, diags) ? 0 : 1);
   }
   int status = 1;
@@ -194,9 +201,17 @@ int main(void) {
   char folder[64];
   scratch_enter(folder);
   test_lock_errors(arena);
-  test_late_lines(arena, diags, "ENOSPC@5");
+  test_late_lines(arena, diags, "ENOSPC@5", 0);
   test_late_lines(
-      arena, diags, "ENOSPC@5-8"); /* what was written in part cannot be cut off at once */
+      arena, diags, "ENOSPC@5-8", 0);     /* what was written in part cannot be cut off at once */
+  for (int left = 2; left <= 4; left++) { /* the lines from 2 on are late, as their parts stay */
+    const char *const faults[] = {
+        "", "ENOSPC@5",
+        left == 2   ? "ENOSPC@5-6"
+        : left == 3 ? "ENOSPC@5-7"
+                    : "ENOSPC@5-8"};
+    for (int i = 0; i < 3; i++) test_late_lines(arena, diags, faults[i], left);
+  }
   test_lines(arena, diags);
   test_append(arena, diags);
   test_failures(arena, diags);

@@ -4,6 +4,7 @@
  * allows, with fused tasks or one task for each op. */
 #include "harness.h"
 #include "tests/check.h"
+#include "tests/replicas.h"
 #include <stdlib.h>
 
 enum { STEPS = 3 };
@@ -147,10 +148,8 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
     harness_keep(arena, &t, clip, 2);
   }
   harness_keep_weights(arena, &h, &t);
-  const char *differs = NULL;
-  CHECK_AT(
-      tsr_executable_replicas_agree(h.executable, &differs), "%s: replicas of '%s' differ", r->name,
-      differs);
+  const char *differs = differing_replicas(arena, h.executable);
+  CHECK_AT(!differs, "%s: replicas of '%s' differ", r->name, differs);
   harness_close(&h);
   return t;
 }

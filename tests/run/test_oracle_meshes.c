@@ -4,6 +4,7 @@
  * usage: test_run_oracle_meshes [CASE]: that case alone */
 #include "oracle_cases.h"
 #include "tests/check.h"
+#include "tests/replicas.h"
 #include <stdlib.h>
 
 enum { STEPS = 2, NUMBERS = 4 };
@@ -27,10 +28,8 @@ static harness_trace train(tsr_arena *arena, const meshes *m, const harness_opti
     harness_keep(arena, &t, harness_read(arena, &h, "clip", &n), 3);
   }
   harness_keep_weights(arena, &h, &t);
-  const char *differs = NULL;
-  CHECK_AT(
-      tsr_executable_replicas_agree(h.executable, &differs), "%s: replicas of '%s' differ",
-      m->c->name, differs);
+  const char *differs = differing_replicas(arena, h.executable);
+  CHECK_AT(!differs, "%s: replicas of '%s' differ", m->c->name, differs);
   harness_close(&h);
   return t;
 }

@@ -4,6 +4,7 @@
 #include "harness.h"
 #include "runtime/executable_internal.h"
 #include "tests/check.h"
+#include "tests/replicas.h"
 
 enum { STEPS = 3, SAMPLES = 16, BATCH_UNITS = 8 };
 
@@ -142,7 +143,7 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
     harness_keep(arena, &t, clip, 2);
   }
   harness_keep_weights(arena, &h, &t);
-  CHECK(tsr_executable_replicas_agree(h.executable, &(const char *){NULL}));
+  CHECK(!differing_replicas(arena, h.executable));
   harness_close(&h);
   return t;
 }
@@ -452,7 +453,7 @@ static void test_read_write(void) {
     CHECK(out[0] == 1);
     for (int64_t i = 1; i < n; i++) CHECK(fabsf(out[i] - in[i]) <= in[i] / 256);
   }
-  CHECK(tsr_executable_replicas_agree(h.executable, &(const char *){NULL}));
+  CHECK(!differing_replicas(arena, h.executable));
   harness_close(&h);
   tsr_arena_free(arena);
 }
