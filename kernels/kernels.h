@@ -468,8 +468,8 @@ typedef struct {
   void (*f32_to_e4m3)(uint8_t *out, const float *x, int64_t begin, int64_t end);
   /* ---- end of half precision ---- */
 
-  /* The hash of elements [first, first + count) of a tensor, which x holds (base/tensor_hash.h); the
-   * bits are the same on every level. */
+  /* The hash of elements [first, first + count) of a tensor, which x holds (base/tensor_hash.h);
+   * the bits are the same on every level. */
   uint64_t (*hash)(const float *x, int64_t first, int64_t count);
 
   /* ---- what the level can do at most, to compare kernels with ---- */

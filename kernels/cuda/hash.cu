@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hash of a part of a tensor (base/tensor_hash.h). Sums are of integers, so their order is free. */
+/* The hash of a part of a tensor (base/tensor_hash.h). Sums are of integers: in any order. */
 #include "base/tensor_hash.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"

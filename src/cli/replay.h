@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Steps of a run again, in this process alone: of a recipe, or of a run that has left a run.lock. */
+/* Steps of a run again, in this process alone: of a recipe, or of a run with a run.lock. */
 #ifndef TSR_CLI_REPLAY_H
 #define TSR_CLI_REPLAY_H
 #include "cli/console.h"

@@ -5,8 +5,8 @@
 #include "checkpoint/manifest.h"
 #include "report/run_lock.h"
 
-/* The newest checkpoint of a step below `before`, in the folder `checkpoints` beside the run.lock or
- * in `folder`, where the configuration keeps them. False: there is none, and the run is repeated
+/* The newest checkpoint of a step below `before`, in the folder `checkpoints` beside the run.lock
+ * or in `folder`, where the configuration keeps them. False: there is none, and the run is repeated
  * from its begin. */
 bool tsr_locked_checkpoint_find(
     tsr_arena *arena, const tsr_run_lock *lock, const char *folder, int64_t before,

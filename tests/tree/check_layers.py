@@ -34,7 +34,9 @@ ALLOWED = {
     "report": "runtime plan schedule comm parallel config",
     "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
-    "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report train prove",
+    "compare": f"{FOUNDATION} parallel passes runtime data checkpoint report train",
+    "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report train "
+           "compare prove",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.
