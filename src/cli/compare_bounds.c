@@ -52,9 +52,9 @@ bool compare_bounds_apply(
   return any;
 }
 
-static bool all(void *context, const char *name) {
+static int all(void *context, const char *name) {
   (void)context, (void)name;
-  return true;
+  return 1;
 }
 
 /* The tensors of a step, in a folder. */
@@ -77,7 +77,7 @@ bool compare_bounds(
       tsr_arena_printf(a->arena, "%s/tessera-compare-XXXXXX", place && *place ? place : "/tmp");
   const char *files[2], *folders[2];
   tsr_file_comparison c = {0};
-  if (!mkdtemp(folder))
+  if (!tsr_disk_make_temporary(folder))
     return tsr_file_cannot("make the folder", folder, errno, TSR_NOWHERE, a->diags);
   bool ok = true;
   for (int i = 0; i < 2; i++) {
@@ -89,6 +89,7 @@ bool compare_bounds(
   ok = ok && tsr_tensor_files_compare(a->arena, files[0], files[1], &c, text, a->diags);
   for (int i = 0; i < 2; i++) {
     tsr_disk_remove(files[i]);
+    tsr_disk_remove(tsr_tensor_dump_bounds_path(a->arena, files[i]));
     tsr_disk_remove_empty(folders[i]);
   }
   tsr_disk_remove_empty(folder);

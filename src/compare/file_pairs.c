@@ -52,8 +52,8 @@ static void pair_by_place(search *s, int ours, int at) {
   pair.there = tsr_arena_array(s->arena, const tsr_safetensor *, pair.count);
   int *there = tsr_arena_array(s->arena, int, pair.count);
   for (int64_t i = 0; i < pair.count; i++) {
-    there[i] = tsr_safetensors_find(
-        other, text ? tsr_hf_place_name(s->arena, &pair.place, i) : name);
+    there[i] =
+        tsr_safetensors_find(other, text ? tsr_hf_place_name(s->arena, &pair.place, i) : name);
     if (there[i] < 0) return;
     pair.there[i] = &other->tensors[there[i]];
   }
@@ -116,8 +116,7 @@ static bool same_kind(const char *a, const char *b) {
          (tsr_dtype_name_is_integer(a) && tsr_dtype_name_is_integer(b));
 }
 
-bool tsr_file_pair_check(
-    const tsr_file_pair *p, const tsr_safetensors files[2], tsr_diags *diags) {
+bool tsr_file_pair_check(const tsr_file_pair *p, const tsr_safetensors files[2], tsr_diags *diags) {
   tsr_location location = {.file = files[!p->ours].path};
   const tsr_safetensor *a = p->tensor;
   bool ok = true;
@@ -139,8 +138,7 @@ bool tsr_file_pair_check(
 bool tsr_file_pair_same_bits(const tsr_file_pair *p, const tsr_safetensors files[2]) {
   const tsr_safetensor *a = p->tensor, *b = p->there[0];
   return !p->is_placed && !strcmp(a->dtype, b->dtype) && a->bytes == b->bytes &&
-         !memcmp(
-             files[p->ours].map + a->offset, files[!p->ours].map + b->offset, (size_t)a->bytes);
+         !memcmp(files[p->ours].map + a->offset, files[!p->ours].map + b->offset, (size_t)a->bytes);
 }
 
 /* ---- numbers ---- */
@@ -171,8 +169,7 @@ static void read_floats(const tsr_safetensors *f, const tsr_safetensor *t, float
 
 static float *take_floats(const tsr_safetensors *f, const tsr_file_pair *p, float *ours) {
   int64_t each = tsr_safetensor_elements(p->tensor) / p->count;
-  float *whole = tsr_memory_try(
-      sizeof *whole * ((size_t)tsr_safetensor_elements(p->there[0]) + 1));
+  float *whole = tsr_memory_try(sizeof *whole * ((size_t)tsr_safetensor_elements(p->there[0]) + 1));
   for (int64_t i = 0; whole && i < p->count; i++) {
     read_floats(f, p->there[i], whole);
     tsr_foreign_place_take(&p->place, whole, ours + i * each);
@@ -199,13 +196,11 @@ static int64_t integer_at(const char *from, int64_t bytes, bool is_signed) {
   return is_signed ? (int64_t)(bits << unused) >> unused : (int64_t)bits;
 }
 
-int64_t *
-tsr_file_pair_integers(const tsr_file_pair *p, const tsr_safetensors files[2], int file) {
+int64_t *tsr_file_pair_integers(const tsr_file_pair *p, const tsr_safetensors files[2], int file) {
   const tsr_safetensor *t = file == p->ours ? p->tensor : p->there[0];
   int64_t count = tsr_safetensor_elements(t), bytes = tsr_safetensors_dtype_bytes(t->dtype);
   int64_t *numbers = tsr_memory_try(sizeof *numbers * ((size_t)count + 1));
   for (int64_t i = 0; numbers && i < count; i++)
-    numbers[i] =
-        integer_at(files[file].map + t->offset + i * bytes, bytes, t->dtype[0] == 'I');
+    numbers[i] = integer_at(files[file].map + t->offset + i * bytes, bytes, t->dtype[0] == 'I');
   return numbers;
 }

@@ -7,7 +7,7 @@ enum { NUMBERS = 9 }; /* before the shape of a tensor there */
 
 const char *tsr_foreign_place_text(tsr_arena *arena, const tsr_hf_place *p) {
   if (!p->tensors && p->parts == 1 && tsr_hf_place_is_run(p)) return NULL;
-  const int64_t numbers[NUMBERS] = {p->tensors, p->experts, p->out, p->in,  p->first,
+  const int64_t numbers[NUMBERS] = {p->tensors, p->experts, p->out,    p->in,  p->first,
                                     p->expert,  p->row,     p->column, p->ndim};
   tsr_text text = {0};
   for (int i = 0; i < NUMBERS; i++) tsr_text_add(&text, "%s%" PRId64, i ? " " : "", numbers[i]);
@@ -38,7 +38,7 @@ static bool is_inside(const tsr_hf_place *p) {
 bool tsr_foreign_place_read(const char *name, const char *text, tsr_hf_place *p) {
   int64_t ndim;
   *p = (tsr_hf_place){.name = name, .parts = 1};
-  int64_t *const numbers[NUMBERS] = {&p->tensors, &p->experts, &p->out, &p->in, &p->first,
+  int64_t *const numbers[NUMBERS] = {&p->tensors, &p->experts, &p->out,    &p->in, &p->first,
                                      &p->expert,  &p->row,     &p->column, &ndim};
   for (int i = 0; i < NUMBERS; i++)
     if (!take_number(&text, numbers[i])) return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a run computes at its steps, as far as two runs are compared by it: the losses and the hashes
- * of all weights of each step; of one step the hashes of all tensors; and the numbers of one. */
+/* What a run computes at its steps, as far as two runs are compared by it: the losses and the
+ * hashes of all weights of each step; of one step the hashes of all tensors; and the numbers of
+ * one. */
 #ifndef TSR_COMPARE_RUN_RECORD_H
 #define TSR_COMPARE_RUN_RECORD_H
 #include "config/recipe_keys.h"
@@ -55,5 +56,7 @@ const tsr_traced_value *tsr_run_record_find_traced(const tsr_run_record *record,
 /* The same, or a parameter or state; NULL: there is none. */
 const tsr_traced_value *tsr_run_record_find(const tsr_run_record *record, const char *name);
 int64_t tsr_traced_elements(const tsr_traced_value *value);
+/* Zeros have one hash, whatever their number. */
+bool tsr_traced_same_shape(const tsr_traced_value *a, const tsr_traced_value *b);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Two files of tensors (safetensors), of this program or of another one: exactly, or by how far they
- * are apart against a bound of rounding errors. */
+/* Two files of tensors (safetensors), of this program or of another one: exactly, or by how far
+ * they are apart against a bound of rounding errors. */
 #ifndef TSR_COMPARE_TENSOR_FILES_H
 #define TSR_COMPARE_TENSOR_FILES_H
 #include "base/diag.h"
