@@ -319,6 +319,14 @@ bool tsr_disk_make_folder(const char *path) {
   return end(f, ok);
 }
 
+bool tsr_disk_make_temporary(char *path) {
+  tsr_fault f = next_fault(OTHER);
+  if (!begin(f)) return false;
+  bool ok = mkdtemp(path) != NULL;
+  if (ok) tsr_disk_log("folder", -1, path, NULL, 0);
+  return end(f, ok);
+}
+
 bool tsr_disk_remove(const char *path) {
   tsr_fault f = next_fault(OTHER);
   if (!begin(f)) return false;

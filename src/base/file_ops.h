@@ -50,6 +50,8 @@ bool tsr_disk_rename(const char *from, const char *to);
 bool tsr_disk_link(const char *file, const char *name);
 /* An existing folder is fine. ENOLINK: a dangling link exists; ENOTDIR: another object. */
 bool tsr_disk_make_folder(const char *path);
+/* A new folder of this user's alone, whose name's last six letters, XXXXXX, are replaced. */
+bool tsr_disk_make_temporary(char *path);
 bool tsr_disk_remove(const char *path);       /* a file; never a folder, nor what is in one */
 bool tsr_disk_remove_empty(const char *path); /* a folder without files; ENOTEMPTY */
 /* From now on reading and writing fail with EINTR as soon as *number is not 0: for commands that

@@ -16,11 +16,11 @@ typedef struct {
   tsr_bpe_match *match;
 } name_filter;
 
-static bool wants(void *context, const char *name) {
+static int wants(void *context, const char *name) {
   const name_filter *f = context;
   size_t begin, end;
-  return !f->pattern ||
-         tsr_bpe_pattern_find(f->pattern, f->match, name, strlen(name), 0, &begin, &end) > 0;
+  if (!f->pattern) return 1;
+  return tsr_bpe_pattern_find(f->pattern, f->match, name, strlen(name), 0, &begin, &end);
 }
 
 /* Steps of the recipe, from its begin. */

@@ -2,14 +2,12 @@
 #include "cli/compare_bounds.h"
 #include "cli/replay.h"
 #include "base/file_ops.h"
-#include "base/file_read.h"
 #include "compare/tensor_dump.h"
 #include "compare/tensor_files.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Keys, or with a dot at their end the begins of keys, that change where a run rounds and not what
  * it computes. */
@@ -54,9 +52,9 @@ bool compare_bounds_apply(
   return any;
 }
 
-static bool all(void *context, const char *name) {
+static int all(void *context, const char *name) {
   (void)context, (void)name;
-  return true;
+  return 1;
 }
 
 /* The tensors of a step, in a folder. */
@@ -72,23 +70,14 @@ static bool dump(app *a, const char *path, const char *folder, int64_t step) {
   return ok;
 }
 
-/* A name that nothing has. */
-static const char *temporary_folder(tsr_arena *arena) {
-  const char *place = getenv("TMPDIR"), *name;
-  int i = 0;
-  do
-    name = tsr_arena_printf(
-        arena, "%s/tessera-compare-%d-%d", place && *place ? place : "/tmp", (int)getpid(), i++);
-  while (tsr_file_exists(name));
-  return name;
-}
-
 bool compare_bounds(
     app *a, const char *const paths[2], int64_t step, tsr_text *text, bool *ret_passes) {
-  const char *folder = temporary_folder(a->arena);
+  const char *place = getenv("TMPDIR");
+  char *folder =
+      tsr_arena_printf(a->arena, "%s/tessera-compare-XXXXXX", place && *place ? place : "/tmp");
   const char *files[2], *folders[2];
   tsr_file_comparison c = {0};
-  if (!tsr_disk_make_folder(folder))
+  if (!tsr_disk_make_temporary(folder))
     return tsr_file_cannot("make the folder", folder, errno, TSR_NOWHERE, a->diags);
   bool ok = true;
   for (int i = 0; i < 2; i++) {
@@ -100,6 +89,7 @@ bool compare_bounds(
   ok = ok && tsr_tensor_files_compare(a->arena, files[0], files[1], &c, text, a->diags);
   for (int i = 0; i < 2; i++) {
     tsr_disk_remove(files[i]);
+    tsr_disk_remove(tsr_tensor_dump_bounds_path(a->arena, files[i]));
     tsr_disk_remove_empty(folders[i]);
   }
   tsr_disk_remove_empty(folder);

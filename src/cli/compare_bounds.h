@@ -6,8 +6,8 @@
 #include "cli/app.h"
 #include "config/recipe_keys.h"
 
-/* Whether a key of the recipes that changes where a run rounds differs; ret_others: whether one does
- * that changes what it computes. */
+/* Whether a key of the recipes differs that changes where a run rounds; ret_others: whether one
+ * does that changes what it computes. */
 bool compare_bounds_apply(
     const tsr_recipe_entry *a, int a_count, const tsr_recipe_entry *b, int b_count,
     bool *ret_others);

@@ -62,33 +62,63 @@ static bool repeat(comparison *c, side *s, int64_t last, int64_t traced, tsr_cap
 
 static int64_t last_of(const side *s) { return s->record.first + s->record.steps_count; }
 
-/* Recipes are run; steps of two runs that are locked are compared as they were. */
+/* What both have: the weights after `first`, and all of the steps behind it up to `last`. */
+static bool find_common(const comparison *c, int64_t *ret_first, int64_t *ret_last) {
+  const side *x = &c->sides[0], *y = &c->sides[1];
+  bool locked = x->has_lock && y->has_lock; /* else the weights after `first` are not known */
+  *ret_first = x->record.first > y->record.first ? x->record.first : y->record.first;
+  *ret_last = last_of(x) < last_of(y) ? last_of(x) : last_of(y);
+  if (*ret_first < *ret_last || (locked && *ret_first == *ret_last)) return true;
+  return tsr_diag_error(
+      c->a->diags, TSR_NOWHERE,
+      "there is no step to compare: '%s' has the steps %" PRId64 " to %" PRId64
+      ", and '%s' %" PRId64 " to %" PRId64,
+      x->path, x->record.first + 1, last_of(x), y->path, y->record.first + 1, last_of(y));
+}
+
+/* The weights that one of the runs begins with, behind a step that the other one has made. */
+static void add_begin(const comparison *c, int64_t step) {
+  int later = c->sides[1].lock.first.step == step;
+  tsr_text_add(
+      c->text,
+      "'%s' begins after step %" PRId64
+      " with other weights than '%s' had: their hash is %016" PRIx64 ", not %016" PRIx64 "\n",
+      c->sides[later].path, step, c->sides[!later].path,
+      tsr_run_lock_at(&c->sides[later].lock, step)->weights,
+      tsr_run_lock_at(&c->sides[!later].lock, step)->weights);
+}
+
+static bool find_locked_step(comparison *c, int64_t *ret_step) {
+  const tsr_run_lock *x = &c->sides[0].lock, *y = &c->sides[1].lock;
+  int64_t first, last, step = tsr_run_lock_first_difference(x, y);
+  if (!find_common(c, &first, &last)) return false;
+  if (step == first && step > 0) add_begin(c, step);
+  *ret_step = step < 0 ? 0 : step == first ? step + 1 : step;
+  return true;
+}
+
+/* Recipes are run; steps of two runs that are locked are compared as they were. 0: none differs. */
 static bool find_step(comparison *c, int64_t *ret_step) {
   side *x = &c->sides[0], *y = &c->sides[1];
-  int64_t last = c->a->options.steps ? c->a->options.steps : STEPS_USUAL;
-  if (x->has_lock && y->has_lock) {
-    *ret_step = tsr_run_lock_first_difference(&x->lock, &y->lock);
-    bool begins = *ret_step == x->lock.first.step || *ret_step == y->lock.first.step;
-    if (*ret_step < 0) *ret_step = 0;
-    else if (begins) ++*ret_step; /* the weights that it begins with */
-    return true;
-  }
+  int64_t first, last = c->a->options.steps ? c->a->options.steps : STEPS_USUAL;
+  if (x->has_lock && y->has_lock) return find_locked_step(c, ret_step);
   for (int i = 0; i < 2; i++)
     if (c->sides[i].has_lock && last_of(&c->sides[i]) < last) last = last_of(&c->sides[i]);
   for (int i = 0; i < 2; i++)
     if (!c->sides[i].has_lock && !repeat(c, &c->sides[i], last, last, (tsr_capture){0}))
       return false;
   *ret_step = tsr_first_different_step(&x->record, &y->record);
-  return true;
+  return find_common(c, &first, &last);
 }
 
 static void add_equal(const comparison *c) {
-  const side *x = &c->sides[0], *y = &c->sides[1];
-  int64_t last = last_of(x) < last_of(y) ? last_of(x) : last_of(y);
-  int64_t first = x->record.first > y->record.first ? x->record.first : y->record.first;
-  tsr_text_add(
-      c->text, "equal: the losses and weights of steps %" PRId64 " to %" PRId64 "\n", first + 1,
-      last);
+  int64_t first, last;
+  find_common(c, &first, &last);
+  if (first == last) tsr_text_add(c->text, "equal: the weights after step %" PRId64 "\n", first);
+  else
+    tsr_text_add(
+        c->text, "equal: the losses and weights of steps %" PRId64 " to %" PRId64 "\n", first + 1,
+        last);
 }
 
 /* The newest checkpoint up to a step beside a run.lock; false: there is none that can be read. */
@@ -162,7 +192,7 @@ static bool explain(comparison *c, int64_t step) {
   tsr_difference d = tsr_difference_find(&x->record, &y->record);
   if (!compare_numbers(c, &d, step, &elements)) return false;
   const tsr_compared_run first = {&x->record, x->compiled, x->parallel};
-  tsr_compare_report_first(&d, &first, step, &elements, c->text);
+  tsr_compare_report_first(&d, &first, &y->record, step, &elements, c->text);
   tsr_compare_report_counts(&d, step, c->text);
   for (int i = 0; i < 2; i++) add_faults(c, &c->sides[i], step);
   return true;
@@ -201,6 +231,7 @@ bool compare_runs(app *a, const char *first, const char *second, tsr_text *text,
   bool others;
   if (compare_bounds_apply(x->recipe, x->recipe_count, y->recipe, y->recipe_count, &others) && step)
     return compare_rounded(&c, step, others, ret_equal);
+  if (step > last_of(&c.sides[0]) || step > last_of(&c.sides[1])) return true;
   if (step) return explain(&c, step);
   *ret_equal = true;
   add_equal(&c);

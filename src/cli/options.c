@@ -370,7 +370,12 @@ static void check_prove(const tsr_options *c, tsr_diags *diags) {
 }
 
 static void check_save(const tsr_options *c, tsr_diags *diags) {
-  if (c->command != TSR_COMMAND_TRACE || c->save) return;
+  if (c->command != TSR_COMMAND_TRACE) return;
+  if (c->save && c->rank_text)
+    tsr_diag_error(diags, TSR_NOWHERE, "--rank goes with the program, not with --save");
+  if (c->save && c->emit)
+    tsr_diag_error(diags, TSR_NOWHERE, "--emit goes with the program, not with --save");
+  if (c->save) return;
   if (c->tensors) tsr_diag_error(diags, TSR_NOWHERE, "--tensors goes with --save");
   if (c->steps_text) tsr_diag_error(diags, TSR_NOWHERE, "--steps goes with --save");
 }

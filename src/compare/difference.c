@@ -36,15 +36,17 @@ static void compare_stored(tsr_difference *d, const tsr_run_record *a, const tsr
     const tsr_stored_hash *x = &a->stored[i], *y = find_stored(b, x->name);
     if (!y) continue;
     tsr_compared_count *count = x->is_state ? &d->state : &d->weights;
+    bool same = tsr_traced_same_shape(&x->of, &y->of), same_after = same && x->after == y->after;
     count->compared++;
-    count->differing += x->after != y->after;
-    if (x->before != y->before) note(d, TSR_DIFFERS_STORED_BEFORE, x->name, x->value);
-    if (x->after != y->after) note(d, TSR_DIFFERS_STORED_AFTER, x->name, x->value);
+    count->differing += !same_after;
+    if (!same || x->before != y->before) note(d, TSR_DIFFERS_STORED_BEFORE, x->name, x->value);
+    if (!same_after) note(d, TSR_DIFFERS_STORED_AFTER, x->name, x->value);
   }
 }
 
 static void compare_value(tsr_difference *d, const tsr_traced_value *x, const tsr_traced_value *y) {
-  bool gradient = !strncmp(x->name, "grad.", 5), differs = x->hash != y->hash;
+  bool gradient = !strncmp(x->name, "grad.", 5);
+  bool differs = x->hash != y->hash || !tsr_traced_same_shape(x, y);
   tsr_compared_count *count = gradient ? &d->gradients : &d->tensors;
   tsr_difference_kind kind = x->task < 0 ? TSR_DIFFERS_INPUT : TSR_DIFFERS_TENSOR;
   count->compared++;

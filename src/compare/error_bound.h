@@ -11,10 +11,10 @@
  *   sums        of additions in f32, if these had a unit roundoff of 1
  *   choices     of what depends on the experts that tokens have chosen
  *
- * The bound is the root of their sum, of the last one twice the share of the tokens that have chosen
- * other experts (what they would have had, and what they have), and
- * 1.5 (1 + 3 / sqrt(n)) times that: errors are not all independent, and the mean of n squares varies. An element alone may be eight
- * times as far. What is beyond is another function of the inputs. */
+ * The bound is the root of their sum, of the last one twice the share of the tokens that have
+ * chosen other experts (what they would have had, and what they have), and 1.5 (1 + 3 / sqrt(n))
+ * times that: errors are not all independent, and the mean of n squares varies. An element alone
+ * may be eight times as far. What is beyond is another function of the inputs. */
 #ifndef TSR_COMPARE_ERROR_BOUND_H
 #define TSR_COMPARE_ERROR_BOUND_H
 #include <stdint.h>

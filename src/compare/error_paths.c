@@ -51,11 +51,16 @@ static double alike(const step *s, double independent) {
   return independent > 0 ? fmax(1, s->square / independent) : 1;
 }
 
-/* An element is the sum of `count` products of an element of input x and one of y. */
-static void add_products(step *s, int x, int y, double count) {
-  double independent = count * square_of(s, x) * square_of(s, y), factor = alike(s, independent);
-  carry(s, x, count * square_of(s, y) * factor);
-  carry(s, y, count * square_of(s, x) * factor);
+/* An element is the sum of products: of each two inputs one of `count` pairs of their elements. */
+static void add_products(step *s, int inputs, double count) {
+  double independent = 0;
+  for (int i = 0; i + 1 < inputs; i += 2)
+    independent += count * square_of(s, i) * square_of(s, i + 1);
+  double factor = count * alike(s, independent);
+  for (int i = 0; i + 1 < inputs; i += 2) {
+    carry(s, i, square_of(s, i + 1) * factor);
+    carry(s, i + 1, square_of(s, i) * factor);
+  }
   s->path.sums += count * fmax(independent, s->square);
 }
 
@@ -73,10 +78,23 @@ static void add_addition(step *s) {
 }
 
 /* Errors of logits, relative to the result: softmax is an exponential function. */
-static void add_exponential(step *s) { carry(s, 0, s->square); }
+static void add_softmax(step *s) { carry(s, 0, s->square); }
+static void add_loss_stats(step *s) { carry(s, 0, fmax(1, s->square)); }
 
-/* The mean of logarithms of such results, and the numbers of each row. */
-static void add_loss(step *s) { carry(s, 0, s->output ? fmax(1, s->square) : 1); }
+/* The mean of logarithms of such results, whose errors are partly independent; and the numbers of
+ * each row. */
+static void add_loss(step *s) {
+  if (s->output) add_loss_stats(s);
+  else carry(s, 0, 1 / sqrt(rows(input(s, 0))));
+}
+
+/* probabilities - 1 at the target: the 1 is exact. Of V logits with a variance v the squares of the
+ * probabilities add up to about exp(v) / V. */
+static void add_loss_dx(step *s) {
+  const tsr_value_size *logits = &s->w->of->sizes[s->n->inputs[0]];
+  double variance = fmax(0, logits->square - logits->mean * logits->mean);
+  carry(s, 0, s->square * fmin(1, exp(variance) / last(input(s, 0))));
+}
 
 /* What cancels inside the node: its result would have this mean square without. */
 static void add_cancelling(step *s, double whole) {
@@ -85,16 +103,18 @@ static void add_cancelling(step *s, double whole) {
       carry_share(s, i, s->square > 0 ? fmax(1, whole / s->square) : 1);
 }
 
+static void add_shares(step *s) { add_cancelling(s, 0); }
+
 /* A slope has a step, which an input near it may be on either side of. */
 static void add_kink(step *s, int x) {
   const tsr_error_path *p = &s->w->paths[s->n->inputs[x]];
   double error = sqrt(p->stored + p->sums * 0x1p-48), size = sqrt(square_of(s, x));
-  add_cancelling(s, 0);
+  add_shares(s);
   if (size > 0) s->path.stored += s->square * fmin(1, error / size);
 }
 
 static void add_unary_dx(step *s) {
-  s->n->attr.unary_dx.op == TSR_OP_RELU ? add_kink(s, 1) : add_cancelling(s, 0);
+  s->n->attr.unary_dx.op == TSR_OP_RELU ? add_kink(s, 1) : add_shares(s);
 }
 
 /* The square of what an error of a query or key is in the scores, by which the weights of the
@@ -128,16 +148,25 @@ static void add_attention_dx(step *s) {
 }
 
 /* y = (x - mean) rstd w: where the mean is large, or rows differ in size, x - mean has the error of
- * x. */
+ * x. The mean and rstd of C elements have less. */
 static void add_norm(step *s) {
   int rstd = s->n->outputs[s->n->outputs_count - 1];
+  if (s->output) {
+    carry_share(s, 0, 1 / last(input(s, 0)));
+    return;
+  }
   carry(s, 0, s->w->squares[rstd] * square_of(s, 1));
   for (int i = 1; i < s->n->inputs_count; i++) carry_share(s, i, 1);
 }
 
-/* The gradient without its part along x: rstd (w dy - …). */
+/* rstd (w dy - …), which is smaller than w dy where this is along x. x counts by means of C
+ * elements. */
 static void add_norm_dx(step *s) {
-  add_cancelling(s, square_of(s, s->n->inputs_count - 1) * square_of(s, 2) * square_of(s, 0));
+  double whole = square_of(s, s->n->inputs_count - 1) * square_of(s, 2) * square_of(s, 0);
+  double factor = s->square > 0 ? fmax(1, whole / s->square) : 1;
+  carry_share(s, 0, factor);
+  carry_share(s, 1, factor * fmin(1, 4 / last(input(s, 1))));
+  carry_share(s, 2, factor);
 }
 
 /* weights (dy - sum of weights dy), of k of the E scores. */
@@ -155,8 +184,8 @@ static void add_balance_dx(step *s) {
 
 /* Rows of the experts, and the product of each token's gradient with its rows. */
 static void add_combine_dx(step *s) {
-  if (s->output) add_products(s, 0, 1, last(input(s, 0)));
-  else add_cancelling(s, 0);
+  if (s->output) add_products(s, 2, last(input(s, 0)));
+  else add_shares(s);
 }
 
 static void add_norm_dw(step *s) {
@@ -187,76 +216,65 @@ static void add_choice(step *s) {
   s->path.choices = 1;
 }
 
-/* ---- one rule an op ---- */
+static void add_linear(step *s) { add_products(s, s->n->inputs_count, last(input(s, 0))); }
+static void add_linear_dw(step *s) { add_products(s, 2, rows(input(s, 0))); }
+static void add_matmul(step *s) { add_products(s, 2, matmul_summands(s)); }
+static void add_accumulate(step *s) { add_sum(s, 0, (double)s->w->g->microbatches); }
+static void add_clamped_dx(step *s) { add_kink(s, 1 + s->output); }
+static void add_softmax_dx(step *s) { add_cancelling(s, square_of(s, 0) * square_of(s, 1)); }
 
-static void add_errors(step *s) {
-  const tsr_node *n = s->n;
-  switch ((int)n->op) {
-  case TSR_OP_LINEAR:
-  case TSR_OP_ROUTER:
-  case TSR_OP_EXPERT_LINEAR:
-  case TSR_OP_EXPERT_LINEAR_DX:
-  case TSR_OP_LINEAR_DX:
-  case TSR_OP_ROUTER_DX:
-    for (int i = 0; i + 1 < n->inputs_count; i += 2) add_products(s, i, i + 1, last(input(s, i)));
-    return;
-  case TSR_OP_LINEAR_DW:
-    return add_products(s, 0, 1, rows(input(s, 0)));
-  case TSR_OP_EXPERT_LINEAR_DW:
-    return n->inputs_count == 4 ? add_products(s, 0, 1, expert_rows(s))
-                                : add_sum(s, 0, expert_rows(s));
-  case TSR_OP_MATMUL:
-    return add_products(s, 0, 1, matmul_summands(s));
-  case TSR_OP_EMBEDDING_DW:
-    return add_sum(s, 1, fmax(1, elements(input(s, 1)) / elements(output(s))));
-  case TSR_OP_SUM_TO:
-  case TSR_OP_SUM_HEADS:
-    return add_sum(s, 0, elements(input(s, 0)) / elements(output(s)));
-  case TSR_OP_ACCUMULATE:
-    return add_sum(s, 0, (double)s->w->g->microbatches);
-  case TSR_OP_ADD:
-  case TSR_OP_SUB:
-  case TSR_OP_EXPERT_ADD:
-    return add_addition(s);
-  case TSR_OP_SOFTMAX:
-  case TSR_OP_CE_LOSS_DX:
-    return add_exponential(s);
-  case TSR_OP_CE_STATS:
-    return carry(s, 0, fmax(1, s->square));
-  case TSR_OP_CE_LOSS:
-    return add_loss(s);
-  case TSR_OP_SOFTMAX_DX:
-    return add_cancelling(s, square_of(s, 0) * square_of(s, 1));
-  case TSR_OP_EXPERT_WEIGHTS_DX:
-    return add_expert_weights_dx(s);
-  case TSR_OP_COMBINE_EXPERTS_DX:
-    return add_combine_dx(s);
-  case TSR_OP_BALANCE_LOSS_DX:
-    return add_balance_dx(s);
-  case TSR_OP_UNARY_DX:
-    return add_unary_dx(s);
-  case TSR_OP_CLAMPED_SWIGLU_DX:
-    return add_kink(s, 1 + s->output);
-  case TSR_OP_ATTENTION:
-  case TSR_OP_DOCUMENT_ATTENTION:
-    return add_attention(s);
-  case TSR_OP_ATTENTION_DX:
-  case TSR_OP_DOCUMENT_ATTENTION_DX:
-    return add_attention_dx(s);
-  case TSR_OP_LAYERNORM:
-  case TSR_OP_RMSNORM:
-    return add_norm(s);
-  case TSR_OP_LAYERNORM_DX:
-  case TSR_OP_RMSNORM_DX:
-    return add_norm_dx(s);
-  case TSR_OP_NORM_DW:
-    return add_norm_dw(s);
-  case TSR_OP_CHOOSE_EXPERTS:
-    return add_choice(s);
-  default:
-    add_cancelling(s, 0);
-  }
+/* rows, weights and a plan */
+static void add_expert_linear(step *s) { add_products(s, 2, last(input(s, 0))); }
+
+static void add_expert_dw(step *s) {
+  if (s->n->inputs_count == 4) add_products(s, 2, expert_rows(s));
+  else add_sum(s, 0, expert_rows(s));
 }
+
+static void add_embedding_dw(step *s) {
+  add_sum(s, 1, fmax(1, elements(input(s, 1)) / elements(output(s))));
+}
+
+static void add_sum_to(step *s) { add_sum(s, 0, elements(input(s, 0)) / elements(output(s))); }
+
+/* Of what is not here the output has the relative errors of the inputs. */
+static void (*const rules[TSR_OPS])(step *) = {
+    [TSR_OP_LINEAR] = add_linear,
+    [TSR_OP_LINEAR_DX] = add_linear,
+    [TSR_OP_LINEAR_DW] = add_linear_dw,
+    [TSR_OP_MATMUL] = add_matmul,
+    [TSR_OP_ROUTER] = add_linear,
+    [TSR_OP_ROUTER_DX] = add_linear,
+    [TSR_OP_EXPERT_LINEAR] = add_expert_linear,
+    [TSR_OP_EXPERT_LINEAR_DX] = add_expert_linear,
+    [TSR_OP_EXPERT_LINEAR_DW] = add_expert_dw,
+    [TSR_OP_EXPERT_WEIGHTS_DX] = add_expert_weights_dx,
+    [TSR_OP_COMBINE_EXPERTS_DX] = add_combine_dx,
+    [TSR_OP_CHOOSE_EXPERTS] = add_choice,
+    [TSR_OP_BALANCE_LOSS_DX] = add_balance_dx,
+    [TSR_OP_EMBEDDING_DW] = add_embedding_dw,
+    [TSR_OP_SUM_TO] = add_sum_to,
+    [TSR_OP_SUM_HEADS] = add_sum_to,
+    [TSR_OP_ACCUMULATE] = add_accumulate,
+    [TSR_OP_ADD] = add_addition,
+    [TSR_OP_SUB] = add_addition,
+    [TSR_OP_EXPERT_ADD] = add_addition,
+    [TSR_OP_SOFTMAX] = add_softmax,
+    [TSR_OP_SOFTMAX_DX] = add_softmax_dx,
+    [TSR_OP_CE_STATS] = add_loss_stats,
+    [TSR_OP_CE_LOSS] = add_loss,
+    [TSR_OP_CE_LOSS_DX] = add_loss_dx,
+    [TSR_OP_UNARY_DX] = add_unary_dx,
+    [TSR_OP_CLAMPED_SWIGLU_DX] = add_clamped_dx,
+    [TSR_OP_ATTENTION] = add_attention,
+    [TSR_OP_ATTENTION_DX] = add_attention_dx,
+    [TSR_OP_DOCUMENT_ATTENTION] = add_attention,
+    [TSR_OP_DOCUMENT_ATTENTION_DX] = add_attention_dx,
+    [TSR_OP_LAYERNORM] = add_norm,
+    [TSR_OP_LAYERNORM_DX] = add_norm_dx,
+    [TSR_OP_RMSNORM] = add_norm,
+    [TSR_OP_RMSNORM_DX] = add_norm_dx,
+    [TSR_OP_NORM_DW] = add_norm_dw};
 
 /* Whether a node only moves numbers, or completes sums whose summands its input has. */
 static bool moves(const tsr_node *n) {
@@ -346,7 +364,7 @@ static void add_states(walk *w, const tsr_node *n) {
 static void take_output(walk *w, const tsr_node *n, int output) {
   step s = {.w = w, .n = n, .output = output, .square = w->squares[n->outputs[output]]};
   if (tsr_op_facts(n->op) & TSR_FACT_ADDS && n->attr.ring.step > 0) take_accumulator(&s);
-  else add_errors(&s);
+  else (rules[n->op] ? rules[n->op] : add_shares)(&s);
   add_rounding(&s);
   s.path.choices = fmin(s.path.choices, n->op == TSR_OP_CHOOSE_EXPERTS ? 1 : s.square);
   w->paths[n->outputs[output]] = s.path;

@@ -35,8 +35,8 @@ bool tsr_file_pair_same_bits(const tsr_file_pair *pair, const tsr_safetensors fi
 bool tsr_dtype_name_is_integer(const char *dtype);
 bool tsr_dtype_name_is_float(const char *dtype);
 
-/* Of file 0 or 1, as many numbers as `pair->tensor` has, in its order; on the heap, NULL: there is no
- * memory. Of both as floats, or of both as integers. */
+/* Of file 0 or 1, as many numbers as `pair->tensor` has, in its order; on the heap. NULL: there is
+ * no memory. Of both as floats, or of both as integers. */
 float *tsr_file_pair_floats(const tsr_file_pair *pair, const tsr_safetensors files[2], int file);
 int64_t *
 tsr_file_pair_integers(const tsr_file_pair *pair, const tsr_safetensors files[2], int file);

@@ -101,7 +101,7 @@ static void add_elements(
     const tsr_difference *d, const tsr_compared_run *run, const tsr_element_difference *e,
     tsr_text *text) {
   const tsr_traced_value *v = tsr_run_record_find(run->record, d->name);
-  if (!v || !e || e->first < 0) return;
+  if (!v || e->first < 0) return;
   tsr_text_add(text, "  element ");
   add_index(v, e->first, text);
   tsr_text_add(text, " is %.9g | %.9g", e->values[0], e->values[1]);
@@ -112,9 +112,19 @@ static void add_elements(
       tsr_elements_deviation(e));
 }
 
+static void add_shapes(
+    const tsr_difference *d, const tsr_run_record *a, const tsr_run_record *b, tsr_text *text) {
+  const tsr_traced_value *x = tsr_run_record_find(a, d->name), *y = tsr_run_record_find(b, d->name);
+  bool same = x && y && tsr_traced_same_shape(x, y);
+  if (x && y && !same)
+    tsr_text_add(
+        text, "  it is %s | %s\n", tsr_shape_text(x->ndim, x->shape).text,
+        tsr_shape_text(y->ndim, y->shape).text);
+}
+
 void tsr_compare_report_first(
-    const tsr_difference *d, const tsr_compared_run *first, int64_t step,
-    const tsr_element_difference *elements, tsr_text *text) {
+    const tsr_difference *d, const tsr_compared_run *first, const tsr_run_record *second,
+    int64_t step, const tsr_element_difference *elements, tsr_text *text) {
   static const char *const kinds[] = {
       [TSR_DIFFERS_STORED_BEFORE] = "before step %" PRId64 " '%s' differs already\n",
       [TSR_DIFFERS_INPUT] = "step %" PRId64 ": the first tensor that differs is the input '%s'\n",
@@ -129,5 +139,6 @@ void tsr_compare_report_first(
   }
   tsr_text_add(text, kinds[d->kind], step, d->name);
   if (d->task >= 0) add_task(d, first, text);
+  add_shapes(d, first->record, second, text);
   add_elements(d, first, elements, text);
 }

@@ -19,9 +19,9 @@ int tsr_compare_report_recipes(const tsr_run_record *a, const tsr_run_record *b,
 void tsr_compare_report_counts(const tsr_difference *difference, int64_t step, tsr_text *text);
 
 /* What differs first in the step: its tensor, and the task and the place in the graph file that it
- * is from. `elements`: of its numbers in both; NULL: they are not known. */
+ * is from, in the first run. `elements`: of its numbers in both; its `first` below 0: of none. */
 void tsr_compare_report_first(
-    const tsr_difference *difference, const tsr_compared_run *first, int64_t step,
-    const tsr_element_difference *elements, tsr_text *text);
+    const tsr_difference *difference, const tsr_compared_run *first, const tsr_run_record *second,
+    int64_t step, const tsr_element_difference *elements, tsr_text *text);
 
 #endif

@@ -11,6 +11,10 @@ int64_t tsr_traced_elements(const tsr_traced_value *v) {
   return count;
 }
 
+bool tsr_traced_same_shape(const tsr_traced_value *a, const tsr_traced_value *b) {
+  return a->ndim == b->ndim && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
+}
+
 static void hash_stored(tsr_run_record *r, tsr_executable *e, bool after) {
   for (int i = 0; i < r->stored_count; i++) {
     uint64_t hash = tsr_executable_hash_value(e, r->stored[i].value);
@@ -97,12 +101,23 @@ static bool before(void *context, tsr_executable *e, int64_t step, tsr_diags *di
   return read_stored(r, e, true, diags);
 }
 
+/* Whole numbers below 2^24, as tokens are, are floats as well. */
+static void convert_integers(tsr_run_record *r) {
+  int64_t count = r->numbers && r->of.dtype == TSR_I32 ? tsr_traced_elements(&r->of) : 0;
+  for (int64_t i = 0; i < count; i++) {
+    int32_t number;
+    memcpy(&number, &r->numbers[i], sizeof number);
+    r->numbers[i] = (float)number;
+  }
+}
+
 static bool after(void *context, tsr_executable *e, const tsr_locked_step *step, tsr_diags *diags) {
   tsr_run_record *r = context;
   r->steps[r->steps_count++] = *step;
   if (step->step != r->traced) return true;
   r->values_count = tsr_value_trace_read(r->trace, &r->values);
   hash_stored(r, e, true);
+  convert_integers(r);
   return read_stored(r, e, false, diags);
 }
 

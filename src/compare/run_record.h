@@ -55,5 +55,7 @@ const tsr_traced_value *tsr_run_record_find_traced(const tsr_run_record *record,
 /* The same, or a parameter or state; NULL: there is none. */
 const tsr_traced_value *tsr_run_record_find(const tsr_run_record *record, const char *name);
 int64_t tsr_traced_elements(const tsr_traced_value *value);
+/* Zeros have one hash, whatever their number. */
+bool tsr_traced_same_shape(const tsr_traced_value *a, const tsr_traced_value *b);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/tensor_dump.h"
+#include "base/file_read.h"
 #include "base/memory.h"
 #include "base/new_file.h"
 #include "checkpoint/safetensors.h"
@@ -26,14 +27,14 @@ struct tsr_tensor_dump {
   tsr_lr_curve curve;
   const char *folder;
   int64_t first, last;
-  bool (*wants)(void *context, const char *name);
+  int (*wants)(void *context, const char *name);
   void *context;
   kept *tensors;
   int count;
   int64_t bytes;
   float *numbers;
-  const char **metadata;
-  int pairs;
+  const char **metadata, **bounds; /* pairs; of the file of tensors, and of the one beside it */
+  int pairs, bounds_pairs;
   tsr_value_trace *trace;
   tsr_value_size *sizes; /* per placed value */
   bool *scaled;          /* per placed value: times the loss scale */
@@ -42,24 +43,41 @@ struct tsr_tensor_dump {
   tsr_step_observer observer;
 };
 
+const char *tsr_tensor_dump_bounds_path(tsr_arena *arena, const char *file) {
+  const char *dot = tsr_path_ends(file, ".safetensors") ? strrchr(file, '.') : file + strlen(file);
+  return tsr_arena_printf(arena, "%.*s.bounds", (int)(dot - file), file);
+}
+
 const char *tsr_tensor_dump_path(tsr_arena *arena, const char *folder, int64_t step) {
   return tsr_arena_printf(arena, "%s/step-%08" PRId64 ".safetensors", folder, step);
 }
 
 /* ---- which tensors ---- */
 
-static void keep(tsr_tensor_dump *d, const tsr_traced_value *of, bool is_stored) {
+/* False: it is not known whether the tensor is wanted. */
+static bool keep(tsr_tensor_dump *d, const tsr_traced_value *of, bool is_stored, tsr_diags *diags) {
   kept *k = &d->tensors[d->count];
-  if (!d->wants(d->context, of->name)) return;
+  int wanted = d->wants(d->context, of->name);
+  if (wanted < 0)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "--tensors: the pattern takes too long on '%s'", of->name);
+  if (!wanted) return true;
   *k = (kept){.of = *of, .is_stored = is_stored, .bytes = sizeof(float)};
   for (int i = 0; i < of->ndim; i++) k->bytes *= of->shape[i];
   d->bytes += k->bytes;
   d->count++;
+  return true;
 }
 
 static void add_pair(tsr_tensor_dump *d, const char *key, const char *value) {
   d->metadata[2 * d->pairs] = key;
   d->metadata[2 * d->pairs++ + 1] = value;
+}
+
+static void add_bound(tsr_tensor_dump *d, const char *name, tsr_error_path p) {
+  d->bounds[2 * d->bounds_pairs] = name;
+  d->bounds[2 * d->bounds_pairs++ + 1] =
+      tsr_arena_printf(d->scratch, "%.6g %.6g %.6g %.6g", p.roundings, p.stored, p.sums, p.choices);
 }
 
 /* What a parameter or its gradient is in Hugging Face's models, as the dump names the tensor. */
@@ -190,14 +208,10 @@ static void describe(tsr_tensor_dump *d, const tsr_graph *g, double scale, int64
   tsr_step_sizes sizes = {.sizes = d->sizes, .scaled = d->scaled, .loss_scale = scale};
   sizes.errors = find_errors(d, g, &sizes, step);
   const tsr_error_path *paths = tsr_error_paths(d->scratch, g, &sizes);
-  d->pairs = 0;
+  d->pairs = d->bounds_pairs = 0;
   for (int i = 0; i < d->count; i++) {
     const kept *k = &d->tensors[i];
-    tsr_error_path p = paths[k->of.value];
-    add_pair(
-        d, tsr_arena_printf(d->scratch, "path.%s", k->of.name),
-        tsr_arena_printf(
-            d->scratch, "%.6g %.6g %.6g %.6g", p.roundings, p.stored, p.sums, p.choices));
+    add_bound(d, k->of.name, paths[k->of.value]);
     add_foreign_name(d, g, k);
   }
   add_pair(d, "recipe", d->recipe);
@@ -206,16 +220,29 @@ static void describe(tsr_tensor_dump *d, const tsr_graph *g, double scale, int64
 
 /* ---- which tensors are kept ---- */
 
+/* What is padded for tp, and the product of a linear layer whose bias a fused task may add. */
+static bool is_part(const tsr_graph *g, const tsr_node *n) {
+  const char *name = g->values[n->outputs[0]].name;
+  return n->op == TSR_OP_LINEAR ? tsr_path_ends(name, ".product")
+                                : n->op == TSR_OP_UNSLICE && tsr_path_ends(name, ".padded");
+}
+
 /* What other programs, and other meshes, do not have: copies of parameters and of what is computed
- * again, numbers that a node keeps for its gradient, and the norm of all gradients with what follows
- * from it, which depends on the loss scale. */
+ * again, parts of other values, numbers that a node keeps for its gradient, and the norm of all
+ * gradients with what follows from it, which depends on the loss scale. */
 static bool is_internal(const tsr_graph *g, const tsr_traced_value *v) {
   const tsr_value *value = &g->values[v->value];
   const tsr_node *n = value->node >= 0 ? &g->nodes[value->node] : NULL;
-  if (!n) return v->is_copy;
-  bool statistics = tsr_op_facts(n->op) & (TSR_FACT_STATISTICS | TSR_FACT_LOSS);
-  return v->is_copy || n->again || n->op == TSR_OP_CLIP || n->op == TSR_OP_CE_STATS ||
-         (statistics && n->section == TSR_FORWARD && value->output > 0);
+  if (v->is_copy || v->is_again) return true;
+  if (!n || is_part(g, n)) return n != NULL;
+  unsigned counted = TSR_FACT_STATISTICS | TSR_FACT_LOSS | TSR_FACT_ATTENTION;
+  return n->op == TSR_OP_CLIP || n->op == TSR_OP_CE_STATS || n->op == TSR_OP_RING_ROWS ||
+         (tsr_op_facts(n->op) & counted && n->section == TSR_FORWARD && value->output > 0);
+}
+
+static int by_name(const void *a, const void *b) {
+  const kept *x = a, *y = b;
+  return strcmp(x->of.name, y->of.name);
 }
 
 static bool choose(tsr_tensor_dump *d, tsr_executable *e, tsr_diags *diags) {
@@ -224,15 +251,17 @@ static bool choose(tsr_tensor_dump *d, tsr_executable *e, tsr_diags *diags) {
   int count = tsr_value_trace_candidates(d->trace, &values);
   d->tensors = tsr_arena_array(d->arena, kept, count + g->values_count + 1);
   for (int i = 0; i < count; i++)
-    if (!is_internal(g, &values[i])) keep(d, &values[i], false);
+    if (!is_internal(g, &values[i]) && !keep(d, &values[i], false, diags)) return false;
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *is = &g->values[v];
     tsr_traced_value of = {.name = is->name, .value = v, .ndim = is->ndim, .dtype = is->dtype};
     tsr_value_real_shape(g, is, of.shape);
-    if (is->kind == TSR_VALUE_PARAM || is->kind == TSR_VALUE_STATE) keep(d, &of, true);
+    bool stored = is->kind == TSR_VALUE_PARAM || is->kind == TSR_VALUE_STATE;
+    if (stored && !keep(d, &of, true, diags)) return false;
   }
   if (!d->count)
     return tsr_diag_error(diags, TSR_NOWHERE, "--tensors matches no tensor of the run");
+  qsort(d->tensors, (size_t)d->count, sizeof *d->tensors, by_name);
   d->numbers = tsr_memory_try((size_t)d->bytes);
   if (!d->numbers)
     return tsr_diag_failure(
@@ -243,7 +272,8 @@ static bool choose(tsr_tensor_dump *d, tsr_executable *e, tsr_diags *diags) {
     d->tensors[i].numbers = at;
     at += d->tensors[i].bytes / (int64_t)sizeof *at;
   }
-  d->metadata = tsr_arena_array(d->arena, const char *, 6 * d->count + 8);
+  d->metadata = tsr_arena_array(d->arena, const char *, 4 * d->count + 8);
+  d->bounds = tsr_arena_array(d->arena, const char *, 2 * d->count + 8);
   return true;
 }
 
@@ -290,41 +320,60 @@ static bool before(void *context, tsr_executable *e, int64_t step, tsr_diags *di
   return ok && measure_params(d, e, diags);
 }
 
-/* Complete tensors alone: one that a mesh has only in parts is not written, nor are the gradients of
- * a step that is left out because the loss scale was too large. */
-static bool is_there(const tsr_tensor_dump *d, const kept *k) {
+/* Complete tensors alone: one that a mesh has only in parts is not written, nor are the
+ * gradients of a step that is left out because the loss scale was too large. */
+static const kept **find_written(const tsr_tensor_dump *d, const tsr_graph *g, int *ret_count) {
+  const kept **written = tsr_arena_array(d->scratch, const kept *, d->count + 1);
+  bool *complete = tsr_arena_array(d->scratch, bool, g->values_count + 1);
   const tsr_traced_value *values;
-  if (d->overflows && d->scaled[k->of.value]) return false;
-  int count = k->is_stored ? 0 : tsr_value_trace_read(d->trace, &values);
-  for (int i = 0; i < count; i++)
-    if (values[i].value == k->of.value) return true;
-  return k->is_stored;
-}
-
-static bool write_file(tsr_tensor_dump *d, int64_t step, tsr_diags *diags) {
-  tsr_safetensor *tensors = tsr_arena_array(d->scratch, tsr_safetensor, d->count);
-  const kept **of = tsr_arena_array(d->scratch, const kept *, d->count);
-  int count = 0;
+  int traced = tsr_value_trace_read(d->trace, &values);
+  for (int i = 0; i < traced; i++) complete[values[i].value] = true;
+  *ret_count = 0;
   for (int i = 0; i < d->count; i++) {
     const kept *k = &d->tensors[i];
-    if (!is_there(d, k)) continue;
-    tensors[count] = (tsr_safetensor){
+    bool left_out = d->overflows && d->scaled[k->of.value];
+    if (!left_out && (k->is_stored || complete[k->of.value])) written[(*ret_count)++] = k;
+  }
+  return written;
+}
+
+static bool write_tensors(
+    const tsr_tensor_dump *d, const kept **written, int count, tsr_new_file *file,
+    tsr_diags *diags) {
+  tsr_safetensor *tensors = tsr_arena_array(d->scratch, tsr_safetensor, count + 1);
+  tsr_text head = {0};
+  for (int i = 0; i < count; i++) {
+    const kept *k = written[i];
+    tensors[i] = (tsr_safetensor){
         .name = k->of.name,
         .dtype = k->of.dtype == TSR_I32 ? "I32" : "F32",
         .ndim = k->of.ndim,
         .bytes = k->bytes};
-    memcpy(tensors[count].shape, k->of.shape, sizeof k->of.shape);
-    of[count++] = k;
+    memcpy(tensors[i].shape, k->of.shape, sizeof k->of.shape);
   }
-  tsr_text head = {0};
   tsr_safetensors_header(tensors, count, d->metadata, d->pairs, &head);
-  tsr_new_file file = {.fd = -1};
-  bool ok = tsr_new_file_open(tsr_tensor_dump_path(d->scratch, d->folder, step), &file, diags) &&
-            tsr_new_file_write(&file, head.data, head.length, diags);
+  bool ok = tsr_new_file_write(file, head.data, head.length, diags);
   for (int i = 0; i < count && ok; i++)
-    ok = tsr_new_file_write(&file, of[i]->numbers, (size_t)of[i]->bytes, diags);
-  ok = ok && tsr_new_file_commit(&file, diags);
-  tsr_new_file_drop(&file);
+    ok = tsr_new_file_write(file, written[i]->numbers, (size_t)written[i]->bytes, diags);
+  tsr_text_free(&head);
+  return ok;
+}
+
+static bool
+write_files(const tsr_tensor_dump *d, const tsr_graph *g, int64_t step, tsr_diags *diags) {
+  const char *path = tsr_tensor_dump_path(d->scratch, d->folder, step);
+  tsr_new_file tensors = {.fd = -1}, bounds = {.fd = -1};
+  tsr_text head = {0};
+  int count;
+  const kept **written = find_written(d, g, &count);
+  tsr_safetensors_header(NULL, 0, d->bounds, d->bounds_pairs, &head);
+  bool ok = tsr_new_file_open(path, &tensors, diags) &&
+            write_tensors(d, written, count, &tensors, diags) &&
+            tsr_new_file_open(tsr_tensor_dump_bounds_path(d->scratch, path), &bounds, diags) &&
+            tsr_new_file_write(&bounds, head.data, head.length, diags) &&
+            tsr_new_files_commit((tsr_new_file *const[]){&tensors, &bounds}, 2, diags);
+  tsr_new_file_drop(&tensors);
+  tsr_new_file_drop(&bounds);
   tsr_text_free(&head);
   return ok;
 }
@@ -340,14 +389,14 @@ static bool after(void *context, tsr_executable *e, const tsr_locked_step *step,
   take_sizes(d, e);
   unscale(d, g, scale);
   describe(d, g, scale, step->step);
-  bool ok = write_file(d, step->step, diags);
+  bool ok = write_files(d, g, step->step, diags);
   tsr_arena_free(d->scratch);
   return ok;
 }
 
 tsr_tensor_dump *tsr_tensor_dump_new(
     tsr_arena *arena, const tsr_config *config, int64_t steps, const char *folder, int64_t first,
-    int64_t last, bool (*wants)(void *context, const char *name), void *context) {
+    int64_t last, int (*wants)(void *context, const char *name), void *context) {
   tsr_tensor_dump *d = tsr_arena_alloc(arena, sizeof *d);
   *d = (tsr_tensor_dump){
       .arena = arena, .folder = folder, .first = first, .last = last, .wants = wants};

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/tensor_files.h"
+#include "base/file_read.h"
 #include "compare/elements.h"
 #include "compare/error_bound.h"
 #include "compare/file_pairs.h"
+#include "compare/tensor_dump.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +28,7 @@ typedef struct {
 
 typedef struct {
   tsr_arena *arena;
-  tsr_safetensors files[2];
+  tsr_safetensors files[2], bounds[2]; /* bounds: beside the files; closed where there are none */
   difference *differences;
   int count;
   double other_choices; /* the largest share of tokens that have chosen other experts */
@@ -36,14 +38,20 @@ typedef struct {
 
 /* ---- numbers ---- */
 
+static bool read_path(const char *text, tsr_error_path *p) {
+  if (sscanf(text, "%lf %lf %lf %lf", &p->roundings, &p->stored, &p->sums, &p->choices) != 4)
+    return false;
+  double sum = p->roundings + p->stored + p->sums + p->choices;
+  return isfinite(sum) && p->roundings >= 0 && p->stored >= 0 && p->sums >= 0 && p->choices >= 0;
+}
+
 /* Of the two, the path with the larger errors. */
 static void find_path(const comparison *c, const tsr_file_pair *p, difference *d) {
   const char *names[2] = {p->tensor->name, p->there[0]->name};
   for (int i = 0; i < 2; i++) {
-    const char *text = tsr_file_metadata(&c->files[i ? !p->ours : p->ours], "path.", names[i]);
+    const char *text = tsr_file_metadata(&c->bounds[i ? !p->ours : p->ours], "", names[i]);
     tsr_error_path x;
-    if (!text || sscanf(text, "%lf %lf %lf %lf", &x.roundings, &x.stored, &x.sums, &x.choices) != 4)
-      continue;
+    if (!text || !read_path(text, &x)) continue;
     d->has_path = true;
     d->path.roundings = fmax(d->path.roundings, x.roundings);
     d->path.stored = fmax(d->path.stored, x.stored);
@@ -220,15 +228,24 @@ static bool compare_all(comparison *c) {
   return ok;
 }
 
+/* A file, and the bounds beside it if there are any. */
+static bool open_file(comparison *c, int i, const char *path) {
+  const char *bounds = tsr_tensor_dump_bounds_path(c->arena, path);
+  return tsr_safetensors_open(c->arena, path, TSR_NOWHERE, &c->files[i], c->diags) &&
+         (!tsr_file_exists(bounds) ||
+          tsr_safetensors_open(c->arena, bounds, TSR_NOWHERE, &c->bounds[i], c->diags));
+}
+
 bool tsr_tensor_files_compare(
     tsr_arena *arena, const char *first, const char *second, tsr_file_comparison *ret,
     tsr_text *text, tsr_diags *diags) {
   comparison c = {.arena = arena, .result = ret, .diags = diags};
   *ret = (tsr_file_comparison){0};
-  if (!tsr_safetensors_open(arena, first, TSR_NOWHERE, &c.files[0], diags)) return false;
-  bool ok = tsr_safetensors_open(arena, second, TSR_NOWHERE, &c.files[1], diags) && compare_all(&c);
+  bool ok = open_file(&c, 0, first) && open_file(&c, 1, second) && compare_all(&c);
   if (ok) add_report(&c, text);
-  tsr_safetensors_close(&c.files[0]);
-  if (c.files[1].map) tsr_safetensors_close(&c.files[1]);
+  for (int i = 0; i < 2; i++) {
+    if (c.files[i].map) tsr_safetensors_close(&c.files[i]);
+    if (c.bounds[i].map) tsr_safetensors_close(&c.bounds[i]);
+  }
   return ok;
 }

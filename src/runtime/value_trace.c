@@ -129,13 +129,23 @@ static void number_names(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *
   }
 }
 
-/* A sum over microbatches is what one microbatch alone would have made. */
+/* Not what is stored. */
+static bool is_computed(const tsr_value *v) {
+  return v->kind == TSR_VALUE_NODE || v->kind == TSR_VALUE_INPUT;
+}
+
+/* "sum.NAME", a sum over microbatches, is what one microbatch alone has as NAME; the summand, which
+ * only some of the nodes have as a value, is of a microbatch. */
 static void name_sums(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
+  static const char prefix[] = "sum.";
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     if (!tsr_node_accumulates(n)) continue;
+    const char *name = t->names[n->outputs[0]];
+    size_t length = strncmp(name, prefix, sizeof prefix - 1) ? 0 : sizeof prefix - 1;
+    t->names[n->outputs[0]] = name + length;
+    if (n->op != TSR_OP_ACCUMULATE && !tsr_op_moves(n->op)) continue;
     int of = t->values[n->inputs[0]].origin;
-    t->names[n->outputs[0]] = t->names[of];
     t->names[of] = tsr_arena_printf(arena, "microbatch.%s", t->names[of]);
   }
 }
@@ -144,9 +154,8 @@ static void name_sums(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) 
 static void name_values(tsr_arena *arena, tsr_value_trace *t, const tsr_graph *g) {
   t->names = tsr_arena_array(arena, const char *, g->values_count + 1);
   for (int v = 0; v < g->values_count; v++) {
-    bool computed = g->values[v].kind == TSR_VALUE_NODE || g->values[v].kind == TSR_VALUE_INPUT;
     const char *name = g->values[v].name;
-    t->names[v] = computed ? name : tsr_arena_printf(arena, "copy.%s", name);
+    t->names[v] = is_computed(&g->values[v]) ? name : tsr_arena_printf(arena, "copy.%s", name);
   }
   name_sums(arena, t, g);
   for (int p = 0; g->grads && p < g->params_count; p++)
@@ -263,7 +272,16 @@ static void add_rank(tsr_value_trace *t, const tsr_task_at *at, int value, int r
   else add_slice(t, value, &part);
 }
 
-/* A collective over pp is run once, by the stage that comes last. */
+/* Whether a rank has a part of a value that no rank before it has. A collective over pp is run
+ * once, by the stage that comes last. */
+static bool has_part(const tsr_value_trace *t, const tsr_task_at *at, int value, int rank) {
+  const tsr_executable *b = t->executable;
+  bool over_pp = at->task && at->task->axis == TSR_PP;
+  return (over_pp || b->ranks[rank].coord[TSR_PP] == at->program->stage) &&
+         tsr_executable_holds(b, value, rank) &&
+         tsr_executable_first_holder(b, value, rank) == rank;
+}
+
 static void add_value(tsr_value_trace *t, const tsr_task_at *at, int value) {
   const tsr_executable *b = t->executable;
   const tsr_graph *g = b->programs->graph;
@@ -273,13 +291,14 @@ static void add_value(tsr_value_trace *t, const tsr_task_at *at, int value) {
   bool once = node >= 0 && g->nodes[node].section == TSR_PROLOGUE;
   for (int v = is->alias; v >= 0; v = t->values[v].next) add_value(t, at, v);
   if (!is->traced || !(is->sampled || last || once)) return;
-  if (!is->sampled) forget(is); /* of the last execution */
-  is->stage = at->program->stage;
-  is->task = at->task ? (int)(at->task - at->program->tasks) : -1;
+  bool begun = is->sampled; /* else of the last execution */
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
-    bool runs = (at->task && at->task->axis == TSR_PP) || b->ranks[r].coord[TSR_PP] == is->stage;
-    if (runs && tsr_executable_holds(b, value, r) && tsr_executable_first_holder(b, value, r) == r)
-      add_rank(t, at, value, r);
+    if (!has_part(t, at, value, r)) continue;
+    if (!begun) forget(is);
+    begun = true;
+    is->stage = at->program->stage;
+    is->task = at->task ? (int)(at->task - at->program->tasks) : -1;
+    add_rank(t, at, value, r);
   }
 }
 
@@ -289,14 +308,27 @@ void tsr_value_trace_add(tsr_value_trace *t, const tsr_task_at *at) {
   for (int i = 0; i < at->task->outputs_count; i++) add_value(t, at, at->task->outputs[i].value);
 }
 
+/* A stage fills an input for each of its chunks that reads it. */
+static bool is_filled_first(const tsr_program *p, int part, int value) {
+  bool before = false;
+  for (int i = 0; i < part; i++) before |= tsr_program_fills(p, i, value);
+  return !before && tsr_program_fills(p, part, value);
+}
+
 void tsr_value_trace_add_inputs(tsr_value_trace *t, const tsr_task_at *at, const tsr_run *run) {
   const tsr_graph *g = t->executable->programs->graph;
   for (int v = 0; v < g->values_count; v++)
-    if (g->values[v].kind == TSR_VALUE_INPUT && tsr_program_fills(at->program, run->part, v))
+    if (g->values[v].kind == TSR_VALUE_INPUT && is_filled_first(at->program, run->part, v))
       add_value(t, at, v);
 }
 
 /* ---- reading ---- */
+
+static bool is_again(const tsr_graph *g, int origin) {
+  static const char prefix[] = "recompute."; /* of the ring's steps, too */
+  return g->values[origin].kind == TSR_VALUE_NODE &&
+         !strncmp(g->values[origin].name, prefix, sizeof prefix - 1);
+}
 
 /* The first complete form of each tensor; `whole`: those that the step has computed wholly. */
 static int list_values(const tsr_value_trace *t, bool whole, const tsr_traced_value **ret) {
@@ -321,8 +353,8 @@ static int list_values(const tsr_value_trace *t, bool whole, const tsr_traced_va
         .dtype = g->values[v].dtype,
         .ndim = g->values[v].ndim,
         .hash = is->hash,
-        .is_copy = g->values[is->origin].kind != TSR_VALUE_NODE &&
-                   g->values[is->origin].kind != TSR_VALUE_INPUT,
+        .is_copy = !is_computed(&g->values[is->origin]),
+        .is_again = is_again(g, is->origin),
         .differing = -1};
     whole_elements(t, v, t->list[count++].shape);
   }

@@ -20,7 +20,8 @@ typedef struct {
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* whole, without padding, with all samples of the step */
   uint64_t hash;
-  bool is_copy;  /* of a parameter or a constant, gathered or cast */
+  bool is_copy;  /* of a parameter or a constant, gathered or cast: "copy.NAME" */
+  bool is_again; /* it is computed again in the backward pass */
   int differing; /* another form of it whose hash differs: a collective is wrong; -1: none */
 } tsr_traced_value;
 

@@ -197,7 +197,8 @@ static const char *draw_fault(attempt *a, kind k) {
 static bool says_so(const char *said) {
   return strstr(said, "warning: no checkpoint after step") ||
          strstr(said, "warning: old checkpoints stay after step") ||
-         strstr(said, "warning: cannot write the metrics of step");
+         strstr(said, "warning: cannot write the metrics of step") ||
+         strstr(said, "warning: cannot write the hashes of a run of step");
 }
 
 /* A run that cannot take its folder says so, and has not begun. */

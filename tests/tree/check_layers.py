@@ -33,9 +33,10 @@ ALLOWED = {
     "checkpoint": "runtime data model config graph kernels",
     "report": "runtime plan schedule comm parallel config",
     "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report",
-    "compare": f"{FOUNDATION} runtime device checkpoint report train",
+    "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
-    "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report train compare prove",
+    "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report train "
+           "compare prove",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.

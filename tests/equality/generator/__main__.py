@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import comparing
 import layout
 import misfits
 import outcomes
@@ -53,6 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--save-outcomes", type=Path, help="a file for the outcome of every run, as JSON")
     parser.add_argument("--expect-outcomes", type=Path, help="such a file: an outcome that is not the same fails")
     parser.add_argument("--prove", type=int, default=0, metavar="N", help="`check --prove` over so many recipes instead")
+    parser.add_argument("--compare", type=int, default=0, metavar="N", help="`compare` over so many recipes instead")
     parser.add_argument("--self-test", action="store_true", help="checks the generator itself with false programs")
     return parser.parse_args()
 
@@ -129,6 +131,25 @@ def prove(options: argparse.Namespace) -> int:
     return 0 if proofs.ok and not broken else 1
 
 
+def compare(options: argparse.Namespace) -> int:
+    """Comparisons of recipes in some realisations each."""
+    comparisons = comparing.Comparisons()
+    runner = Runner(options.program, options.time_limit)
+    seeds = iter(range(options.seed, options.seed + options.compare))
+
+    def target() -> None:
+        while True:
+            with comparisons.lock:
+                seed = next(seeds, None)
+            if seed is None:
+                return
+            comparing.compare(runner, str(seed), options.realisations, comparisons)
+
+    broken = run_threads(options.jobs, target)
+    print("\n".join(comparisons.lines() + broken))
+    return 0 if comparisons.ok and not broken else 1
+
+
 def main() -> int:
     options = arguments()
     if options.self_test:
@@ -139,6 +160,8 @@ def main() -> int:
     layout.MISFITS = options.misfits
     if options.prove:
         return prove(options)
+    if options.compare:
+        return compare(options)
     plan = Plan(options.realisations, launchers(options.program) if options.mpi else [])
     if not options.recipes and not options.seconds:
         options.seconds = 60
