@@ -15,8 +15,8 @@ bool tsr_replica_check_open(
     tsr_arena *arena, tsr_executable *executable, tsr_replica_check **ret_check, tsr_diags *diags);
 /* Whether any part has two holders: else nothing is compared. */
 bool tsr_replica_check_compares(const tsr_replica_check *check);
-/* Between steps: whether all replicas are equal. Equal ones always pass; of others about one in 2^60
- * does, and such whose hashes are the same. */
+/* Between steps: whether all replicas are equal. Equal ones always pass; of others about one in
+ * 2^60 does, and such whose hashes are the same. */
 bool tsr_replica_check_run(tsr_replica_check *check);
 
 /* A part of which some ranks have other bits. */
