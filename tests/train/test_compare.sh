@@ -182,6 +182,17 @@ for tensor in block.1.attn.wq.v block.0.mlp.w_down.m; do
     says " weights, 1 of "
   done
 done
+# row 8 of 16 is in the second half, and on meshes in the second shard
+rm -rf faulty && cp -r one faulty
+flip faulty/checkpoints/step-00000006 block.1.attn.wq.v 2
+rm -r faulty/checkpoints/step-000000{09,12}
+ends 0 --config run.yaml --out faulty --resume --quiet --set checkpoint.verify=false
+for mesh in 1 2; do
+  ends 1 compare one faulty --set checkpoint.verify=false --set "mesh={axes: [tp, dp], shape: [$mesh, 2]}"
+  says "before step 7 'block.1.attn.wq.v' differs already"
+  [ $mesh = 1 ] && says ", tp unit 1 of 2" || says ", tp unit 1 of 2, tp shard 1 of 2"
+  says "element (8, 0) is "
+done
 # of weights: the run that resumes elsewhere begins with others
 cp -r one damaged
 flip damaged/checkpoints/step-00000006 block.1.attn.wq 1
