@@ -118,26 +118,26 @@ done
 
 # options come before what follows from them
 "${train[@]}" --out "$scratch/kept" --quiet --set training_config.max_steps=2
-refused "--resume of one" "process 1 on $host has another command line than process 0 on $host: line 4 is '--resume' here and 'no --resume' there" \
+refused "--resume of one" "is '--resume' here and 'no --resume' there" \
   "${launcher[@]}" -n 1 "${train[@]}" --out "$scratch/kept" : -n 1 "${train[@]}" --out "$scratch/kept" --resume
-refused "--overwrite of one" "line 3 is 'no --overwrite' here and '--overwrite' there" \
+refused "--overwrite of one" "is 'no --overwrite' here and '--overwrite' there" \
   "${launcher[@]}" -n 1 "${train[@]}" --out "$scratch/kept" --overwrite : -n 1 "${train[@]}" --out "$scratch/kept"
 while IFS='|' read -r first second line; do
   # shellcheck disable=SC2086 # words
-  refused "'$first' beside '$second'" "process 1 on $host has another command line than process 0 on $host: line $line there" \
+  refused "'$first' beside '$second'" "$line there" \
     "${launcher[@]}" -n 1 "${train[@]}" $first : -n 1 "${train[@]}" $second
 done << END
---check-determinism 3||5 is 'no --check-determinism' here and '--check-determinism 3'
-|--check-determinism 3|5 is '--check-determinism 3' here and 'no --check-determinism'
---check-determinism 2|--check-determinism 3|5 is '--check-determinism 3' here and '--check-determinism 2'
---dump-grads $scratch/one||6 is 'no --dump-grads' here and '--dump-grads $scratch/one'
-|--dump-grads $scratch/one|6 is '--dump-grads $scratch/one' here and 'no --dump-grads'
---dump-grads $scratch/one|--dump-grads $scratch/two|6 is '--dump-grads $scratch/two' here and '--dump-grads $scratch/one'
-|--strict|9 is '--strict' here and 'no --strict'
+--check-determinism 3||is 'no --check-determinism' here and '--check-determinism 3'
+|--check-determinism 3|is '--check-determinism 3' here and 'no --check-determinism'
+--check-determinism 2|--check-determinism 3|is '--check-determinism 3' here and '--check-determinism 2'
+--dump-grads $scratch/one||is 'no --dump-grads' here and '--dump-grads $scratch/one'
+|--dump-grads $scratch/one|is '--dump-grads $scratch/one' here and 'no --dump-grads'
+--dump-grads $scratch/one|--dump-grads $scratch/two|is '--dump-grads $scratch/two' here and '--dump-grads $scratch/one'
+|--strict|is '--strict' here and 'no --strict'
 END
 [ ! -e "$scratch/one" ] && [ ! -e "$scratch/two" ] || wrong "$library: a refused job has made a folder of gradients"
 profile=("$program" profile "${train[@]:1}" --out "$scratch/one")
-refused "profile --steps 1 beside 2" "line 4 is '--steps 2' here and '--steps 1' there" \
+refused "profile --steps 1 beside 2" "is '--steps 2' here and '--steps 1' there" \
   "${launcher[@]}" -n 1 "${profile[@]}" --steps 1 : -n 1 "${profile[@]}" --steps 2
 [ ! -e "$scratch/one" ] || wrong "$library: a refused profile has made its folder"
 # what is shown may differ
