@@ -361,7 +361,7 @@ static bool write_tensors(
 
 static bool
 write_files(const tsr_tensor_dump *d, const tsr_graph *g, int64_t step, tsr_diags *diags) {
-  const char *path = tsr_tensor_dump_path(d->scratch, d->folder, step);
+  const char *path = tsr_tensor_dump_path(d->arena, d->folder, step); /* diagnostics keep it */
   tsr_new_file tensors = {.fd = -1}, bounds = {.fd = -1};
   tsr_text head = {0};
   int count;
@@ -369,7 +369,7 @@ write_files(const tsr_tensor_dump *d, const tsr_graph *g, int64_t step, tsr_diag
   tsr_safetensors_header(NULL, 0, d->bounds, d->bounds_pairs, &head);
   bool ok = tsr_new_file_open(path, &tensors, diags) &&
             write_tensors(d, written, count, &tensors, diags) &&
-            tsr_new_file_open(tsr_tensor_dump_bounds_path(d->scratch, path), &bounds, diags) &&
+            tsr_new_file_open(tsr_tensor_dump_bounds_path(d->arena, path), &bounds, diags) &&
             tsr_new_file_write(&bounds, head.data, head.length, diags) &&
             tsr_new_files_commit((tsr_new_file *const[]){&tensors, &bounds}, 2, diags);
   tsr_new_file_drop(&tensors);
