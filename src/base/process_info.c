@@ -28,3 +28,14 @@ bool tsr_process_runs_this_program(tsr_arena *arena, long pid) {
          !stat(tsr_arena_printf(arena, "/proc/%ld/exe", pid), &theirs) &&
          mine.st_ino == theirs.st_ino && mine.st_dev == theirs.st_dev;
 }
+
+void tsr_process_program_hash(char ret_text[TSR_HASH_TEXT]) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_file_map map;
+  memcpy(ret_text, "unknown", sizeof "unknown");
+  if (tsr_file_map_open("/proc/self/exe", 0, TSR_NOWHERE, &map, tsr_diags_new(arena))) {
+    tsr_hash_text(map.bytes, map.length, ret_text);
+    tsr_file_map_close(&map);
+  }
+  tsr_arena_free(arena);
+}

@@ -3,6 +3,7 @@
 #ifndef TSR_BASE_PROCESS_INFO_H
 #define TSR_BASE_PROCESS_INFO_H
 #include "base/arena.h"
+#include "base/hash.h"
 #include <stdbool.h>
 
 /* /proc/PID/`what`. */
@@ -12,5 +13,8 @@ bool tsr_process_read(
 const char *tsr_process_variable(tsr_arena *arena, long pid, const char *name);
 /* Whether it runs the same file as this process. */
 bool tsr_process_runs_this_program(tsr_arena *arena, long pid);
+/* XXH3-128 of the file that this process runs: another build may compute other bits. "unknown"
+ * where it cannot be read. */
+void tsr_process_program_hash(char ret_text[TSR_HASH_TEXT]);
 
 #endif

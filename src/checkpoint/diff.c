@@ -17,24 +17,6 @@ typedef struct {
   int differences;
 } diff;
 
-static int compare_recipe(const tsr_manifest *a, const tsr_manifest *b, tsr_text *text) {
-  int count = 0;
-  for (int i = 0; i < a->recipe_count; i++) {
-    const char *there = tsr_recipe_value(b, a->recipe[i].key);
-    if (there && !strcmp(there, a->recipe[i].value)) continue;
-    tsr_text_add(
-        text, "recipe %s: %s | %s\n", a->recipe[i].key, a->recipe[i].value,
-        there ? there : "not there");
-    count++;
-  }
-  for (int i = 0; i < b->recipe_count; i++) {
-    if (tsr_recipe_value(a, b->recipe[i].key)) continue;
-    tsr_text_add(text, "recipe %s: not there | %s\n", b->recipe[i].key, b->recipe[i].value);
-    count++;
-  }
-  return count;
-}
-
 static bool
 read_wide(diff *d, int side, const tsr_stored *t, int64_t first, int64_t count, float *out) {
   static const int64_t begin[TSR_DIMS_MAX];
@@ -115,7 +97,7 @@ bool tsr_checkpoint_diff(
   for (int i = 0; i < 2; i++) d.wide[i] = tsr_arena_array(arena, float, ELEMENTS);
   if (!tsr_checkpoint_reader_open(arena, a, true, &d.in[0], diags)) return false;
   bool ok = tsr_checkpoint_reader_open(arena, b, true, &d.in[1], diags);
-  d.differences = compare_recipe(a, b, text);
+  d.differences = tsr_recipe_diff(a->recipe, a->recipe_count, b->recipe, b->recipe_count, text);
   ok = ok && compare_tensors(&d, a, b);
   tsr_checkpoint_reader_close(d.in[0]);
   if (d.in[1]) tsr_checkpoint_reader_close(d.in[1]);

@@ -186,9 +186,7 @@ int64_t tsr_manifest_bytes(const tsr_manifest *m) {
 }
 
 const char *tsr_recipe_value(const tsr_manifest *m, const char *key) {
-  for (int i = 0; i < m->recipe_count; i++)
-    if (!strcmp(m->recipe[i].key, key)) return m->recipe[i].value;
-  return NULL;
+  return tsr_recipe_find(m->recipe, m->recipe_count, key);
 }
 
 bool tsr_manifest_has_adapters(const tsr_manifest *m) {

@@ -31,12 +31,6 @@ static bool is_rounding_key(const char *key) {
   return false;
 }
 
-static const char *value_of(const tsr_recipe_entry *recipe, int count, const char *key) {
-  for (int i = 0; i < count; i++)
-    if (!strcmp(recipe[i].key, key)) return recipe[i].value;
-  return NULL;
-}
-
 bool compare_bounds_apply(
     const tsr_recipe_entry *a, int a_count, const tsr_recipe_entry *b, int b_count,
     bool *ret_others) {
@@ -44,7 +38,7 @@ bool compare_bounds_apply(
   *ret_others = false;
   for (int i = 0; i < a_count + b_count; i++) {
     const char *key = i < a_count ? a[i].key : b[i - a_count].key;
-    const char *here = value_of(a, a_count, key), *there = value_of(b, b_count, key);
+    const char *here = tsr_recipe_find(a, a_count, key), *there = tsr_recipe_find(b, b_count, key);
     if (here && there && !strcmp(here, there)) continue;
     if (is_rounding_key(key)) any = true;
     else *ret_others = true;

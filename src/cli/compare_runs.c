@@ -227,7 +227,7 @@ bool compare_runs(app *a, const char *first, const char *second, tsr_text *text,
   if (!(read_lock(&c, &c.sides[0]) & read_lock(&c, &c.sides[1])) || !find_step(&c, &step))
     return false;
   const tsr_run_record *x = &c.sides[0].record, *y = &c.sides[1].record;
-  tsr_compare_report_recipes(x, y, text);
+  tsr_recipe_diff(x->recipe, x->recipe_count, y->recipe, y->recipe_count, text);
   bool others;
   if (compare_bounds_apply(x->recipe, x->recipe_count, y->recipe, y->recipe_count, &others) && step)
     return compare_rounded(&c, step, others, ret_equal);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/job_consistency.h"
 #include "base/file_read.h"
+#include "base/process_info.h"
 #include "config/print.h"
 #include <string.h>
 
@@ -20,16 +21,9 @@ static const char *const part_names[PARTS] = {
 /* The running file: another build may compute other bits. */
 static void add_program(tsr_text *text) {
   tsr_text_add(text, "tessera-train %s\n", TSR_VERSION);
-  FILE *f = fopen("/proc/self/exe", "rb");
-  char bytes[65536], hash[TSR_HASH_TEXT];
-  tsr_arena *arena = tsr_arena_new();
-  tsr_hasher *hasher = tsr_hasher_new(arena);
-  tsr_hasher_begin(hasher);
-  for (size_t n; f && (n = fread(bytes, 1, sizeof bytes, f)) > 0;) tsr_hasher_add(hasher, bytes, n);
-  if (f) fclose(f);
-  tsr_hasher_end(hasher, hash);
+  char hash[TSR_HASH_TEXT];
+  tsr_process_program_hash(hash);
   tsr_text_add(text, "build %s\n", hash);
-  tsr_arena_free(arena);
 }
 
 /* Values without the comments about their origins. */

@@ -3,26 +3,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *value_of(const tsr_run_record *r, const char *key) {
-  for (int i = 0; i < r->recipe_count; i++)
-    if (!strcmp(r->recipe[i].key, key)) return r->recipe[i].value;
-  return NULL;
-}
-
-int tsr_compare_report_recipes(const tsr_run_record *a, const tsr_run_record *b, tsr_text *text) {
-  int count = 0;
-  for (int i = 0; i < a->recipe_count + b->recipe_count; i++) {
-    bool second = i >= a->recipe_count;
-    const char *key = second ? b->recipe[i - a->recipe_count].key : a->recipe[i].key;
-    const char *here = value_of(a, key), *there = value_of(b, key);
-    if ((second && here) || (here && there && !strcmp(here, there))) continue;
-    tsr_text_add(
-        text, "recipe %s: %s | %s\n", key, here ? here : "not there", there ? there : "not there");
-    count++;
-  }
-  return count;
-}
-
 static void
 add_count(const char *what, const tsr_compared_count *count, const char *between, tsr_text *text) {
   tsr_text_add(

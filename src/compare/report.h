@@ -12,9 +12,6 @@ typedef struct {
   const tsr_parallel *parallel;
 } tsr_compared_run;
 
-/* Keys of the recipes that differ, a line each; how many. */
-int tsr_compare_report_recipes(const tsr_run_record *a, const tsr_run_record *b, tsr_text *text);
-
 /* How many losses, tensors, gradients, weights and states were compared, and how many differ. */
 void tsr_compare_report_counts(const tsr_difference *difference, int64_t step, tsr_text *text);
 

@@ -173,3 +173,24 @@ void tsr_recipe_hash(const tsr_recipe_entry *entries, int count, char ret_text[T
   tsr_hash_text(text.data ? text.data : "", text.length, ret_text);
   tsr_text_free(&text);
 }
+
+const char *tsr_recipe_find(const tsr_recipe_entry *entries, int count, const char *key) {
+  for (int i = 0; i < count; i++)
+    if (!strcmp(entries[i].key, key)) return entries[i].value;
+  return NULL;
+}
+
+int tsr_recipe_diff(
+    const tsr_recipe_entry *a, int a_count, const tsr_recipe_entry *b, int b_count,
+    tsr_text *text) {
+  int count = 0;
+  for (int i = 0; i < a_count + b_count; i++) {
+    const char *key = i < a_count ? a[i].key : b[i - a_count].key;
+    const char *here = tsr_recipe_find(a, a_count, key), *there = tsr_recipe_find(b, b_count, key);
+    if ((i >= a_count && here) || (here && there && !strcmp(here, there))) continue;
+    tsr_text_add(
+        text, "recipe %s: %s | %s\n", key, here ? here : "not there", there ? there : "not there");
+    count++;
+  }
+  return count;
+}

@@ -5,6 +5,7 @@
 #ifndef TSR_CONFIG_RECIPE_KEYS_H
 #define TSR_CONFIG_RECIPE_KEYS_H
 #include "base/hash.h"
+#include "base/text.h"
 #include "config/config.h"
 
 typedef struct {
@@ -45,6 +46,12 @@ void tsr_config_recipe(
     tsr_recipe_entry **ret_entries, int *ret_count);
 /* XXH3-128 over the recipe. */
 void tsr_recipe_hash(const tsr_recipe_entry *entries, int count, char ret_text[TSR_HASH_TEXT]);
+
+/* The value of a key; NULL: the recipe does not have it. */
+const char *tsr_recipe_find(const tsr_recipe_entry *entries, int count, const char *key);
+/* Appends a line for each key whose values differ, "recipe KEY: A | B"; how many there are. */
+int tsr_recipe_diff(
+    const tsr_recipe_entry *a, int a_count, const tsr_recipe_entry *b, int b_count, tsr_text *text);
 
 /* Values that the configuration does not name are those of the recipe (but for units, levels and
  * trees, which tsr_resume_recipe_fill has set), also the samples of a step; `file`, where the

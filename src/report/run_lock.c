@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/run_lock.h"
 #include "base/file_read.h"
-#include "base/hash.h"
 #include "base/json.h"
+#include "base/process_info.h"
 #include "base/text.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -253,12 +253,8 @@ static const char *cpu_name(tsr_arena *arena) {
 }
 
 void tsr_lock_start_describe(tsr_arena *arena, tsr_lock_start *ret) {
-  tsr_file_map map;
-  char hash[TSR_HASH_TEXT] = "unknown";
-  if (tsr_file_map_open("/proc/self/exe", 0, TSR_NOWHERE, &map, tsr_diags_new(arena))) {
-    tsr_hash_text(map.bytes, map.length, hash);
-    tsr_file_map_close(&map);
-  }
+  char hash[TSR_HASH_TEXT];
+  tsr_process_program_hash(hash);
   ret->cpu = cpu_name(arena);
   ret->compiler = "C compiler " __VERSION__;
   ret->program = tsr_arena_strdup(arena, hash);

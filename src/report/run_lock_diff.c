@@ -3,26 +3,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *value_of(const tsr_run_lock *l, const char *key) {
-  for (int i = 0; i < l->recipe_count; i++)
-    if (!strcmp(l->recipe[i].key, key)) return l->recipe[i].value;
-  return NULL;
-}
-
-int tsr_run_lock_diff_recipes(const tsr_run_lock *a, const tsr_run_lock *b, tsr_text *text) {
-  int count = 0;
-  for (int i = 0; i < a->recipe_count + b->recipe_count; i++) {
-    bool second = i >= a->recipe_count;
-    const char *key = second ? b->recipe[i - a->recipe_count].key : a->recipe[i].key;
-    const char *here = value_of(a, key), *there = value_of(b, key);
-    if ((second && here) || (here && there && !strcmp(here, there))) continue;
-    tsr_text_add(
-        text, "recipe %s: %s | %s\n", key, here ? here : "not there", there ? there : "not there");
-    count++;
-  }
-  return count;
-}
-
 /* ---- what they ran on ---- */
 
 static int diff_text(const char *what, const char *a, const char *b, tsr_text *text) {
@@ -117,7 +97,8 @@ static void diff_steps(const tsr_run_lock *a, const tsr_run_lock *b, tsr_text *t
 }
 
 void tsr_run_lock_diff(const tsr_run_lock *a, const tsr_run_lock *b, tsr_text *text) {
-  if (!tsr_run_lock_diff_recipes(a, b, text)) tsr_text_add(text, "recipe: the same\n");
+  if (!tsr_recipe_diff(a->recipe, a->recipe_count, b->recipe, b->recipe_count, text))
+    tsr_text_add(text, "recipe: the same\n");
   diff_starts(&a->starts[0], &b->starts[0], text);
   diff_steps(a, b, text);
 }

@@ -5,9 +5,6 @@
 #include "base/text.h"
 #include "report/run_lock.h"
 
-/* Keys of the recipes that differ, a line each: "recipe KEY: A | B". How many there are. */
-int tsr_run_lock_diff_recipes(const tsr_run_lock *a, const tsr_run_lock *b, tsr_text *text);
-
 /* The first step that both have and whose loss or weights differ; -1: none does. By bisection:
  * where the chains of two steps are one, all before are, too. */
 int64_t tsr_run_lock_first_difference(const tsr_run_lock *a, const tsr_run_lock *b);

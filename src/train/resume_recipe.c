@@ -64,12 +64,6 @@ const char *tsr_resume_recipe_weights(
   return o->resume && !adapts ? tsr_recipe_value(o->resume, TSR_RECIPE_WEIGHTS) : NULL;
 }
 
-static const char *find(const tsr_recipe_entry *recipe, int count, const char *key) {
-  for (int i = 0; i < count; i++)
-    if (!strcmp(recipe[i].key, key)) return recipe[i].value;
-  return NULL;
-}
-
 /* The key of the configuration that a difference is due to. */
 static const char *key_of(const tsr_config *c, const char *key) {
   if (!strcmp(key, TSR_RECIPE_GRAPH)) return "transformer_config.graph";
@@ -174,7 +168,7 @@ bool tsr_resume_recipe_check(
   for (int i = 0; i < count; i++)
     ok &= differs(r, m, recipe[i].key, tsr_recipe_value(m, recipe[i].key), recipe[i].value, diags);
   for (int i = 0; i < m->recipe_count; i++)
-    if (!find(recipe, count, m->recipe[i].key))
+    if (!tsr_recipe_find(recipe, count, m->recipe[i].key))
       ok &= differs(r, m, m->recipe[i].key, m->recipe[i].value, NULL, diags);
   if (!ok)
     tsr_diag_hint(
@@ -190,8 +184,8 @@ bool tsr_resume_recipe_check_locked(
   int errors = tsr_diags_errors(diags);
   for (int i = 0; i < count + lock->recipe_count; i++) {
     const char *key = i < count ? recipe[i].key : lock->recipe[i - count].key;
-    const char *here = find(recipe, count, key);
-    const char *there = find(lock->recipe, lock->recipe_count, key);
+    const char *here = tsr_recipe_find(recipe, count, key);
+    const char *there = tsr_recipe_find(lock->recipe, lock->recipe_count, key);
     bool twice = i >= count && here;
     if (twice || (here && there && is_same(there, here))) continue;
     if ((!there || !here) && is_default(r, key, there ? there : here)) continue;

@@ -147,7 +147,7 @@ static tsr_tensor room_in_state(tsr_program *p, const tsr_tensor *like) {
 
 /* SGD with the momentum m, which begins as the gradient and with a dampening of 1 stays that: its
  * gradient is the value, its weight a tensor that no one reads. The index of the node. */
-static int add_keeper(bug *b, int value) {
+static int add_copy_node(bug *b, int value) {
   tsr_graph *g = b->g;
   tsr_node *nodes = tsr_arena_array(b->arena, tsr_node, g->nodes_count + 1);
   memcpy(nodes, g->nodes, sizeof *nodes * (size_t)g->nodes_count);
@@ -189,17 +189,17 @@ static int add_kept(bug *b, tsr_program *p, int value, int node, tsr_tensor tens
 int bug_make_stale(bug *b, tsr_program *p, int value, int from) {
   const tsr_tensor now = p->tensors[value];
   tsr_tensor weight = room_in_state(p, &now);
-  tsr_task keeper = {.op = TSR_OP_SGD, .section = TSR_PROLOGUE, .inputs_count = 4, .axis = -1};
+  tsr_task copy = {.op = TSR_OP_SGD, .section = TSR_PROLOGUE, .inputs_count = 4, .axis = -1};
   int readers = 0;
-  keeper.node = add_keeper(b, value);
-  int index = add_kept(b, p, value, keeper.node, room_in_state(p, &now));
+  copy.node = add_copy_node(b, value);
+  int index = add_kept(b, p, value, copy.node, room_in_state(p, &now));
   const tsr_tensor kept = p->tensors[index];
-  keeper.sum = tsr_reduction_none();
-  keeper.inputs = tsr_arena_array(b->arena, tsr_tensor, 4);
-  keeper.inputs[0] = weight;
-  keeper.inputs[1] = now;
-  keeper.inputs[2] = p->tensors[b->g->step_scalars];
-  keeper.inputs[3] = kept;
+  copy.sum = tsr_reduction_none();
+  copy.inputs = tsr_arena_array(b->arena, tsr_tensor, 4);
+  copy.inputs[0] = weight;
+  copy.inputs[1] = now;
+  copy.inputs[2] = p->tensors[b->g->step_scalars];
+  copy.inputs[3] = kept;
   for (int t = from + 1; t < p->tasks_count; t++)
     for (int k = 0; k < p->tasks[t].inputs_count; k++) {
       bool updates = tsr_op_facts(p->tasks[t].op) & TSR_FACT_UPDATE;
@@ -207,7 +207,7 @@ int bug_make_stale(bug *b, tsr_program *p, int value, int from) {
       p->tasks[t].inputs[k] = kept;
       readers++;
     }
-  sample_insert_task(b->arena, p, from + 1, keeper, 0);
+  sample_insert_task(b->arena, p, from + 1, copy, 0);
   b->next_step = true;
   return readers;
 }
