@@ -20,7 +20,8 @@ typedef struct {
  * in the stream `key` is (((b + batch_offset) * heads_global + h + head_offset) * T + i) * T + j,
  * with head_gap added to h from H/2 on; p = 0 switches it off. stats are those of the softmax
  * before dropout. With sinks (Xiao et al. 2023, Agarwal et al. 2025: gpt-oss) the softmax of a row
- * has one term more in its denominator, exp(sinks[h]), and stats include it.
+ * has one term more in its denominator, exp(sinks[h]), and stats include it. With a soft cap
+ * (Gemma Team 2024) a score is soft_cap * tanh(score / soft_cap), before the mask and the sinks.
  *
  * With `positions` (B,T), those of each token in its document, a sequence is several documents: one
  * begins at token 0 and at each token of position 0. A query sees keys of its own document only,
@@ -37,6 +38,7 @@ typedef struct {
   int64_t batch_offset, head_offset, heads_global;
   int64_t head_gap; /* heads of other ranks between the two halves of these; 0: they are one run */
   int64_t Dv;       /* 0: D */
+  float soft_cap;   /* 0: none */
   const float *sinks;       /* (H), read by what completes rows of out; NULL: none */
   const int32_t *positions; /* NULL: a sequence is one document */
   tsr_attention_rows rows;

@@ -49,13 +49,15 @@ typedef struct {
 /* How the angles of rotary positions differ from position * theta^(-2i/D). Llama 3's rule by
  * wavelength (factor 0: none); YaRN's by the number of rotations in the original context (Peng et
  * al. 2023; yarn_factor 0: none): between those of beta_fast and of beta_slow the frequencies pass
- * from theirs to a yarn_factor-th, with `truncate` between whole pairs. cos and sin are multiplied
- * by `attention`; 0: by 1. */
+ * from theirs to a yarn_factor-th, with `truncate` between whole pairs. Frequencies are
+ * divided by `linear` (0: none), and that of each pair by its one of the D/2 `factors` (LongRoPE,
+ * Ding et al. 2024; NULL: none). cos and sin are multiplied by `attention`; 0: by 1. */
 typedef struct {
   double factor, low_freq, high_freq, original_context;
   double yarn_factor, beta_fast, beta_slow;
   bool truncate;
-  double attention;
+  double attention, linear;
+  const double *factors;
 } tsr_rope_scaling;
 
 typedef struct {
@@ -193,13 +195,13 @@ typedef struct {
   void (*layernorm_backward)(
       float *dx, const float *dy, const float *x, const float *w, const float *mean,
       const float *rstd, int64_t C, int64_t begin, int64_t end);
-  /* y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps) */
+  /* y = x * rstd * (w + offset), rstd = 1/sqrt(mean(x^2) + eps) */
   void (*rmsnorm)(
-      float *y, float *rstd, const float *x, const float *w, int64_t C, float eps, int64_t begin,
-      int64_t end);
-  void (*rmsnorm_backward)(
-      float *dx, const float *dy, const float *x, const float *w, const float *rstd, int64_t C,
+      float *y, float *rstd, const float *x, const float *w, float offset, int64_t C, float eps,
       int64_t begin, int64_t end);
+  void (*rmsnorm_backward)(
+      float *dx, const float *dy, const float *x, const float *w, float offset, const float *rstd,
+      int64_t C, int64_t begin, int64_t end);
   void (*softmax)(float *y, const float *x, int64_t C, int64_t begin, int64_t end);
   void (*softmax_backward)(
       float *dx, const float *dy, const float *y, int64_t C, int64_t begin, int64_t end);

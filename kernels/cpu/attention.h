@@ -257,6 +257,11 @@ static inline void fetch_share(fetch *f, block part) {
   f->share = f->count * QUERIES / tiles + 1;
 }
 
+/* Scores of a tile and a vector of queries to soft_cap * tanh(score / soft_cap). */
+static inline void tile_cap(float soft_cap, float *scores) {
+  for (int i = 0; i < TILE_ROWS; i++, scores += QUERIES) row_cap(scores, soft_cap, WIDTH);
+}
+
 /* -INFINITY where a query of vector v does not see a key of the tile, and the maxima. */
 static inline void
 tile_max(const tsr_attention *a, const attention_parts *p, block part, int64_t key, int64_t v) {
@@ -281,11 +286,15 @@ static inline void block_scores(
   for (int64_t i = 0; i < QUERIES; i++) p->max[i] = -INFINITY;
   for (int64_t key = part.begin; key < part.keys; key += TILE_ROWS) {
     int64_t from = vector_first(a, part, key);
-    bool masked = tile_masked(a, part, from, key);
+    bool after = a->soft_cap != 0 ||
+                 tile_masked(a, part, from, key); /* the products' maxima are not the scores' */
     tile_scores(
         a->D, part, keys + key * a->D, from, p->queries, p->scores + key * QUERIES,
-        masked ? NULL : p->max, ahead);
-    for (int64_t v = from; masked && v < vectors; v++) tile_max(a, p, part, key, v);
+        after ? NULL : p->max, ahead);
+    for (int64_t v = from; after && v < vectors; v++) {
+      if (a->soft_cap != 0) tile_cap(a->soft_cap, p->scores + key * QUERIES + v * WIDTH);
+      tile_max(a, p, part, key, v);
+    }
   }
 }
 

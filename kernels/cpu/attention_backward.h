@@ -30,7 +30,8 @@ static inline void block_pack(
 
 /* From the scores S and the gradient dP = dout v^T of a tile and a vector of queries, with f the
  * factors of dropout: P f in place of S, and in place of dP
- * dS = P (dP f - delta), P = exp(S - max)/sum, delta = dout . out = sum_j P dP f. */
+ * dS = P (dP f - delta), P = exp(S - max)/sum, delta = dout . out = sum_j P dP f. With a soft cap S
+ * is the capped score c tanh(s / c), and dS is times its slope 1 - (S / c)^2. */
 static inline void tile_gradients(
     const tsr_attention *a, const attention_parts *p, block part, int64_t key, int64_t v,
     float *scores, float *grads, const float *factors) {
@@ -39,7 +40,14 @@ static inline void tile_gradients(
   bool masked = tile_masked(a, part, v, key);
   EACH_ROW(i) {
     int64_t at = i * QUERIES + v * WIDTH;
-    vector x = vector_exp(lanes_load(scores + at, 0) - max) * share;
+    vector score = lanes_load(scores + at, 0), slope = vector_all(1);
+    if (a->soft_cap != 0) {
+      row_cap(scores + at, a->soft_cap, WIDTH);
+      score = lanes_load(scores + at, 0);
+      vector tanh = score / a->soft_cap;
+      slope = vector_fused(-tanh, tanh, slope);
+    }
+    vector x = vector_exp(score - max) * share;
     vector kept = x, grad = lanes_load(grads + at, 0);
     if (a->dropout != 0) {
       vector factor = lanes_load(factors + at, 0);
@@ -47,6 +55,7 @@ static inline void tile_gradients(
       grad *= factor;
     }
     grad = x * (grad - delta);
+    if (a->soft_cap != 0) grad *= slope;
     if (masked) {
       vector_mask seen = seen_by(a, part, v, key + i);
       kept = (vector)((vector_mask)kept & seen);

@@ -167,6 +167,7 @@ static void few_token(const group *s, const few *f, int64_t row) {
   few_all_scores(s, f, begin, seen);
   for (int64_t h = 0; h < s->heads; h++) {
     float *scores = f->scores + h * f->scores_width, stats[2];
+    if (s->c->a.soft_cap != 0) row_cap(scores + begin, s->c->a.soft_cap, seen - begin);
     few_softmax(scores, begin, first, seen, stats);
     float factor = row_complete(&s->c->a, s->g * s->heads + h, stats);
     few_out(s, scores, begin, seen, factor, s->out + row * s->out_stride + h * s->Dv);

@@ -160,6 +160,12 @@ static inline void pack_lines(float *to, const float *x, int64_t stride, int64_t
   }
 }
 
+/* x = soft_cap * tanh(x / soft_cap) of n scores */
+static inline void row_cap(float *x, float soft_cap, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) x[i] = soft_cap * real_tanh(x[i] / soft_cap);
+}
+
 static inline void row_scale(float *to, const float *x, float factor, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) to[i] = x[i] * factor;

@@ -60,34 +60,35 @@ void LEVEL(layernorm_backward)(
 }
 
 void LEVEL(rmsnorm)(
-    float *y, float *rstd, const float *x, const float *w, int64_t C, float eps, int64_t begin,
-    int64_t end) {
+    float *y, float *rstd, const float *x, const float *w, float offset, int64_t C, float eps,
+    int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; r++) {
     const float *in = x + r * C;
     float *out = y + r * C;
     float factor = 1.0f / sqrtf(row_sum_squares(in, 0, C) / (float)C + eps);
     rstd[r] = factor;
-    EACH_COLUMN out[c] = in[c] * factor * w[c];
+    EACH_COLUMN out[c] = in[c] * factor * (w[c] + offset);
   }
 }
 
 void LEVEL(rmsnorm_backward)(
-    float *dx, const float *dy, const float *x, const float *w, const float *rstd, int64_t C,
-    int64_t begin, int64_t end) {
+    float *dx, const float *dy, const float *x, const float *w, float offset, const float *rstd,
+    int64_t C, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; r++) {
     const float *in = x + r * C, *d = dy + r * C;
     float *out = dx + r * C, factor = rstd[r];
     lanes dot = {{{0}}};
     int64_t i = 0;
     for (; i + LANES <= C; i += LANES) EACH_VECTOR(k) {
-        vector g = lanes_load(d + i, k) * lanes_load(w + i, k);
+        vector g = lanes_load(d + i, k) * (lanes_load(w + i, k) + offset);
         dot.v[k] += g * (lanes_load(in + i, k) * factor);
       }
     float t[LANES];
     memcpy(t, &dot, sizeof t);
-    for (int64_t l = 0; l < C - i; l++) t[l] += d[i + l] * w[i + l] * (in[i + l] * factor);
+    for (int64_t l = 0; l < C - i; l++)
+      t[l] += d[i + l] * (w[i + l] + offset) * (in[i + l] * factor);
     float mean_gn = lanes_fold_sum(t) / (float)C;
-    EACH_COLUMN out[c] = factor * (d[c] * w[c] - in[c] * factor * mean_gn);
+    EACH_COLUMN out[c] = factor * (d[c] * (w[c] + offset) - in[c] * factor * mean_gn);
   }
 }
 

@@ -45,6 +45,8 @@ void LEVEL(rope_table)(
       frequency =
           scaled_frequency(frequency, s->factor, s->low_freq, s->high_freq, s->original_context);
     if (s->yarn_factor != 0) frequency = yarn_frequency(frequency, i, D, theta, s);
+    if (s->linear != 0) frequency /= s->linear;
+    if (s->factors) frequency /= s->factors[i];
     for (int64_t t = 0; t < T; t++) {
       double angle = (double)(t + position_offset) * frequency;
       table[(t * (D / 2) + i) * 2] = (float)(cos(angle) * times);

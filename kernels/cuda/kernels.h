@@ -89,13 +89,13 @@ void tsr_cuda_nf4_decode(
 typedef struct {
   const void *from, *row, *plus;
 } tsr_cuda_summands;
-/* `sum` NULL: x is given; else it is written first. */
+/* `sum` NULL: x is given; else it is written first. RMS norm: times w + offset. */
 void tsr_cuda_layernorm(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, float *mean, float *rstd, void *x,
     const tsr_cuda_summands *sum, const void *w, const void *b, int64_t R, int64_t C, float eps);
 void tsr_cuda_rmsnorm(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, void *x,
-    const tsr_cuda_summands *sum, const void *w, int64_t R, int64_t C, float eps);
+    const tsr_cuda_summands *sum, const void *w, float offset, int64_t R, int64_t C, float eps);
 /* dx is rounded, and `plus` (R, C) is added to it where that is not NULL. dx may be dy, x or
  * plus. */
 void tsr_cuda_layernorm_backward(
@@ -103,7 +103,7 @@ void tsr_cuda_layernorm_backward(
     const float *mean, const float *rstd, const void *plus, int64_t R, int64_t C);
 void tsr_cuda_rmsnorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
-    const float *rstd, const void *plus, int64_t R, int64_t C);
+    float offset, const float *rstd, const void *plus, int64_t R, int64_t C);
 void tsr_cuda_softmax(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, int64_t R, int64_t C);
 void tsr_cuda_softmax_backward(

@@ -100,8 +100,8 @@ static __global__ void layernorm_backward(
 
 template <typename T>
 static __global__ void rmsnorm(
-    T *y, float *rstd, T *x, const summands<T> added, const T *w, int64_t C, float eps,
-    bool packed) {
+    T *y, float *rstd, T *x, const summands<T> added, const T *w, float offset, int64_t C,
+    float eps, bool packed) {
   ROW_BEGINS;
   row_sum(x, added, r * C, C, packed);
   const T *in = x + r * C;
@@ -115,15 +115,15 @@ static __global__ void rmsnorm(
   EACH_PACK(c, C, W) {
     row_load(v, in, c, C, packed);
     row_load(scale, w, c, C, packed);
-    EACH_LANE(k, W) v[k] = v[k] * factor * scale[k];
+    EACH_LANE(k, W) v[k] = v[k] * factor * (scale[k] + offset);
     row_store(y + r * C, v, c, C, packed);
   }
 }
 
 template <typename T>
 static __global__ void rmsnorm_backward(
-    T *dx, const T *dy, const T *x, const T *w, const float *rstd, const T *plus, int64_t C,
-    bool packed) {
+    T *dx, const T *dy, const T *x, const T *w, float offset, const float *rstd, const T *plus,
+    int64_t C, bool packed) {
   ROW_BEGINS;
   const T *in = x + r * C, *d = dy + r * C;
   float factor = rstd[r], v[W], g[W], scale[W], dot = 0;
@@ -131,14 +131,14 @@ static __global__ void rmsnorm_backward(
     row_load(v, in, c, C, packed);
     row_load(g, d, c, C, packed);
     row_load(scale, w, c, C, packed);
-    EACH_LANE(k, W) dot += g[k] * scale[k] * (v[k] * factor);
+    EACH_LANE(k, W) dot += g[k] * (scale[k] + offset) * (v[k] * factor);
   }
   float mean_gn = block_sum(dot, scratch) / (float)C;
   EACH_PACK(c, C, W) {
     row_load(v, in, c, C, packed);
     row_load(g, d, c, C, packed);
     row_load(scale, w, c, C, packed);
-    EACH_LANE(k, W) v[k] = factor * (g[k] * scale[k] - v[k] * factor * mean_gn);
+    EACH_LANE(k, W) v[k] = factor * (g[k] * (scale[k] + offset) - v[k] * factor * mean_gn);
     row_plus(v, plus, r * C, c, C, packed);
     row_store(dx + r * C, v, c, C, packed);
   }
@@ -226,18 +226,19 @@ extern "C" void tsr_cuda_layernorm_backward(
 
 extern "C" void tsr_cuda_rmsnorm(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, void *x,
-    const tsr_cuda_summands *sum, const void *w, int64_t R, int64_t C, float eps) {
+    const tsr_cuda_summands *sum, const void *w, float offset, int64_t R, int64_t C, float eps) {
   bool packed = is_packed(C, y, x, w) && are_aligned(sum);
-  ROWS_LAUNCH(rmsnorm, (T *)y, rstd, (T *)x, summands_of<T>(sum), (const T *)w, C, eps, packed)
+  ROWS_LAUNCH(
+      rmsnorm, (T *)y, rstd, (T *)x, summands_of<T>(sum), (const T *)w, offset, C, eps, packed)
 }
 
 extern "C" void tsr_cuda_rmsnorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
-    const float *rstd, const void *plus, int64_t R, int64_t C) {
+    float offset, const float *rstd, const void *plus, int64_t R, int64_t C) {
   bool packed = is_packed(C, dx, dy, x, w) && is_aligned(plus, 16);
   ROWS_LAUNCH(
-      rmsnorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, rstd, (const T *)plus,
-      C, packed)
+      rmsnorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, offset, rstd,
+      (const T *)plus, C, packed)
 }
 
 extern "C" void tsr_cuda_softmax(

@@ -58,6 +58,7 @@ static tsr_attention attention_sizes(const tsr_task_call *c) {
   a.G = k->shape[2] / width;
   a.causal = attr->causal;
   a.scale = scale_of(attr->scale, D);
+  a.soft_cap = (float)attr->soft_cap;
   a.dropout = (float)attr->dropout;
   a.window = attr->window;
   return a;
@@ -116,6 +117,7 @@ tsr_attention_cached tsr_attention_cached_of(const tsr_task_call *c) {
   a.a = (tsr_attention){
       .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
   a.a.Dv = attr->v_head_dim;
+  a.a.soft_cap = (float)attr->soft_cap;
   a.a.causal = true;
   a.a.window = attr->window;
   a.a.scale = scale_of(attr->scale, D);

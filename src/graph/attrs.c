@@ -44,15 +44,19 @@ const tsr_attr_set *tsr_attr_set_of(tsr_attr_set_id id) {
   return &none;
 }
 
-bool tsr_attr_is_word(const char *name) {
+static bool has_type(const char *name, bool is_of(tsr_attr_type type)) {
   for (int id = 0; id < TSR_ATTR_SETS; id++) {
     const tsr_attr_set *set = tsr_attr_set_of((tsr_attr_set_id)id);
     for (int i = 0; i < set->count; i++)
-      if (tsr_attr_type_is_word(set->fields[i].type) && !strcmp(set->fields[i].name, name))
-        return true;
+      if (is_of(set->fields[i].type) && !strcmp(set->fields[i].name, name)) return true;
   }
   return false;
 }
+
+bool tsr_attr_is_word(const char *name) { return has_type(name, tsr_attr_type_is_word); }
+
+static bool is_numbers(tsr_attr_type type) { return type == TSR_ATTR_numbers; }
+bool tsr_attr_is_numbers(const char *name) { return has_type(name, is_numbers); }
 
 const tsr_attr_set *tsr_op_attrs(tsr_op op) {
   static const tsr_attr_set_id sets[] = {
@@ -83,9 +87,10 @@ double tsr_attr_number(const tsr_attr_field *field, const tsr_attrs *attrs) {
     TSR_ATTR_CASE(op, tsr_op)
     TSR_ATTR_CASE(store, tsr_param_store)
   case TSR_ATTR_sizes:
+  case TSR_ATTR_numbers:
     break;
   }
-  assert(!"sizes are no number");
+  assert(!"a list is no number");
   return 0;
 }
 
@@ -124,6 +129,7 @@ void tsr_attr_set_number(const tsr_attr_field *field, tsr_attrs *attrs, double n
   case TSR_ATTR_op:
   case TSR_ATTR_store:
   case TSR_ATTR_sizes:
+  case TSR_ATTR_numbers:
     break;
   }
   assert(!"a call gives no such attribute");

@@ -27,6 +27,12 @@ typedef struct {
   int64_t size[TSR_DIMS_MAX];
 } tsr_size_list;
 
+/* The numbers are an arena's. */
+typedef struct {
+  int count;
+  const double *number;
+} tsr_number_list;
+
 /* X(type of attrs.def, type in C). What a call may give for each:
  *   axis         an axis's name
  *   transport    auto or nccl
@@ -39,6 +45,7 @@ typedef struct {
  *   positive     one above 0
  *   fraction     one of [0, 1)
  *   sizes        a list of whole numbers
+ *   numbers      a list of any numbers, which may be empty
  *   op, store    nothing: passes make them */
 #define TSR_ATTR_TYPES(X)                                                                          \
   X(axis, tsr_axis)                                                                                \
@@ -53,6 +60,7 @@ typedef struct {
   X(positive, double)                                                                              \
   X(fraction, double)                                                                              \
   X(sizes, tsr_size_list)                                                                          \
+  X(numbers, tsr_number_list)                                                                      \
   X(op, tsr_op)                                                                                    \
   X(store, tsr_param_store)
 
@@ -124,11 +132,13 @@ static inline int64_t tsr_rope_rotary(const tsr_rope_attrs *rope) {
   return rope->rotary_dim ? rope->rotary_dim : rope->head_dim;
 }
 
-/* Whether attributes of that name are words (an axis, a transport), in whatever set. */
+/* Whether attributes of that name are words (an axis, a transport), or lists of numbers, in
+ * whatever set. */
 bool tsr_attr_is_word(const char *name);
+bool tsr_attr_is_numbers(const char *name);
 
 /* A field as a number, and from one (what does not fit becomes the nearest that does). Not of
- * sizes. */
+ * lists. */
 double tsr_attr_number(const tsr_attr_field *field, const tsr_attrs *attrs);
 void tsr_attr_set_number(const tsr_attr_field *field, tsr_attrs *attrs, double number);
 /* Whether all fields of an op's set agree. */

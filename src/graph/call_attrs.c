@@ -32,6 +32,10 @@ static bool is_whole(tsr_attr_type type) {
  * number. */
 static bool check_type(const reader *r, const tsr_attr_field *f, const tsr_call_attr *a) {
   if (tsr_attr_type_is_word(f->type)) return true;
+  if (f->type == TSR_ATTR_numbers)
+    return a->numbers.number ||
+           tsr_diag_error(
+               r->diags, a->location, "%s: '%s' must be a list of numbers", r->call->op, a->name);
   bool list = f->type == TSR_ATTR_sizes;
   if (list ? !a->list_count : a->word || a->list_count)
     return tsr_diag_error(
@@ -129,6 +133,10 @@ static bool read_balance(const reader *r, const tsr_call_attr *a, double *ret_ba
 static bool
 read_attr(const reader *r, const tsr_attr_field *f, const tsr_call_attr *a, tsr_attrs *ret_attrs) {
   double number = a->value, ndim = r->g->values[r->call->inputs[0]].ndim;
+  if (f->type == TSR_ATTR_numbers) {
+    memcpy((char *)ret_attrs + f->offset, &a->numbers, sizeof a->numbers);
+    return true;
+  }
   if (f->type == TSR_ATTR_sizes) {
     tsr_size_list list = {.count = a->list_count};
     memcpy(list.size, a->list, sizeof list.size);

@@ -77,13 +77,19 @@ static bool call_expert_linear(const builder *b) {
 }
 
 /* The cos/sin table for these settings: made once, shared by all layers. */
+static bool same_table(const tsr_init *a, const tsr_init *b) {
+  tsr_init other = *b;
+  other.factors = a->factors;
+  if (memcmp(a, &other, sizeof other) != 0 || !a->factors != !b->factors) return false;
+  return !a->factors || !memcmp(a->factors, b->factors, sizeof(double) * (size_t)(a->a / 2));
+}
+
 static int rope_table(const builder *b, int64_t positions, const tsr_init *init) {
   tsr_graph *g = b->g;
   int64_t shape[] = {positions, (int64_t)init->a / 2, 2};
   for (int i = 0; i < g->values_count; i++) {
     const tsr_value *v = &g->values[i];
-    if (v->kind == TSR_VALUE_CONST && !memcmp(&v->init, init, sizeof *init) &&
-        v->shape[0] == positions)
+    if (v->kind == TSR_VALUE_CONST && same_table(&v->init, init) && v->shape[0] == positions)
       return i;
   }
   const char *name = tsr_arena_printf(g->arena, "rope_table.%d", g->values_count);
@@ -97,9 +103,15 @@ static bool check_scaling(const builder *b, const tsr_rope_call_attrs *r) {
     return tsr_diag_error(
         b->diags, location, "rope: '%s' must not be negative",
         r->scaling_factor < 0 ? "scaling_factor" : "original_context_length");
-  if (r->scaling_factor != 0 && r->yarn_factor != 0)
-    return tsr_diag_error(
-        b->diags, location, "rope: scaling_factor and yarn_factor are two scalings");
+  const char *names[] = {"scaling_factor", "yarn_factor", "linear_factor", "factors"};
+  bool given[] = {
+      r->scaling_factor != 0, r->yarn_factor != 0, r->linear_factor != 0, r->factors.count != 0};
+  for (int i = 0, other = -1; i < 4; i++) {
+    if (given[i] && other >= 0)
+      return tsr_diag_error(
+          b->diags, location, "rope: %s and %s are two scalings", names[other], names[i]);
+    if (given[i]) other = i;
+  }
   if (r->yarn_factor != 0 && !r->original_context_length)
     return tsr_diag_error(
         b->diags, location, "rope: yarn_factor %.15g needs original_context_length",
@@ -129,14 +141,30 @@ static bool check_rotary(const builder *b, const tsr_rope_call_attrs *r, int64_t
       (long long)r->offset, (long long)(r->offset + rotary), (long long)r->head_dim);
 }
 
+/* One of each pair, above 0. */
+static bool check_factors(const builder *b, const tsr_rope_call_attrs *r, int64_t rotary) {
+  if (!r->factors.count) return true;
+  tsr_location location = b->call->op_place;
+  if (r->factors.count != rotary / 2)
+    return tsr_diag_error(
+        b->diags, location, "rope: %d factors for the %lld pairs of %lld features",
+        r->factors.count, (long long)(rotary / 2), (long long)rotary);
+  for (int i = 0; i < r->factors.count; i++)
+    if (!(r->factors.number[i] > 0))
+      return tsr_diag_error(
+          b->diags, location, "rope: factor %d is %.15g, not above 0", i, r->factors.number[i]);
+  return true;
+}
+
 static double yarn_mscale(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
 /* What cos and sin are multiplied by, as transformers has it. */
 static double attention_factor(const tsr_rope_call_attrs *r) {
+  bool scaled = r->yarn_factor != 0 || r->factors.count;
+  if (scaled && r->attention_factor != 0) return r->attention_factor;
   if (r->yarn_factor == 0) return 1;
-  if (r->attention_factor != 0) return r->attention_factor;
   if (r->mscale == 0 || r->mscale_all_dim == 0) return yarn_mscale(r->yarn_factor, 1);
   return yarn_mscale(r->yarn_factor, r->mscale) / yarn_mscale(r->yarn_factor, r->mscale_all_dim);
 }
@@ -158,6 +186,8 @@ static tsr_init table_of(const tsr_rope_call_attrs *r, int64_t rotary) {
     init.scaling[7] = r->truncate;
   }
   init.scaling[8] = attention_factor(r);
+  init.scaling[9] = r->linear_factor;
+  if (r->factors.count) init.factors = r->factors.number;
   return init;
 }
 
@@ -171,7 +201,7 @@ static bool call_rope(const builder *b) {
   const tsr_value *x = &b->g->values[c->inputs[0]];
   if (!check_rotary(b, rope, rotary)) return false;
   if (x->ndim != 3) return fail_infer(b, "its input must be (batch, sequence, heads * head_dim)");
-  if (!check_scaling(b, rope)) return false;
+  if (!check_scaling(b, rope) || !check_factors(b, rope, rotary)) return false;
   tsr_init init = table_of(rope, rotary);
   int table = rope_table(b, x->shape[1], &init);
   return give(b, checked(b, TSR_OP_ROPE, c->result, 2, (int[]){c->inputs[0], table}, &turn));
@@ -363,6 +393,7 @@ static bool call_flash_attention(const builder *b) {
   int64_t head_dim = q->shape[3], values = b->g->values[c->inputs[2]].shape[3];
   int64_t shape[] = {q->shape[0], q->shape[2], q->shape[1], values};
   tsr_attrs of = {.attention = {head_dim, a->causal, a->scale, a->dropout, a->window}};
+  of.attention.soft_cap = a->soft_cap;
   if (values != head_dim) of.attention.v_head_dim = values;
   const char *name = tsr_arena_printf(b->g->arena, "%s.joined", c->result);
   int y = checked(b, TSR_OP_ATTENTION, name, 3, inputs, &of);

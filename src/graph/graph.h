@@ -48,8 +48,10 @@ typedef struct {
   double a, b; /* normal: mean, std; uniform: low, high; rope: head_dim, theta; mask: real,
                         blocks */
   /* rope: factor (0 = none), low_freq, high_freq, original_context; YaRN's factor (0 = none),
-   * beta_fast, beta_slow, truncate; what cos and sin are multiplied by */
-  double scaling[9];
+   * beta_fast, beta_slow, truncate; what cos and sin are multiplied by; what all frequencies are
+   * divided by (0 = 1), and what each is (NULL = 1) */
+  double scaling[10];
+  const double *factors;
 } tsr_init;
 
 /* What dimension 0 has to do with a mixture of experts. experts 0: nothing. choices 0: it is the
@@ -235,6 +237,8 @@ bool tsr_param_is_input(const tsr_graph *g, const tsr_param *param, tsr_op op, i
 bool tsr_param_is_load(const tsr_graph *g, const tsr_param *param);
 /* Of attention and document_attention: the index of the input that is the sinks; -1: none. */
 int tsr_node_sinks(const tsr_node *n);
+/* Of any op of attention: its soft cap; 0: none. */
+double tsr_node_soft_cap(const tsr_node *n);
 /* Of attention in any form: the features of a head of values, and of out. */
 int64_t tsr_node_value_head(const tsr_node *n);
 
@@ -298,6 +302,7 @@ typedef struct {
   const char *word; /* an identifier value (axis: dp), else NULL */
   int64_t list[TSR_DIMS_MAX];
   int list_count;                       /* > 0: a list value (shape: [2, 3]) */
+  tsr_number_list numbers;              /* the value of an attribute that is a list of numbers */
   const char *list_names[TSR_DIMS_MAX]; /* what the file calls its items, for messages; or NULL */
   tsr_location location;
 } tsr_call_attr;

@@ -20,10 +20,13 @@ static double yarn_frequency(const tsr_init *init, int64_t i, double turn) {
 }
 
 /* Angles position * theta^(-2i/D); Llama 3 divides slow ones by `factor`, with a smooth passage
- * between wavelengths context/high and context/low. */
+ * between wavelengths context/high and context/low; linear scaling divides all of them
+ * alike, LongRoPE each by a factor of its own. */
 static double frequency(const tsr_init *init, int64_t i) {
   const double pi = 3.14159265358979323846, *s = init->scaling;
   double turn = pow(init->b, -2.0 * (double)i / init->a), wave = 2 * pi / turn;
+  if (s[9] != 0) return turn / s[9];
+  if (init->factors) return turn / init->factors[i];
   if (s[4] != 0) return yarn_frequency(init, i, turn);
   if (s[0] == 0 || wave <= s[3] / s[2]) return turn;
   if (wave > s[3] / s[1]) return turn / s[0];
@@ -72,7 +75,8 @@ const tsr_interpreter_rule tsr_interpret_rope = {.forward = forward_rope, .vjp =
 /* x, table, the position of each token */
 const tsr_interpreter_rule tsr_interpret_rope_at = {.forward = forward_rope, .vjp = vjp_rope};
 
-/* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of scale q_i . k_j;
+/* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of the scores, which
+ * are s_ij = scale q_i . k_j, or with a soft cap c those capped, c tanh(s_ij / c);
  * with sinks the softmax is of one logit more, that of the head, to which no value belongs ---- */
 
 /* T positions, heads of D features and of Dv in values and out: H of queries, G of keys and values,
@@ -84,6 +88,7 @@ typedef struct {
   int sinks;               /* the input that they are, or -1 */
   const double *positions; /* (B, T): of each token in its document; NULL: there is one document */
   int64_t window;          /* 0: all */
+  double soft_cap;         /* 0: none */
 } attention_sizes;
 
 static attention_sizes sizes_of(const tsr_interpreted *n) {
@@ -97,6 +102,7 @@ static attention_sizes sizes_of(const tsr_interpreted *n) {
   s.sinks = tsr_node_sinks(n->node);
   if (n->node->op == TSR_OP_DOCUMENT_ATTENTION) s.positions = n->in[3];
   s.window = attr->window;
+  s.soft_cap = attr->soft_cap;
   s.scale = attr->scale != 0 ? attr->scale : 1 / sqrt((double)s.D);
   return s;
 }
@@ -151,13 +157,28 @@ static void each_query(const tsr_interpreted *n, for_query *work) {
 
 static double multiplier(const tsr_interpreted *n, int64_t i) { return n->mask ? n->mask[i] : 1; }
 
+static double score_of(const attention_sizes *s, const double *q, const double *k) {
+  double sum = 0;
+  for (int64_t d = 0; d < s->D; d++) sum += s->scale * q[d] * k[d];
+  return sum;
+}
+
+static double capped(const attention_sizes *s, double score) {
+  return s->soft_cap != 0 ? s->soft_cap * tanh(score / s->soft_cap) : score;
+}
+
+/* d capped / d score */
+static double cap_slope(const attention_sizes *s, double score) {
+  double t = s->soft_cap != 0 ? tanh(score / s->soft_cap) : 0;
+  return 1 - t * t;
+}
+
 static void forward_query(const tsr_interpreted *n, const attention_sizes *s, const query *at) {
   const double *q = n->in[0] + at->q;
   double *p = n->saved + at->p, *out = n->out + at->out;
   for (int64_t j = at->first; j < at->keys; j++) {
     const double *k = n->in[1] + at->k + j * at->stride;
-    p[j] = 0;
-    for (int64_t d = 0; d < s->D; d++) p[j] += s->scale * q[d] * k[d];
+    p[j] = capped(s, score_of(s, q, k));
   }
   double lse = tsr_interpreter_softmax(p + at->first, p + at->first, at->keys - at->first);
   if (s->sinks >= 0)
@@ -188,7 +209,9 @@ static void vjp_query(const tsr_interpreted *n, const attention_sizes *s, const 
   for (int64_t j = at->first; j < at->keys && s->sinks >= 0; j++) of_sink -= p[j];
   if (s->sinks >= 0) n->d_in[s->sinks][at->h] -= of_sink * mean;
   for (int64_t j = at->first; j < at->keys; j++) {
-    double ds = s->scale * p[j] * (d_probability(n, s, at, j) - mean);
+    const double *k_j = n->in[1] + at->k + j * at->stride;
+    double slope = cap_slope(s, score_of(s, n->in[0] + at->q, k_j));
+    double ds = s->scale * slope * p[j] * (d_probability(n, s, at, j) - mean);
     for (int64_t d = 0; d < s->D; d++) {
       int64_t q = at->q + d, k = at->k + j * at->stride + d;
       n->d_in[0][q] += ds * n->in[1][k];

@@ -20,6 +20,12 @@ static moments moments_of(const double *x, int64_t count, bool centered, double 
   return (moments){mean, 1 / sqrt(variance + eps)};
 }
 
+/* What feature i is multiplied by. */
+static double weight(const tsr_interpreted *n, int64_t i) {
+  bool minus_1 = n->node->op == TSR_OP_RMSNORM && n->node->attr.rmsnorm.zero_centered;
+  return n->in[1][i] + (minus_1 ? 1 : 0);
+}
+
 static void forward_norm(const tsr_interpreted *n, bool centered) {
   int64_t C = tsr_interpreted_columns(n, 0);
   bool has_bias = n->node->inputs_count == 3;
@@ -28,7 +34,7 @@ static void forward_norm(const tsr_interpreted *n, bool centered) {
     moments m = moments_of(x, C, centered, n->node->attr.norm.eps);
     m.mean = tsr_interpreted_round(n, 0, r, m.mean);
     for (int64_t i = 0; i < C; i++)
-      n->out[r * C + i] = (x[i] - m.mean) * m.rstd * n->in[1][i] + (has_bias ? n->in[2][i] : 0);
+      n->out[r * C + i] = (x[i] - m.mean) * m.rstd * weight(n, i) + (has_bias ? n->in[2][i] : 0);
   }
 }
 
@@ -36,19 +42,20 @@ static void forward_norm(const tsr_interpreted *n, bool centered) {
 static void vjp_norm(const tsr_interpreted *n, bool centered) {
   int64_t C = tsr_interpreted_columns(n, 0);
   for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++) {
-    const double *x = n->in[0] + r * C, *dy = n->d_out + r * C, *w = n->in[1];
+    const double *x = n->in[0] + r * C, *dy = n->d_out + r * C;
     moments m = moments_of(x, C, centered, n->node->attr.norm.eps);
     m.mean = tsr_interpreted_round(n, 0, r, m.mean);
     double mean_dz = 0, mean_dz_z = 0;
     for (int64_t i = 0; i < C; i++) {
-      mean_dz += dy[i] * w[i] / (double)C;
-      mean_dz_z += dy[i] * w[i] * (x[i] - m.mean) * m.rstd / (double)C;
+      mean_dz += dy[i] * weight(n, i) / (double)C;
+      mean_dz_z += dy[i] * weight(n, i) * (x[i] - m.mean) * m.rstd / (double)C;
     }
     mean_dz = tsr_interpreted_round(n, 1, r, mean_dz);
     mean_dz_z = tsr_interpreted_round(n, 2, r, mean_dz_z);
     for (int64_t i = 0; i < C; i++) {
       double z = (x[i] - m.mean) * m.rstd;
-      n->d_in[0][r * C + i] += m.rstd * (dy[i] * w[i] - z * mean_dz_z - (centered ? mean_dz : 0));
+      n->d_in[0][r * C + i] +=
+          m.rstd * (dy[i] * weight(n, i) - z * mean_dz_z - (centered ? mean_dz : 0));
       n->d_in[1][i] += dy[i] * z;
       if (n->node->inputs_count == 3) n->d_in[2][i] += dy[i];
     }

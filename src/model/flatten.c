@@ -167,8 +167,11 @@ static bool read_attr(
   *a = (tsr_call_attr){.name = name, .location = location};
   if (!name) name = "an attribute";
   else if (e->kind == TSR_EXPR_NAME && tsr_attr_is_word(name)) return a->word = e->name, true;
+  static const double none;
   tsr_eval v;
   if (!tsr_expr_eval(e, x->flat->scope, &v, x->flat->diags)) return false;
+  if (v.kind == TSR_EVAL_LIST && tsr_attr_is_numbers(name))
+    return a->numbers = (tsr_number_list){v.count, v.count ? v.list : &none}, true;
   if (v.kind == TSR_EVAL_LIST) return read_list(x, &v, e, a);
   if (v.kind == TSR_EVAL_WORD) a->word = v.word;
   a->value = v.number;

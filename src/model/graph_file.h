@@ -12,7 +12,8 @@ typedef enum {
   TSR_SIZE_REAL,
   TSR_SIZE_BOOLEAN,
   TSR_SIZE_CHOICE,
-  TSR_SIZE_LIST /* of integers */
+  TSR_SIZE_LIST, /* of integers */
+  TSR_SIZE_REALS /* of reals */
 } tsr_size_kind;
 
 typedef struct {

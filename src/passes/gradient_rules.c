@@ -146,7 +146,8 @@ static void grad_layernorm(const call *c) {
 
 static void grad_rmsnorm(const call *c) {
   int dy = c->dy[0], x = input(c, 0), w = input(c, 1), rstd = output(c, 1);
-  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_RMSNORM_DX, 0, 4, (int[]){dy, x, w, rstd}, NULL));
+  tsr_attrs dx = {.rmsnorm_dx = {attr(c)->rmsnorm.zero_centered}};
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_RMSNORM_DX, 0, 4, (int[]){dy, x, w, rstd}, &dx));
   if (wanted(c, 1)) give(c, 1, add(c, TSR_OP_NORM_DW, 1, 4, (int[]){dy, x, rstd, w}, NULL));
 }
 

@@ -141,7 +141,8 @@ static void add_attention(caching *c, const tsr_node *n, const int *in) {
   const tsr_attention_attrs *of = &n->attr.attention;
   bool sinks = n->inputs_count == 4;
   tsr_attrs length = {.kv_cache_append = {c->at.length}};
-  tsr_attrs attr = {.attention_cached = {of->head_dim, of->scale, of->window, of->v_head_dim}};
+  tsr_attrs attr = {
+      .attention_cached = {of->head_dim, of->scale, of->window, of->v_head_dim, of->soft_cap}};
   int keys = add(
       c, TSR_OP_KV_CACHE_APPEND, n, ".keys", 3, (int[]){in[1], c->positions, c->counts}, &length);
   int values = add(

@@ -29,7 +29,7 @@ static int add(const ring *r, tsr_op op, const char *what, int step, int count, 
   const tsr_attention_attrs *a = &of->attr.attention;
   tsr_attrs attr = {
       .ring = {
-          a->head_dim, a->causal, a->scale, a->dropout, a->window, a->v_head_dim, step,
+          a->head_dim, a->causal, a->scale, a->dropout, a->window, a->v_head_dim, a->soft_cap, step,
           .sinks = of->op == TSR_OP_ATTENTION && of->inputs_count == 4}};
   const char *name = tsr_arena_printf(r->g->arena, "%s.%s%d", of->name, what, step);
   int id = tsr_graph_add(r->g, op, of->section, name, of->location, count, inputs, &attr);

@@ -255,7 +255,8 @@ static void initialise_padding_mask(
 static void initialise_rope(
     const tsr_kernels *k, const tsr_init *init, const tsr_tensor_slice *slice, float *table) {
   const double *s = init->scaling;
-  tsr_rope_scaling scaling = {s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7] != 0, s[8]};
+  tsr_rope_scaling scaling = {s[0], s[1],      s[2], s[3], s[4],         s[5],
+                              s[6], s[7] != 0, s[8], s[9], init->factors};
   k->rope_table(table, slice->shape[0], (int64_t)init->a, slice->offset[0], init->b, &scaling);
 }
 

@@ -49,21 +49,22 @@ static void check_layernorm(tsr_cuda_type type, int64_t C, bool bias) {
   check_alone("layernorm_backward", slope, {C}, backward);
 }
 
-static void check_rmsnorm(tsr_cuda_type type, int64_t C) {
+static void check_rmsnorm(tsr_cuda_type type, int64_t C, float offset) {
   numbers x = rounded(type, random_numbers(R * C, 3)), dy = rounded(type, random_numbers(R * C, 1));
   numbers w = rounded(type, random_numbers(C, 2));
   numbers y((size_t)(R * C)), rstd(R), dx((size_t)(R * C));
-  cpu->rmsnorm(y.data(), rstd.data(), x.data(), w.data(), C, 0.01f, 0, R);
-  cpu->rmsnorm_backward(dx.data(), dy.data(), x.data(), w.data(), rstd.data(), C, 0, R);
+  cpu->rmsnorm(y.data(), rstd.data(), x.data(), w.data(), offset, C, 0.01f, 0, R);
+  cpu->rmsnorm_backward(dx.data(), dy.data(), x.data(), w.data(), offset, rstd.data(), C, 0, R);
   auto forward = [&](call_arrays &c, int64_t r, int64_t rows) {
     void *in = c.changed(type, part(x, r * C, rows * C)), *scale = c.in(type, w);
-    tsr_cuda_rmsnorm(NULL, type, in, c.out(rows), in, NULL, scale, rows, C, 0.01f);
+    tsr_cuda_rmsnorm(NULL, type, in, c.out(rows), in, NULL, scale, offset, rows, C, 0.01f);
   };
   auto backward = [&](call_arrays &c, int64_t r, int64_t rows) {
     void *in = c.in(type, part(x, r * C, rows * C)), *scale = c.in(type, w);
     float *f = c.in(part(rstd, r, rows));
     void *d = c.in(type, part(dy, r * C, rows * C));
-    tsr_cuda_rmsnorm_backward(NULL, type, c.out(type, rows * C), d, in, scale, f, NULL, rows, C);
+    tsr_cuda_rmsnorm_backward(
+        NULL, type, c.out(type, rows * C), d, in, scale, offset, f, NULL, rows, C);
   };
   auto got = run_all("rmsnorm", [&](call_arrays &c) { forward(c, 0, R); });
   auto slope = run_all("rmsnorm_backward", [&](call_arrays &c) { backward(c, 0, R); });
@@ -83,14 +84,14 @@ static void check_norm_sums(tsr_cuda_type type, int64_t C, bool layernorm, bool 
     float *mean = c.out(R), *rstd = c.out(R);
     void *scale = c.in(type, w);
     if (layernorm) tsr_cuda_layernorm(NULL, type, y, mean, rstd, x, sum, scale, NULL, R, C, 0.01f);
-    else tsr_cuda_rmsnorm(NULL, type, y, rstd, x, sum, scale, R, C, 0.01f);
+    else tsr_cuda_rmsnorm(NULL, type, y, rstd, x, sum, scale, 0, R, C, 0.01f);
   };
   auto slope = [&](call_arrays &c, void *dx, const void *plus) {
     void *x = c.in(type, from), *dy = x, *scale = c.in(type, w);
     float *mean = c.in(numbers(R, 0.25f)), *rstd = c.in(numbers(R, 0.5f));
     if (layernorm)
       tsr_cuda_layernorm_backward(NULL, type, dx, dy, x, scale, mean, rstd, plus, R, C);
-    else tsr_cuda_rmsnorm_backward(NULL, type, dx, dy, x, scale, rstd, plus, R, C);
+    else tsr_cuda_rmsnorm_backward(NULL, type, dx, dy, x, scale, 0, rstd, plus, R, C);
   };
   auto apart = run_all("a sum, then a norm", [&](call_arrays &c) {
     void *x = c.out(type, R * C), *y = c.out(type, R * C), *a = c.in(type, from);
@@ -207,7 +208,8 @@ int main(void) {
   for (int64_t C : odd_sizes)
     for (tsr_cuda_type type : types) {
       check_layernorm(type, C, C % 2);
-      check_rmsnorm(type, C);
+      check_rmsnorm(type, C, 0);
+      check_rmsnorm(type, C, 1);
       for (int i = 0; i < 4; i++) check_norm_sums(type, C, i % 2, i / 2);
       check_softmax(type, C);
       check_sum_rows(type, C, 70, 2, 3);

@@ -54,6 +54,7 @@ static void reference_row(
     score[j] = 0;
     for (int64_t d = 0; d < a->D; d++) score[j] += q[d] * k[((b * a->T + j) * a->G + g) * a->D + d];
     score[j] *= a->scale;
+    if (a->soft_cap != 0) score[j] = a->soft_cap * tanh(score[j] / a->soft_cap);
     stats[0] = fmax(stats[0], score[j]);
   }
   if (a->sinks) stats[1] = exp(sinks[h] - stats[0]);
@@ -319,6 +320,21 @@ static const tsr_attention list[] = {
      .key = 9,
      .heads_global = 4,
      .Dv = 7,
+     .sinks = sinks},
+    {.B = 2, .T = 33, .H = 4, .G = 2, .D = 8, .scale = 0.7f, .causal = true, .soft_cap = 1.5f},
+    {.B = 1, .T = 19, .H = 2, .G = 2, .D = 5, .scale = 0.9f, .causal = false, .soft_cap = 0.5f},
+    {.B = 1,
+     .T = 131,
+     .H = 4,
+     .G = 2,
+     .D = 16,
+     .scale = 0.5f,
+     .causal = true,
+     .window = 37,
+     .dropout = 0.2f,
+     .key = 9,
+     .heads_global = 4,
+     .soft_cap = 3,
      .sinks = sinks},
 };
 

@@ -9,6 +9,7 @@ typedef struct {
   float scale;
   int64_t window, Dv; /* Dv 0: D */
   bool sinks;
+  float soft_cap;
 } sizes;
 
 static const float sinks[] = {0.3f, 95.0f, -120.0f, 1.7f};
@@ -28,6 +29,7 @@ static float *whole_attention(const tsr_kernels *k, const sequences *x) {
   a.window = x->s.window;
   a.Dv = x->s.Dv;
   if (x->s.sinks) a.sinks = sinks;
+  a.soft_cap = x->s.soft_cap;
   int64_t n = a.B * a.T * a.H * value_size(&x->s);
   float *out = input_new(n, 1), *stats = input_new(2 * a.B * a.H * a.T, 1);
   void *scratch = check_alloc((size_t)k->attention_scratch(&a));
@@ -71,6 +73,7 @@ static void check_call(
   c.a.window = s.window;
   c.a.Dv = s.Dv;
   if (s.sinks) c.a.sinks = sinks;
+  c.a.soft_cap = s.soft_cap;
   float *q = input_new(s.B * C * width, 1);
   for (int64_t b = 0; b < s.B; b++) {
     have[b] = positions[b] + counts[b];
@@ -132,7 +135,9 @@ static void test_level(const tsr_kernels *k) {
       {2, 4, 2, 24, 131, 0.2f, 0, 10},
       {1, 8, 1, 5, 90, 0.4f, 19, 70},
       {2, 4, 2, 16, 131, 0.25f, 0, 0, true},
-      {1, 4, 1, 8, 90, 0.35f, 19, 0, true}};
+      {1, 4, 1, 8, 90, 0.35f, 19, 0, true},
+      {2, 4, 2, 16, 131, 0.5f, 0, 0, false, 1.5f},
+      {1, 4, 1, 8, 90, 0.6f, 19, 0, true, 2}};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) check_sizes(k, list[i]);
 }
 

@@ -171,6 +171,7 @@ static void test_packs(const tsr_kernels *k) {
     a.window = a.causal && draw(2) ? 1 + draw(120) : 0;
     if (draw(3) == 0) a.dropout = 0.2f, a.key = 7, a.heads_global = a.H;
     if (draw(3) == 0) a.sinks = sinks;
+    if (draw(4) == 0) a.soft_cap = 1.5f;
     check_pack(k, a);
   }
 }

@@ -41,7 +41,7 @@ static double dot(const float *x, const float *y, int64_t n) {
 /* One query's row: out and stats, and what it adds to the gradients. */
 static void reference_row(ring_case *c, int64_t b, int64_t h, int64_t i) {
   const tsr_attention *a = &c->a;
-  static double p[1024], f[1024];
+  static double p[1024], f[1024], slope[1024]; /* slope: of the soft cap */
   int64_t D = a->D, seen = a->causal ? i + 1 : a->T, stride = a->G * D;
   int64_t first = a->window && i >= a->window ? i - a->window + 1 : 0;
   int64_t at = ((b * a->T + i) * a->H + h) * D, keys = (b * a->T * a->G + h / (a->H / a->G)) * D;
@@ -50,7 +50,10 @@ static void reference_row(ring_case *c, int64_t b, int64_t h, int64_t i) {
   double *stats = c->stats + ((b * a->H + h) * a->T + i) * 2, delta = 0;
   stats[0] = a->sinks ? (double)a->sinks[h] : -INFINITY, stats[1] = 0;
   for (int64_t j = first; j < seen; j++) {
-    p[j] = dot(c->q + at, c->k + keys + j * stride, D) * a->scale;
+    double score = dot(c->q + at, c->k + keys + j * stride, D) * a->scale;
+    double bent = a->soft_cap != 0 ? tanh(score / a->soft_cap) : 0;
+    p[j] = a->soft_cap != 0 ? a->soft_cap * bent : score;
+    slope[j] = 1 - bent * bent;
     stats[0] = fmax(stats[0], p[j]);
   }
   if (a->sinks) stats[1] = exp(a->sinks[h] - stats[0]);
@@ -63,7 +66,7 @@ static void reference_row(ring_case *c, int64_t b, int64_t h, int64_t i) {
   for (int64_t d = 0; d < Dv; d++) delta += c->dout[to + d] * c->out[to + d];
   for (int64_t j = first; j < seen; j++) {
     int64_t key = keys + j * stride, value = values + j * v_stride;
-    double ds = p[j] * (dot(c->dout + to, c->v + value, Dv) * f[j] - delta) * a->scale;
+    double ds = p[j] * (dot(c->dout + to, c->v + value, Dv) * f[j] - delta) * slope[j] * a->scale;
     for (int64_t d = 0; d < D; d++) {
       c->dq[at + d] += ds * c->k[key + d];
       c->dk[key + d] += ds * c->q[at + d];
@@ -288,7 +291,7 @@ static void case_check(const tsr_kernels *k, const ring_case *c) {
   results_free(&one);
 }
 
-static ring_case cases[32];
+static ring_case cases[40];
 static int case_count;
 
 static void test_cases(const tsr_kernels *k) {
@@ -337,6 +340,9 @@ int main(void) {
   static const float sinks[] = {0.3f, 95.0f, -120.0f, 1.7f};
   tsr_attention sunk = dropped;
   sunk.sinks = sinks;
+  tsr_attention capped = dropped;
+  capped.scale = 0.8f;
+  capped.soft_cap = 1.5f;
   const tsr_attention grouped = {.B = 1, .H = 6, .G = 2, .D = 64, .scale = 0.125f};
   const struct {
     const tsr_attention *a;
@@ -354,7 +360,8 @@ int main(void) {
       {&wide, 112, 16, true, 50}, {&grouped, 206, 2, true, 99}, {&plain, 200, 4, true, 20},
       {&narrow, 51, 1, true},     {&narrow, 104, 8, true},      {&narrow, 208, 4, false},
       {&broad, 60, 12, true, 6},  {&broad, 206, 2, true},       {&sunk, 40, 8, true},
-      {&sunk, 51, 1, true},       {&sunk, 104, 8, true, 14},
+      {&sunk, 51, 1, true},       {&sunk, 104, 8, true, 14},    {&capped, 40, 8, true},
+      {&capped, 51, 1, true},     {&capped, 104, 8, true, 14},  {&capped, 72, 6, false},
   };
   case_count = (int)(sizeof list / sizeof list[0]);
   for (int i = 0; i < case_count; i++) {

@@ -77,18 +77,21 @@ static void check_layernorm(const tsr_kernels *k, int64_t R, int64_t C, bool bia
   free(x), free(w), free(b), free(dy);
 }
 
-static void check_rmsnorm(const tsr_kernels *k, int64_t R, int64_t C) {
+/* The reference has the weights that are stored, plus the offset. */
+static void check_rmsnorm(const tsr_kernels *k, int64_t R, int64_t C, float offset) {
   float *x = input_new(R * C, 3), *w = input_new(C, 2), *dy = input_new(R * C, 1);
-  row_reference want = reference_make((row_context){RMSNORM, C, w, NULL, NULL}, x, dy, R);
+  float *whole = input_new(C, 2);
+  for (int64_t c = 0; c < C; c++) whole[c] = w[c] + offset;
+  row_reference want = reference_make((row_context){RMSNORM, C, whole, NULL, NULL}, x, dy, R);
   output y = output_new(R * C), rstd = output_new(R), dx = output_new(R * C);
-  RUN(R, k->rmsnorm(y.pass[pass], rstd.pass[pass], x, w, C, 1e-5f, begin, end));
-  RUN(R, k->rmsnorm_backward(dx.pass[pass], dy, x, w, rstd.pass[0], C, begin, end));
+  RUN(R, k->rmsnorm(y.pass[pass], rstd.pass[pass], x, w, offset, C, 1e-5f, begin, end));
+  RUN(R, k->rmsnorm_backward(dx.pass[pass], dy, x, w, offset, rstd.pass[0], C, begin, end));
   CHECK_OUTPUT(y, want.y, 2e-6, 1);
   CHECK_OUTPUT(rstd, want.rstd, 1e-6, 1e-3);
   CHECK_OUTPUT(dx, want.dx, 1e-5, 1);
   output_free(&y), output_free(&rstd), output_free(&dx);
   reference_free(&want);
-  free(x), free(w), free(dy);
+  free(x), free(w), free(whole), free(dy);
 }
 
 static void check_softmax(const tsr_kernels *k, int64_t R, int64_t C) {
@@ -112,7 +115,8 @@ static void test_rows(const tsr_kernels *k) {
     int64_t R = 1 + i * 7 % 12, C = widths[i];
     check_layernorm(k, R, C, true);
     check_layernorm(k, R, C, false);
-    check_rmsnorm(k, R, C);
+    check_rmsnorm(k, R, C, 0);
+    check_rmsnorm(k, R, C, 1);
     check_softmax(k, R, C);
   }
 }

@@ -94,6 +94,13 @@ const oracle_case oracle_cases[] = {
      ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
           "a: attention(q, k, v, s, head_dim: 4, window: 3, dropout: 0.1); y: linear(a, wo)\n"
           "loss: mse(y, goal)"},
+    {"attention_soft_cap", TOKENS "goal 4,4,12",
+     TABLE "n 6; wq 16,6 0; wk 8,6 0; wv 8,6 0; wo 12,16 1",
+     ROWS
+     "h: rmsnorm(x, n, zero_centered: 1); q: linear(h, wq); k: linear(h, wk); v: linear(h, wv)\n"
+     "qr: rope(q, head_dim: 4, linear_factor: 2); kr: rope(k, head_dim: 4, linear_factor: 2)\n"
+     "a: attention(qr, kr, v, head_dim: 4, scale: 2, window: 3, dropout: 0.1, soft_cap: 0.5)\n"
+     "y: linear(a, wo); loss: mse(y, goal)"},
     {"attention_fused", TOKENS "goal 4,4,6", TABLE "w 18,6; wo 6,6",
      ROWS "f: linear(x, w); s: split(f, sections: 3); a: attention(s.0, s.1, s.2, head_dim: 2)\n"
           "y: linear(a, wo); loss: mse(y, goal)"},

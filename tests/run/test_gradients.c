@@ -70,7 +70,9 @@ static const op_case cases[] = {
     {"rmsnorm", "", "x 3,2,9; w 9", "y: rmsnorm(x, w)"},
     {"rmsnorm", "", "x 2,3,2,5; w 5", "y: rmsnorm(x, w, eps: 0.1)"},
     {"softmax", "", "x 3,2,9", "y: softmax(x)"},
+    {"rmsnorm", "", "x 3,2,9; w 9", "y: rmsnorm(x, w, zero_centered: 1)"},
     {"rope", "", "x 2,5,18", "y: rope(x, head_dim: 6)"},
+    {"rope", "", "x 2,9,12", "y: rope(x, head_dim: 12, theta: 50, linear_factor: 3)"},
     {"rope", "", "x 2,9,12",
      "y: rope(x, head_dim: 12, theta: 50, scaling_factor: 8, low_freq_factor: 1, high_freq_factor: "
      "4, "
@@ -105,6 +107,13 @@ static const op_case cases[] = {
      "y: attention(q, k, v, s, head_dim: 3, window: 3)"},
     {"attention", "", "q 2,5,20; k 2,5,10; v 2,5,6; s 4",
      "y: attention(q, k, v, s, head_dim: 5, v_head_dim: 3, dropout: 0.25)"},
+    {"attention", "", "q 2,7,12; k 2,7,6; v 2,7,6",
+     "y: attention(q, k, v, head_dim: 3, soft_cap: 0.6)"},
+    {"attention", "", "q 2,7,20; k 2,7,10; v 2,7,6; s 4",
+     "y: attention(q, k, v, s, head_dim: 5, v_head_dim: 3, dropout: 0.25, window: 3, soft_cap: "
+     "0.6)"},
+    {"flash_attention", "", "q 2,2,5,3; k 2,2,5,3; v 2,2,5,3",
+     "y: flash_attention(q, k, v, scale: 0.9, soft_cap: 0.5)"},
     {"flash_attention", "", "q 2,4,5,3; k 2,2,5,3; v 2,2,5,2", "y: flash_attention(q, k, v)"},
     {"flash_attention", "", "q 2,5,6; k 2,5,6; v 2,5,6",
      "y: flash_attention(q, k, v, head_dim: 3)"},

@@ -23,11 +23,11 @@ static void run_layernorm_backward(const tsr_bench_call *c) {
 }
 
 static void run_rmsnorm(const tsr_bench_call *c) {
-  c->k->rmsnorm(c->x[0], c->x[3], c->x[1], c->x[2], WIDTH, 1e-5f, 0, c->size.rows);
+  c->k->rmsnorm(c->x[0], c->x[3], c->x[1], c->x[2], 0, WIDTH, 1e-5f, 0, c->size.rows);
 }
 
 static void run_rmsnorm_backward(const tsr_bench_call *c) {
-  c->k->rmsnorm_backward(c->x[0], c->x[1], c->x[2], c->x[3], c->x[4], WIDTH, 0, c->size.rows);
+  c->k->rmsnorm_backward(c->x[0], c->x[1], c->x[2], c->x[3], 0, c->x[4], WIDTH, 0, c->size.rows);
 }
 
 static void run_softmax(const tsr_bench_call *c) {

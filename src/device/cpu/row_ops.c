@@ -14,8 +14,8 @@ const cpu_op cpu_layernorm = {.items = cpu_items_rows, .run = layernorm_run};
 static void rmsnorm_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   c->k->rmsnorm(
-      cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1),
-      tsr_tensor_last(&c->call.task->inputs[0]), (float)cpu_attrs(c)->norm.eps, begin, end);
+      cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_attrs(c)->rmsnorm.zero_centered,
+      tsr_tensor_last(&c->call.task->inputs[0]), (float)cpu_attrs(c)->rmsnorm.eps, begin, end);
 }
 const cpu_op cpu_rmsnorm = {.items = cpu_items_rows, .run = rmsnorm_run};
 
@@ -30,7 +30,8 @@ const cpu_op cpu_layernorm_dx = {.items = cpu_items_rows, .run = layernorm_dx_ru
 static void rmsnorm_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   c->k->rmsnorm_backward(
-      cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), cpu_in(c, 3),
+      cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2),
+      cpu_attrs(c)->rmsnorm_dx.zero_centered, cpu_in(c, 3),
       tsr_tensor_last(&c->call.task->outputs[0]), begin, end);
 }
 const cpu_op cpu_rmsnorm_dx = {.items = cpu_items_rows, .run = rmsnorm_dx_run};

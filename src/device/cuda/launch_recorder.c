@@ -131,8 +131,8 @@ void tsr_cuda_layernorm(
 }
 void tsr_cuda_rmsnorm(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, void *x,
-    const tsr_cuda_summands *sum, const void *w, int64_t R, int64_t C, float eps) {
-  UNUSED(&type, y, rstd, x, sum, w, &eps);
+    const tsr_cuda_summands *sum, const void *w, float offset, int64_t R, int64_t C, float eps) {
+  UNUSED(&type, y, rstd, x, sum, w, &offset, &eps);
   rows(s, "rmsnorm", R, C);
 }
 void tsr_cuda_layernorm_backward(
@@ -143,8 +143,8 @@ void tsr_cuda_layernorm_backward(
 }
 void tsr_cuda_rmsnorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
-    const float *rstd, const void *plus, int64_t R, int64_t C) {
-  UNUSED(&type, dx, dy, x, w, rstd, plus);
+    float offset, const float *rstd, const void *plus, int64_t R, int64_t C) {
+  UNUSED(&type, dx, dy, x, w, &offset, rstd, plus);
   rows(s, "rmsnorm_backward", R, C);
 }
 void tsr_cuda_softmax(

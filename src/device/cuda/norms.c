@@ -31,8 +31,8 @@ static void rmsnorm_run(const cuda_call *c) {
   tsr_cuda_summands sum;
   tsr_cuda_rmsnorm(
       c->state->stream, cuda_type(s.x), cuda_at(c, s.norm_outputs), cuda_at(c, s.norm_outputs + 1),
-      cuda_at(c, s.x), summands_of(c, &s, &sum), cuda_at(c, s.norm_inputs), tsr_tensor_rows(s.x),
-      tsr_tensor_last(s.x), eps_of(c));
+      cuda_at(c, s.x), summands_of(c, &s, &sum), cuda_at(c, s.norm_inputs),
+      cuda_attrs(c)->rmsnorm.zero_centered, tsr_tensor_rows(s.x), tsr_tensor_last(s.x), eps_of(c));
 }
 const cuda_op cuda_rmsnorm = rmsnorm_run;
 
@@ -49,7 +49,7 @@ static void rmsnorm_dx_run(const cuda_call *c) {
   const tsr_tensor *dx = cuda_y(c, 0);
   tsr_cuda_rmsnorm_backward(
       c->state->stream, cuda_type(dx), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
-      cuda_in(c, 3), cuda_at(c, tsr_norm_dx_addend(c->call.task)), tsr_tensor_rows(dx),
-      tsr_tensor_last(dx));
+      cuda_attrs(c)->rmsnorm_dx.zero_centered, cuda_in(c, 3),
+      cuda_at(c, tsr_norm_dx_addend(c->call.task)), tsr_tensor_rows(dx), tsr_tensor_last(dx));
 }
 const cuda_op cuda_rmsnorm_dx = rmsnorm_dx_run;
