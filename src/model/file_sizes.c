@@ -5,14 +5,14 @@
 #include <string.h>
 
 static bool read_kind(const tsr_file_reader *r, const tsr_yaml *map, tsr_size_decl *d) {
-  static const char *const words[] = {"integer", "real", "boolean", "choice", "list"};
+  static const char *const words[] = {"integer", "real", "boolean", "choice", "list", "reals"};
   const tsr_yaml *node = tsr_yaml_get(map, "kind");
   if (!node) return true;
-  for (int i = 0; i < 5; i++)
+  for (int i = 0; i < 6; i++)
     if (!strcmp(node->text, words[i])) return d->kind = (tsr_size_kind)i, true;
   tsr_diag_error(
       r->diags, node->location, "unknown kind '%s' of size '%s'", node->text, d->names[0]);
-  tsr_diag_nearest(r->diags, node->text, words, 5);
+  tsr_diag_nearest(r->diags, node->text, words, 6);
   return false;
 }
 
