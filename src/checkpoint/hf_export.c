@@ -20,10 +20,12 @@ enum { PORTION = 1 << 18, SIDE_BYTES_MAX = 1 << 28 }; /* elements; bytes of a si
 typedef struct {
   const char *name;
   int64_t expert;
-  tsr_hf_place *parts;
-  const tsr_stored **stored; /* per part */
-  tsr_hf_merge **merges;     /* per part; NULL: it stays as it is */
-  int parts_count, shard;
+  struct {
+    tsr_hf_place place;
+    const tsr_stored *stored;
+    tsr_hf_merge *merge; /* NULL: it stays as it is */
+  } * parts;             /* in the order of their rows there */
+  int parts_count, parts_capacity, shard;
   tsr_dtype dtype;
   int64_t bytes;
 } target;
@@ -82,13 +84,10 @@ static bool is_choice_bias(const tsr_graph *g, const tsr_param *param) {
 
 static target *target_of(exporter *x, const tsr_hf_place *location, int64_t expert) {
   const char *name = tsr_hf_place_name(x->arena, location, expert);
-  for (int i = x->targets_count - 1; location->parts > 1 && i >= 0; i--)
+  for (int i = x->targets_count - 1; tsr_hf_place_is_part(location) && i >= 0; i--)
     if (!strcmp(x->targets[i].name, name)) return &x->targets[i];
   target *t = &x->targets[x->targets_count++];
-  *t = (target){.name = name, .expert = expert, .parts_count = location->parts};
-  t->parts = tsr_arena_array(x->arena, tsr_hf_place, location->parts);
-  t->stored = tsr_arena_array(x->arena, const tsr_stored *, location->parts);
-  t->merges = tsr_arena_array(x->arena, tsr_hf_merge *, location->parts);
+  *t = (target){.name = name, .expert = expert};
   return t;
 }
 
@@ -97,9 +96,14 @@ static void add_part(
     tsr_dtype dtype, tsr_hf_merge *merge) {
   target *t = target_of(x, location, expert);
   if (!t->bytes) t->dtype = dtype;
-  t->parts[location->part] = *location;
-  t->stored[location->part] = stored;
-  t->merges[location->part] = merge;
+  tsr_arena_grow(
+      x->arena, (void **)&t->parts, sizeof *t->parts, t->parts_count, &t->parts_capacity);
+  int at = t->parts_count++;
+  for (; at > 0 && t->parts[at - 1].place.begin > location->begin; at--)
+    t->parts[at] = t->parts[at - 1];
+  t->parts[at].place = *location;
+  t->parts[at].stored = stored;
+  t->parts[at].merge = merge;
   t->bytes += tsr_stored_elements(location->ndim, location->shape) * tsr_dtype_bytes(t->dtype);
 }
 
@@ -136,13 +140,25 @@ static bool add_params(exporter *x, const tsr_graph *g) {
   return true;
 }
 
+/* The parts of a tensor have each of its rows once. */
 static bool check_parts(const exporter *x) {
-  for (int i = 0; i < x->targets_count; i++)
-    for (int p = 0; p < x->targets[i].parts_count; p++)
-      if (!x->targets[i].stored[p])
-        return tsr_diag_error(
-            x->diags, TSR_NOWHERE, "the graph has no parameter for part %d of '%s'", p,
-            x->targets[i].name);
+  for (int i = 0; i < x->targets_count; i++) {
+    const target *t = &x->targets[i];
+    int64_t end = 0, of = t->parts[0].place.of;
+    bool ok = true;
+    for (int p = 0; p < t->parts_count && ok; p++) {
+      const tsr_hf_place *part = &t->parts[p].place;
+      ok = part->begin == end && part->ndim == t->parts[0].place.ndim &&
+           !memcmp(part->whole, t->parts[0].place.whole, sizeof part->whole);
+      if (ok) end = part->end;
+    }
+    if (!ok || end != of)
+      return tsr_diag_error(
+          x->diags, TSR_NOWHERE,
+          "the graph's parameters for '%s' do not have each of its rows once: row %" PRId64
+          " of each %" PRId64,
+          t->name, end, of);
+  }
   return true;
 }
 
@@ -204,7 +220,7 @@ static const void *convert(exporter *x, tsr_dtype from, const void *in, tsr_dtyp
 }
 
 static int64_t part_elements(const target *t, int part) {
-  return tsr_stored_elements(t->parts[part].ndim, t->parts[part].shape);
+  return tsr_stored_elements(t->parts[part].place.ndim, t->parts[part].place.shape);
 }
 
 static bool read_stored(void *context, const tsr_stored *s, int64_t first, int64_t n, void *ret) {
@@ -217,8 +233,8 @@ static bool read_stored(void *context, const tsr_stored *s, int64_t first, int64
 static bool read_part(
     exporter *x, const target *t, int part, int64_t first, int64_t n, void *ret_elements,
     tsr_dtype *ret_dtype) {
-  const tsr_stored *s = t->stored[part];
-  tsr_hf_merge *merge = t->merges[part];
+  const tsr_stored *s = t->parts[part].stored;
+  tsr_hf_merge *merge = t->parts[part].merge;
   first += t->expert * part_elements(t, part);
   *ret_dtype = merge ? TSR_F32 : s->dtype;
   if (merge) return tsr_hf_merge_read(merge, s, first, n, read_stored, x, ret_elements);
@@ -244,13 +260,13 @@ static void scatter(const char *ours, const tsr_hf_place *p, int64_t each, char 
   for (int64_t i = 0; i < p->in; i++)
     for (int64_t o = 0; o < p->out; o++)
       memcpy(
-          theirs + (p->first + o * p->row + i * p->column) * each, ours + (o * p->in + i) * each,
-          (size_t)each);
+          theirs + (tsr_hf_place_row(p, 0, o) + i * p->column) * each,
+          ours + (o * p->in + i) * each, (size_t)each);
 }
 
 /* Expert `expert` of a part, in the dtype of theirs. */
 static bool read_expert(exporter *x, const target *t, int part, int64_t expert, char *ret_ours) {
-  const tsr_hf_place *p = &t->parts[part];
+  const tsr_hf_place *p = &t->parts[part].place;
   int64_t all = p->out * p->in, each = tsr_dtype_bytes(t->dtype);
   for (int64_t at = 0; at < all; at += PORTION) {
     int64_t n = all - at < PORTION ? all - at : PORTION;
@@ -263,15 +279,15 @@ static bool read_expert(exporter *x, const target *t, int part, int64_t expert, 
 }
 
 static bool write_strided(exporter *x, const target *t) {
-  int64_t each = tsr_dtype_bytes(t->dtype), bytes = t->parts[0].expert * each;
+  int64_t each = tsr_dtype_bytes(t->dtype), bytes = t->parts[0].place.expert * each;
   tsr_arena *scratch = tsr_arena_new();
   char *theirs = tsr_arena_alloc(scratch, (size_t)bytes),
        *ours = tsr_arena_alloc(scratch, (size_t)bytes);
   bool ok = true;
-  for (int64_t e = 0; e < t->parts[0].experts && ok; e++) {
+  for (int64_t e = 0; e < t->parts[0].place.experts && ok; e++) {
     for (int p = 0; p < t->parts_count && ok; p++) {
       ok = read_expert(x, t, p, e, ours);
-      if (ok) scatter(ours, &t->parts[p], each, theirs);
+      if (ok) scatter(ours, &t->parts[p].place, each, theirs);
     }
     for (int64_t at = 0; at < bytes && ok; at += PORTION)
       ok = tsr_folder_output_put(x->out, theirs + at, bytes - at < PORTION ? bytes - at : PORTION);
@@ -294,8 +310,8 @@ static bool write_header(exporter *x, int shard) {
     const target *t = &x->targets[i];
     if (t->shard != shard) continue;
     tsr_safetensor *s = &list[count++];
-    *s = (tsr_safetensor){t->name, dtypes[t->dtype], t->parts[0].ndim, .bytes = t->bytes};
-    memcpy(s->shape, t->parts[0].whole, sizeof(int64_t) * (size_t)s->ndim);
+    *s = (tsr_safetensor){t->name, dtypes[t->dtype], t->parts[0].place.ndim, .bytes = t->bytes};
+    memcpy(s->shape, t->parts[0].place.whole, sizeof(int64_t) * (size_t)s->ndim);
   }
   tsr_text text = {0};
   tsr_safetensors_header(list, count, metadata, 1, &text);
@@ -306,7 +322,9 @@ static bool write_header(exporter *x, int shard) {
 
 static bool write_target(exporter *x, const target *t) {
   x->overflows = 0;
-  if (!(tsr_hf_place_is_run(&t->parts[0]) ? write_runs(x, t) : write_strided(x, t))) return false;
+  bool runs = true;
+  for (int p = 0; p < t->parts_count; p++) runs &= tsr_hf_place_is_run(&t->parts[p].place);
+  if (!(runs ? write_runs(x, t) : write_strided(x, t))) return false;
   if (!x->overflows) return true;
   bool f16 = t->dtype == TSR_F16;
   tsr_diag_error(

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INDEX_BYTES_MAX = 1 << 28 };
+enum { INDEX_BYTES_MAX = 1 << 28, PARTS_MAX = 1 << 16 };
 static const char single[] = "model.safetensors", index_name[] = "model.safetensors.index.json";
 static const char expert_mark[] = "{expert}";
 
@@ -132,12 +132,9 @@ static tsr_hf_tensor *find(const tsr_hf_folder *f, const char *name) {
 }
 
 tsr_hf_tensor *tsr_hf_folder_find(const tsr_hf_folder *f, const char *name) {
-  static const char *const prefixes[] = {"transformer.", "model."};
   tsr_hf_tensor *found = find(f, name);
-  for (int i = 0; i < 2 && !found; i++)
-    if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
-      found = find(f, name + strlen(prefixes[i]));
-  return found;
+  const char *dot = strchr(name, '.');
+  return found || !dot ? found : find(f, dot + 1);
 }
 
 const char *tsr_hf_place_name(tsr_arena *arena, const tsr_hf_place *place, int64_t expert) {
@@ -148,30 +145,32 @@ const char *tsr_hf_place_name(tsr_arena *arena, const tsr_hf_place *place, int64
       mark + strlen(expert_mark));
 }
 
-/* "name#part/parts" or "name#part%parts". */
-static bool read_part(tsr_arena *arena, const char *name, tsr_hf_place *ret, bool *ret_strided) {
+/* "name#part/parts", "name#part%parts" or "name#begin:end/of", for a place of `out` rows. */
+static bool read_part(tsr_arena *arena, const char *name, int64_t out, tsr_hf_place *ret) {
   const char *mark = strchr(name, '#');
-  char between = '/';
+  long long a, b, of;
+  int length = 0;
   ret->name = name;
-  ret->parts = 1;
-  *ret_strided = false;
+  ret->end = ret->of = out;
   if (!mark) return true;
-  if (sscanf(mark, "#%d%c%d", &ret->part, &between, &ret->parts) != 3 || ret->part < 0 ||
-      ret->part >= ret->parts || (between != '/' && between != '%'))
-    return false;
   ret->name = tsr_arena_strndup(arena, name, (size_t)(mark - name));
-  *ret_strided = between == '%';
-  return true;
+  if (sscanf(mark, "#%lld/%lld%n", &a, &of, &length) == 2 && !mark[length]) {
+    if (a < 0 || a >= of || of > PARTS_MAX) return false;
+    b = (a + 1) * out, a *= out, of *= out;
+  } else if (sscanf(mark, "#%lld%%%lld%n", &a, &of, &length) == 2 && !mark[length]) b = a + 1;
+  else if (sscanf(mark, "#%lld:%lld/%lld%n", &a, &b, &of, &length) != 3 || mark[length])
+    return false;
+  ret->begin = a;
+  ret->end = b;
+  ret->of = of;
+  return 0 <= a && a < b && b <= of && out % (b - a) == 0;
 }
 
 /* The output dimension is number `dim`. */
-static void set_strides(tsr_hf_place *p, int dim, bool transposed, bool strided) {
-  p->experts = dim ? p->shape[0] : 1;
-  p->out = p->shape[dim];
-  p->in = 1;
-  for (int d = dim + 1; d < p->ndim; d++) p->in *= p->shape[d];
+static void set_strides(tsr_hf_place *p, int dim, bool transposed) {
+  int64_t rows = p->end - p->begin, groups = p->out / rows;
   memcpy(p->whole, p->shape, sizeof p->whole);
-  p->whole[dim] *= p->parts;
+  p->whole[dim] = groups * p->of;
   p->row = p->in;
   p->column = 1;
   p->expert = p->whole[dim] * p->in;
@@ -181,22 +180,29 @@ static void set_strides(tsr_hf_place *p, int dim, bool transposed, bool strided)
     p->whole[dim + 1] = p->whole[dim];
     p->whole[dim] = p->in;
   }
-  p->first = p->part * p->row * (strided ? 1 : p->out);
-  if (strided) p->row *= p->parts;
+  p->first = p->begin * p->row;
+  p->group = p->of * p->row;
+  p->span = rows;
+  if (rows == 1) p->row = p->group; /* all rows have one distance */
+  if (rows == 1 || groups == 1) p->span = p->out;
 }
 
 bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *p, tsr_hf_place *ret) {
-  bool strided;
   *ret = (tsr_hf_place){.ndim = p->ndim};
-  if (!p->hf_name || !read_part(arena, p->hf_name, ret, &strided)) return false;
+  if (!p->hf_name) return false;
   tsr_param_real_shape(p, ret->shape);
   bool together = tsr_param_is_of_experts(p) && p->ndim > 1;
-  if (strstr(ret->name, expert_mark)) {
+  if (strstr(p->hf_name, expert_mark)) {
     together = false;
     ret->tensors = ret->shape[0];
     memmove(ret->shape, ret->shape + 1, sizeof *ret->shape * (size_t)--ret->ndim);
   }
-  set_strides(ret, together, p->hf_transposed, strided);
+  ret->experts = together ? ret->shape[0] : 1;
+  ret->out = ret->shape[together];
+  ret->in = 1;
+  for (int d = together + 1; d < ret->ndim; d++) ret->in *= ret->shape[d];
+  if (!read_part(arena, p->hf_name, ret->out, ret)) return false;
+  set_strides(ret, together, p->hf_transposed);
   return true;
 }
 

@@ -26,26 +26,29 @@ bool tsr_hf_folder_open(
     tsr_arena *arena, const char *folder, tsr_hf_folder *ret_folder, tsr_diags *diags);
 void tsr_hf_folder_close(tsr_hf_folder *folder);
 
-/* By its name there, with or without the "transformer." or "model." in front; or NULL. */
+/* By its name there, or by that without its first component, as a file of the body alone has it
+ * ("transformer.", "model."); or NULL. */
 tsr_hf_tensor *tsr_hf_folder_find(const tsr_hf_folder *folder, const char *name);
 
 /* A graph parameter's place in a Hugging Face tensor. A parameter of experts may have a tensor
  * there for each of them, "name.{expert}.weight"; without the braces one tensor holds all experts.
  * The output dimension is the first, or the one behind that of experts. Of it a parameter is a
- * part: "name#1/3" the second third of the rows, "name#1%3" the rows 1, 4, 7, …. hf_transposed: the
- * output dimension and the one behind it are swapped there.
+ * part: "name#1/3" the second third of the rows, "name#1%3" the rows 1, 4, 7, …, "name#2:5/8" the
+ * rows 2 to 5 of each 8. hf_transposed: the output dimension and the one behind it are swapped
+ * there.
  *
  * Element (e, o, i) of what a tensor there has of the parameter, which is (experts, out, in), is
- * number first + e * expert + o * row + i * column there. */
+ * number first + e * expert + o / span * group + o % span * row + i * column there. */
 typedef struct {
   const char *name;
-  int part, parts;
+  int64_t begin, end, of; /* it is rows begin to end of each `of` rows; 0, out, out: it is all */
   int64_t tensors; /* > 0: so many there, one for each index of the parameter's dimension 0 */
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* of what one tensor there has of it, without padding */
   int64_t whole[TSR_DIMS_MAX]; /* of the tensor there */
   int64_t experts, out, in;
-  int64_t first, expert, row, column;
+  int64_t span; /* so many rows have the same distance; out: all */
+  int64_t first, expert, group, row, column;
 } tsr_hf_place;
 
 /* False for a parameter that has no name there. */
@@ -54,10 +57,17 @@ bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *param, tsr_hf_place *ret
 static inline int64_t tsr_hf_place_tensors(const tsr_hf_place *place) {
   return place->tensors ? place->tensors : 1;
 }
+static inline bool tsr_hf_place_is_part(const tsr_hf_place *place) {
+  return place->end - place->begin < place->of;
+}
 /* Whether its elements are one run there, in our order. */
 static inline bool tsr_hf_place_is_run(const tsr_hf_place *place) {
-  return place->column == 1 && place->row == place->in &&
-         (place->experts == 1 || place->parts == 1);
+  return place->column == 1 && place->row == place->in && place->span == place->out &&
+         (place->experts == 1 || !tsr_hf_place_is_part(place));
+}
+/* The number there of element (expert, out, 0). */
+static inline int64_t tsr_hf_place_row(const tsr_hf_place *p, int64_t expert, int64_t out) {
+  return p->first + expert * p->expert + out / p->span * p->group + out % p->span * p->row;
 }
 /* The name of the tensor there, of an expert if there is one for each. */
 const char *tsr_hf_place_name(tsr_arena *arena, const tsr_hf_place *place, int64_t expert);

@@ -116,7 +116,8 @@ static bool check_tensor(importer *m, const source *s, tsr_hf_tensor *from) {
         tsr_shape_text(s->location.ndim, s->location.whole).text);
   if (!strcmp(t->dtype, "F32") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16"))
     return true;
-  if (is_quantized(m, from) && s->location.parts == 1 && tsr_hf_place_is_run(&s->location))
+  if (is_quantized(m, from) && !tsr_hf_place_is_part(&s->location) &&
+      tsr_hf_place_is_run(&s->location))
     return tsr_hf_quantized_open(&m->config.quantization, &m->weights, from, m->diags);
   if (m->dtype_refused) return false;
   m->dtype_refused = true;
@@ -143,7 +144,7 @@ static bool find_tensor(importer *m, source *s, int64_t expert) {
   if (!from) from = tsr_hf_mxfp4_find(&m->config.quantization, &m->weights, name);
   s->from[expert] = from;
   if (!from)
-    return s->location.part > 0 ||
+    return s->location.begin > 0 ||
            tsr_diag_error(
                m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s is missing", m->folder, name,
                tsr_shape_text(s->location.ndim, s->location.whole).text);
@@ -270,7 +271,7 @@ static void gather_rows(
     char *ours) {
   for (int64_t i = 0; i < p->in; i++)
     for (int64_t r = begin; r < end; r++) {
-      int64_t from = p->first + r / p->out * p->expert + r % p->out * p->row + i * p->column;
+      int64_t from = tsr_hf_place_row(p, r / p->out, r % p->out) + i * p->column;
       char *to = ours + ((r - begin) * p->in + i) * each;
       if (each == 4) memcpy(to, theirs + from * 4, 4);
       else memcpy(to, theirs + from * 2, 2);
@@ -303,8 +304,9 @@ static void forget(const tsr_hf_tensor *from, int64_t begin, int64_t end) {
 
 static bool write_run(importer *m, const source *s, const tsr_hf_tensor *from) {
   enum { AT_ONCE = 1 << 24 };
-  int64_t bytes = from->tensor->bytes / s->location.parts,
-          begin = s->location.first * tsr_dtype_bytes(dtype_of(s));
+  const tsr_hf_place *p = &s->location;
+  int64_t each = tsr_dtype_bytes(dtype_of(s)), begin = p->first * each,
+          bytes = p->experts * p->out * p->in * each;
   const char *data = from->file->map + from->tensor->offset;
   for (int64_t at = begin, end; at < begin + bytes; at = end) {
     end = begin + bytes - at < AT_ONCE ? begin + bytes : at + AT_ONCE;
@@ -336,7 +338,7 @@ static bool write_mxfp4(importer *m, const source *s, const tsr_hf_tensor *from)
   const uint8_t *scales = (const uint8_t *)from->scales->file->map + from->scales->tensor->offset;
   int64_t each = p->in / TSR_MXFP4_BLOCK;
   for (int64_t r = 0; r < p->experts * p->out; r++) {
-    int64_t row = r / p->out * p->whole[2] + p->first + r % p->out * p->row;
+    int64_t row = r / p->out * p->whole[2] + tsr_hf_place_row(p, 0, r % p->out);
     for (int64_t at = row * each, end = at + each, n; at < end; at += n) {
       n = end - at < AT_ONCE ? end - at : AT_ONCE;
       tsr_mxfp4_decode(blocks + at * TSR_MXFP4_BLOCK_BYTES, scales + at, n, m->wide);

@@ -14,7 +14,7 @@ typedef struct {
   int ndim;
   int64_t shape[TSR_DIMS_MAX], elements;
   float *numbers; /* theirs; NULL before they are needed */
-  int filled;     /* parts that have been added */
+  int64_t filled; /* rows of its parts, of each `of` */
 } theirs;
 
 /* An occurrence of a parameter in one of their tensors. */
@@ -132,7 +132,7 @@ static void copy_part(const layout *l, const part *p, float *tensor, bool reads)
   for (int64_t e = 0; e < at->experts; e++)
     for (int64_t o = 0; o < at->out; o++)
       for (int64_t i = 0; i < at->in; i++, ours++) {
-        float *there = tensor + at->first + e * at->expert + o * at->row + i * at->column;
+        float *there = tensor + tsr_hf_place_row(at, e, o) + i * at->column;
         if (reads) *ours = *there;
         else *there = *ours;
       }
@@ -263,9 +263,10 @@ static bool write_all(void *context, tsr_folder_output *out) {
 
 /* A tensor of theirs has one adapter for all its parts, so none is missing. */
 static bool check_whole(const layout *l) {
-  for (int i = 0; i < l->parts_count; i++) l->tensors[l->parts[i].tensor].filled++;
   for (int i = 0; i < l->parts_count; i++)
-    if (l->tensors[l->parts[i].tensor].filled < l->parts[i].place.parts)
+    l->tensors[l->parts[i].tensor].filled += l->parts[i].place.end - l->parts[i].place.begin;
+  for (int i = 0; i < l->parts_count; i++)
+    if (l->tensors[l->parts[i].tensor].filled < l->parts[i].place.of)
       return tsr_diag_error(
           l->diags, TSR_NOWHERE, "only a part of '%s' is trained, which PEFT's files cannot have",
           l->tensors[l->parts[i].tensor].name);

@@ -6,12 +6,13 @@
 enum { NUMBERS = 9 }; /* before the shape of a tensor there */
 
 const char *tsr_foreign_place_text(tsr_arena *arena, const tsr_hf_place *p) {
-  if (!p->tensors && p->parts == 1 && tsr_hf_place_is_run(p)) return NULL;
+  if (!p->tensors && !tsr_hf_place_is_part(p) && tsr_hf_place_is_run(p)) return NULL;
   const int64_t numbers[NUMBERS] = {p->tensors, p->experts, p->out,    p->in,  p->first,
                                     p->expert,  p->row,     p->column, p->ndim};
   tsr_text text = {0};
   for (int i = 0; i < NUMBERS; i++) tsr_text_add(&text, "%s%" PRId64, i ? " " : "", numbers[i]);
   for (int d = 0; d < p->ndim; d++) tsr_text_add(&text, " %" PRId64, p->whole[d]);
+  if (p->span < p->out) tsr_text_add(&text, " %" PRId64 " %" PRId64, p->span, p->group);
   const char *copy = tsr_arena_strdup(arena, text.data);
   tsr_text_free(&text);
   return copy;
@@ -28,8 +29,9 @@ static bool take_number(const char **at, int64_t *ret) {
 
 static bool is_inside(const tsr_hf_place *p) {
   double last = (double)p->first, whole = 1;
-  if (!p->experts || !p->out || !p->in) return false;
-  last += (double)(p->experts - 1) * (double)p->expert + (double)(p->out - 1) * (double)p->row +
+  if (!p->experts || !p->out || !p->in || !p->span || p->out % p->span) return false;
+  last += (double)(p->experts - 1) * (double)p->expert + (double)(p->span - 1) * (double)p->row +
+          (double)(p->out / p->span - 1) * (double)p->group +
           (double)(p->in - 1) * (double)p->column;
   for (int d = 0; d < p->ndim; d++) whole *= (double)p->whole[d];
   return last < whole;
@@ -37,7 +39,7 @@ static bool is_inside(const tsr_hf_place *p) {
 
 bool tsr_foreign_place_read(const char *name, const char *text, tsr_hf_place *p) {
   int64_t ndim;
-  *p = (tsr_hf_place){.name = name, .parts = 1};
+  *p = (tsr_hf_place){.name = name};
   int64_t *const numbers[NUMBERS] = {&p->tensors, &p->experts, &p->out,    &p->in, &p->first,
                                      &p->expert,  &p->row,     &p->column, &ndim};
   for (int i = 0; i < NUMBERS; i++)
@@ -46,6 +48,8 @@ bool tsr_foreign_place_read(const char *name, const char *text, tsr_hf_place *p)
   p->ndim = (int)ndim;
   for (int d = 0; d < p->ndim; d++)
     if (!take_number(&text, &p->whole[d])) return false;
+  p->span = p->out;
+  if (*text && (!take_number(&text, &p->span) || !take_number(&text, &p->group))) return false;
   return !*text && is_inside(p);
 }
 
@@ -59,5 +63,5 @@ void tsr_foreign_place_take(const tsr_hf_place *p, const float *there, float *ou
   for (int64_t e = 0; e < p->experts; e++)
     for (int64_t o = 0; o < p->out; o++)
       for (int64_t i = 0; i < p->in; i++)
-        *ours++ = there[p->first + e * p->expert + o * p->row + i * p->column];
+        *ours++ = there[tsr_hf_place_row(p, e, o) + i * p->column];
 }

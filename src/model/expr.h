@@ -2,7 +2,8 @@
 /* Expressions of graph files: parsed once from a YAML scalar, evaluated as often as blocks repeat.
  *
  * numbers, sizes, + - * / // % ( ), comparisons, and/or/not, `a if c else b`, min max ceil floor
- * sqrt round_up(x, m) len(list) list[i], [a, b]. `a / b` of whole numbers that leaves a rest is
+ * sqrt log round_up(x, m) len(list) contains(list, x) index(list, x) where(list, x) list(i, n, e)
+ * list[i], [a, b]. `a / b` of whole numbers that leaves a rest is
  * fine as long as the end result may be broken; where a whole number is needed, the error names
  * both numbers. docs/graph_files.md is the user's page. */
 #ifndef TSR_MODEL_EXPR_H
@@ -51,6 +52,7 @@ typedef struct {
   const char *word; /* WORD; TERM: its name, as in normal(0.02) */
   int count;        /* LIST, and the arguments of TERM */
   const double *list;
+  const char *const *words; /* of a LIST of words, which has no `list`; else NULL */
 } tsr_eval;
 
 typedef struct {
@@ -77,7 +79,8 @@ typedef struct {
   int words_count, words_capacity;
   const tsr_term *terms; /* allowed where an initialisation or a placement is read, else NULL */
   int terms_count;
-  struct { /* the first division of the running evaluation that left a rest */
+  int lists, items; /* calls of list() that are evaluated inside each other, and their items */
+  struct {          /* the first division of the running evaluation that left a rest */
     const tsr_expr *expr;
     double left, right;
   } rest;
@@ -99,6 +102,7 @@ bool tsr_expr_whole(
     const tsr_expr *e, tsr_scope *scope, const char *what, int64_t min, int64_t *ret_whole,
     tsr_diags *diags);
 bool tsr_expr_true(const tsr_expr *e, tsr_scope *scope, bool *ret_true, tsr_diags *diags);
+bool tsr_eval_equal(const tsr_eval *a, const tsr_eval *b);
 /* For lists that hold whole numbers, at most `max` of them. */
 bool tsr_expr_shape(
     const tsr_expr *e, tsr_scope *scope, const char *what, int64_t min, int max, int64_t *ret_shape,

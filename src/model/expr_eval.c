@@ -78,7 +78,7 @@ static bool eval_number(const tsr_expr *e, tsr_scope *scope, double *ret, tsr_di
   return tsr_expr_eval(e, scope, &v, diags) && need_number(e, scope, &v, ret, diags);
 }
 
-static bool eval_list(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+static bool eval_numbers(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
   double *list = tsr_arena_array(scope->arena, double, e->count);
   for (int i = 0; i < e->count; i++)
     if (!eval_number(e->args[i], scope, &list[i], diags)) return false;
@@ -86,11 +86,84 @@ static bool eval_list(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_di
   return true;
 }
 
+/* A list of `count` that grows by its items, of which the first decides whether all are words. */
+typedef struct {
+  tsr_eval list;
+  double *numbers;
+  const char **words;
+} growing;
+
+static bool add_item(
+    const tsr_expr *e, tsr_scope *scope, int most, growing *g, const tsr_eval *item,
+    tsr_diags *diags) {
+  bool word = item->kind == TSR_EVAL_WORD;
+  if (!word && !need_number(e, scope, item, &(double){0}, diags)) return false;
+  if (g->list.count && word != (g->words != NULL))
+    return tsr_diag_error(
+        diags, e->location, "a list has numbers or words, not both: '%s' is %s", e->text,
+        describe(scope->arena, item));
+  if (word && !g->words) g->words = tsr_arena_array(scope->arena, const char *, most);
+  if (!word && !g->numbers) g->numbers = tsr_arena_array(scope->arena, double, most);
+  if (word) g->words[g->list.count++] = item->word;
+  else g->numbers[g->list.count++] = item->number;
+  return true;
+}
+
+static tsr_eval grown(const growing *g) {
+  return (tsr_eval){
+      .kind = TSR_EVAL_LIST, .count = g->list.count, .list = g->numbers, .words = g->words};
+}
+
+static bool eval_list(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  growing g = {0};
+  tsr_eval item;
+  for (int i = 0; i < e->count; i++)
+    if (!tsr_expr_eval(e->args[i], scope, &item, diags) ||
+        !add_item(e->args[i], scope, e->count, &g, &item, diags))
+      return false;
+  return *ret = grown(&g), true;
+}
+
+/* list(i, n, e): the values of e for i = 0, ..., n - 1. */
+static bool eval_repeated(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  enum { ITEMS_MAX = 1 << 16 };
+  const tsr_expr *name = e->args[0], *each = e->args[2];
+  double count;
+  if (name->kind != TSR_EXPR_NAME)
+    return tsr_diag_error(diags, name->location, "list needs a name to count with first");
+  if (!eval_number(e->args[1], scope, &count, diags)) return false;
+  if (!scope->lists) scope->items = 0;
+  if (!is_whole(count) || count < 0 || count > ITEMS_MAX - scope->items)
+    return tsr_diag_error(
+        diags, e->args[1]->location, "a list and those inside it have 0 to %d items, not %.15g",
+        ITEMS_MAX, count);
+  growing g = {0};
+  bool ok = true;
+  scope->lists++;
+  tsr_scope_push_number(scope, name->name, 0);
+  for (int i = 0; ok && i < (int)count; i++) {
+    tsr_eval item;
+    scope->items++;
+    scope->names[scope->count - 1].value.number = i;
+    ok = tsr_expr_eval(each, scope, &item, diags) &&
+         add_item(each, scope, (int)count, &g, &item, diags);
+  }
+  scope->count--;
+  scope->lists--;
+  if (ok) *ret = grown(&g);
+  return ok;
+}
+
 static bool need_list(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
   if (!tsr_expr_eval(e, scope, ret, diags)) return false;
   if (ret->kind == TSR_EVAL_LIST) return true;
   return tsr_diag_error(
       diags, e->location, "'%s' is %s, not a list", e->text, describe(scope->arena, ret));
+}
+
+static tsr_eval item_of(const tsr_eval *list, int i) {
+  if (list->words) return (tsr_eval){.kind = TSR_EVAL_WORD, .word = list->words[i]};
+  return number_of(list->list[i]);
 }
 
 static bool eval_index(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
@@ -102,18 +175,40 @@ static bool eval_index(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_d
     return tsr_diag_error(
         diags, e->args[1]->location, "index %g is outside '%s', which has %d items", index,
         e->args[0]->text, list.count);
-  *ret = number_of(list.list[(int)index]);
+  *ret = item_of(&list, (int)index);
   return true;
 }
 
-static bool eval_contains(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
-  tsr_eval list;
-  double x, found = 0;
-  if (!need_list(e->args[0], scope, &list, diags) || !eval_number(e->args[1], scope, &x, diags))
-    return false;
-  for (int i = 0; i < list.count; i++)
-    if (list.list[i] == x) found = 1;
-  return *ret = number_of(found), true;
+static bool eval_compared(
+    const tsr_expr *e, tsr_scope *scope, const tsr_eval *other, tsr_eval *ret, tsr_diags *diags);
+
+/* Where an item of a list is: all its positions. */
+static bool eval_where(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  tsr_eval list, x;
+  if (!need_list(e->args[0], scope, &list, diags)) return false;
+  tsr_eval first = list.count ? item_of(&list, 0) : (tsr_eval){.kind = TSR_EVAL_NUMBER};
+  if (!eval_compared(e->args[1], scope, &first, &x, diags)) return false;
+  if (x.kind > TSR_EVAL_WORD)
+    return tsr_diag_error(
+        diags, e->args[1]->location, "'%s' is %s, which no list has", e->args[1]->text,
+        describe(scope->arena, &x));
+  double *found = tsr_arena_array(scope->arena, double, list.count + 1);
+  *ret = (tsr_eval){.kind = TSR_EVAL_LIST, .list = found};
+  for (int i = 0; i < list.count; i++) {
+    tsr_eval item = item_of(&list, i);
+    if (tsr_eval_equal(&item, &x)) found[ret->count++] = i;
+  }
+  return true;
+}
+
+/* contains(list, x), or index(list, x): its first position, or the length. */
+static bool
+eval_search(const tsr_expr *e, tsr_scope *scope, bool index, tsr_eval *ret, tsr_diags *diags) {
+  tsr_eval found, list;
+  if (!eval_where(e, scope, &found, diags)) return false;
+  if (!index) return *ret = number_of(found.count > 0), true;
+  if (!need_list(e->args[0], scope, &list, diags)) return false;
+  return *ret = number_of(found.count ? found.list[0] : list.count), true;
 }
 
 static double round_up(double x, double m) { return ceil(x / m) * m; }
@@ -122,7 +217,9 @@ static bool
 eval_function(const tsr_expr *e, tsr_scope *scope, int index, tsr_eval *ret, tsr_diags *diags) {
   double x[2] = {0, 0};
   tsr_eval list;
-  if (index == 8) return eval_contains(e, scope, ret, diags);
+  if (index == 8 || index == 9) return eval_search(e, scope, index == 9, ret, diags);
+  if (index == 10) return eval_where(e, scope, ret, diags);
+  if (index == 11) return eval_repeated(e, scope, ret, diags);
   if (index == 6) /* len */
     return need_list(e->args[0], scope, &list, diags) && (*ret = number_of(list.count), true);
   for (int i = 0; i < e->count; i++)
@@ -164,7 +261,7 @@ static bool eval_term(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_di
   const tsr_term *terms = scope->terms;
   int terms_count = scope->terms_count;
   scope->terms_count = 0;
-  bool ok = eval_list(e, scope, ret, diags);
+  bool ok = eval_numbers(e, scope, ret, diags);
   scope->terms = terms;
   scope->terms_count = terms_count;
   ret->kind = TSR_EVAL_TERM;
@@ -187,21 +284,24 @@ static bool check_arguments(const tsr_expr *e, int min, int max, tsr_diags *diag
 }
 
 static bool eval_call(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
-  static const tsr_term functions[] = {{"min", 2, 2},   {"max", 2, 2},  {"ceil", 1, 1},
-                                       {"floor", 1, 1}, {"sqrt", 1, 1}, {"round_up", 2, 2},
-                                       {"len", 1, 1},   {"log", 1, 1},  {"contains", 2, 2}};
+  static const tsr_term functions[] = {{"min", 2, 2},   {"max", 2, 2},   {"ceil", 1, 1},
+                                       {"floor", 1, 1}, {"sqrt", 1, 1},  {"round_up", 2, 2},
+                                       {"len", 1, 1},   {"log", 1, 1},   {"contains", 2, 2},
+                                       {"index", 2, 2}, {"where", 2, 2}, {"list", 3, 3}};
+  enum { FUNCTIONS = sizeof functions / sizeof *functions };
   const tsr_term *term = find_term(scope, e->name);
   if (term)
     return check_arguments(e, term->args_min, term->args_max, diags) &&
            eval_term(e, scope, ret, diags);
   const char *names[32];
   int count = 0;
-  for (int i = 0; i < 9; i++) {
+  for (int i = 0; i < FUNCTIONS; i++) {
     names[count++] = functions[i].name;
     if (strcmp(e->name, functions[i].name)) continue;
     return check_arguments(e, functions[i].args_min, functions[i].args_max, diags) &&
            eval_function(e, scope, i, ret, diags);
   }
+  if (scope->terms_count) count = 0; /* what is wanted there */
   for (int i = 0; i < scope->terms_count && count < 32; i++) names[count++] = scope->terms[i].name;
   tsr_diag_error(diags, e->name_place, "unknown function '%s'", e->name);
   tsr_diag_nearest(diags, e->name, names, count);
@@ -226,6 +326,16 @@ divide(const tsr_expr *e, tsr_scope *scope, double a, double b, double *ret, tsr
   return true;
 }
 
+bool tsr_eval_equal(const tsr_eval *a, const tsr_eval *b) {
+  if (a->kind != b->kind || a->count != b->count) return false;
+  if (a->kind == TSR_EVAL_NUMBER) return a->number == b->number;
+  if (a->kind == TSR_EVAL_WORD) return !strcmp(a->word, b->word);
+  if (a->count && !a->words != !b->words) return false;
+  for (int i = 0; i < a->count; i++)
+    if (a->words ? strcmp(a->words[i], b->words[i]) != 0 : a->list[i] != b->list[i]) return false;
+  return true;
+}
+
 /* Behind a word a name is a word, too, if some size has that choice: `balance.loss == sequence`,
  * though `sequence` alone is the length of the sequences. */
 static bool eval_compared(
@@ -240,12 +350,11 @@ static bool eval_equality(
     const tsr_expr *e, tsr_scope *scope, const tsr_eval *a, tsr_eval *ret, tsr_diags *diags) {
   tsr_eval b;
   if (!eval_compared(e->args[1], scope, a, &b, diags)) return false;
-  if (a->kind != b.kind || a->kind > TSR_EVAL_WORD)
+  if (a->kind != b.kind || a->kind == TSR_EVAL_TERM)
     return tsr_diag_error(
         diags, e->location, "%s cannot be compared with %s", describe(scope->arena, a),
         describe(scope->arena, &b));
-  bool equal = a->kind == TSR_EVAL_WORD ? !strcmp(a->word, b.word) : a->number == b.number;
-  *ret = number_of(equal == (e->name[0] == '='));
+  *ret = number_of(tsr_eval_equal(a, &b) == (e->name[0] == '='));
   return true;
 }
 

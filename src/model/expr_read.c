@@ -83,8 +83,10 @@ bool tsr_expr_shape(
   if (e->kind != TSR_EXPR_LIST) {
     scope->rest.expr = NULL;
     if (!tsr_expr_eval(e, scope, &v, diags)) return false;
-    if (v.kind != TSR_EVAL_LIST)
-      return tsr_diag_error(diags, e->location, "%s must be a list, not '%s'", what, e->text);
+    if (v.kind != TSR_EVAL_LIST || v.words)
+      return tsr_diag_error(
+          diags, e->location, "%s must be a list%s, not '%s'", what, v.words ? " of numbers" : "",
+          e->text);
   }
   int count = e->kind == TSR_EXPR_LIST ? e->count : v.count;
   if (count < 1 || count > max)

@@ -144,6 +144,10 @@ static bool read_list(expander *x, const tsr_eval *v, const tsr_expr *e, tsr_cal
     return tsr_diag_error(
         x->flat->diags, e->location, "%s must have 1 to %d items, not %d", what, TSR_DIMS_MAX,
         v->count);
+  if (v->words)
+    return tsr_diag_error(
+        x->flat->diags, e->location, "%s must be whole numbers above 0, not '%s'", what,
+        tsr_eval_text(x->flat->arena, v));
   for (int i = 0; i < v->count; i++) {
     elements *= fabs(v->list[i]);
     if (v->list[i] != floor(v->list[i]) || v->list[i] < 1 || elements > 1e15) {

@@ -13,7 +13,7 @@ typedef enum {
   TSR_SIZE_BOOLEAN,
   TSR_SIZE_CHOICE,
   TSR_SIZE_LIST, /* of integers */
-  TSR_SIZE_REALS /* of reals */
+  TSR_SIZE_REALS /* a list of real numbers */
 } tsr_size_kind;
 
 typedef struct {
@@ -30,6 +30,10 @@ typedef struct {
   bool bad; /* already reported */
 } tsr_size_decl;
 
+static inline bool tsr_size_is_list(const tsr_size_decl *d) {
+  return d->kind == TSR_SIZE_LIST || d->kind == TSR_SIZE_REALS;
+}
+
 /* Under `parameters:` or (laid out by hand) under `tensors:`. */
 typedef struct {
   const char *name;
@@ -40,6 +44,7 @@ typedef struct {
   const char *hf;
   tsr_location hf_place;
   bool hf_transposed;
+  tsr_expr *hf_rows; /* [begin, end, of], or NULL */
   tsr_dtype dtype;
   int decay; /* -1: by the number of dimensions */
   bool used;

@@ -137,6 +137,33 @@ static bool make_hf_name(const maker *m) {
   return ok;
 }
 
+/* As a mark in the name, "name#2:5/8". */
+static bool make_hf_rows(const maker *m) {
+  static const char *const what[] = {"the first row", "the last row", "the number of rows"};
+  const tsr_expr *e = m->decl->hf_rows;
+  tsr_param *p = m->param;
+  int64_t rows[3], shape[TSR_DIMS_MAX];
+  if (!e) return true;
+  if (!p->hf_name || strchr(p->hf_name, '#'))
+    return tsr_diag_error(
+        m->diags, e->location, "'hf_rows' of '%s' needs 'hf', a name without '#'", p->name);
+  if (e->kind != TSR_EXPR_LIST || e->count != 3)
+    return tsr_diag_error(m->diags, e->location, "'hf_rows' must be a list [begin, end, of]");
+  for (int i = 0; i < 3; i++)
+    if (!tsr_expr_whole(e->args[i], m->scope, what[i], 0, &rows[i], m->diags)) return false;
+  tsr_param_real_shape(p, shape);
+  int64_t out = shape[tsr_param_is_of_experts(p) && p->ndim > 1];
+  if (rows[0] >= rows[1] || rows[1] > rows[2] || out % (rows[1] - rows[0]))
+    return tsr_diag_error(
+        m->diags, e->location,
+        "'%s' has %lld rows, which cannot be rows %lld to %lld of every %lld", p->name,
+        (long long)out, (long long)rows[0], (long long)rows[1], (long long)rows[2]);
+  p->hf_name = tsr_arena_printf(
+      m->scope->arena, "%s#%lld:%lld/%lld", p->hf_name, (long long)rows[0], (long long)rows[1],
+      (long long)rows[2]);
+  return true;
+}
+
 bool tsr_param_make(
     tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units, bool uneven,
     tsr_param *ret_param, tsr_diags *diags) {
@@ -154,5 +181,5 @@ bool tsr_param_make(
   ok &= make_init(&m);
   for (int axis = 0; axis < TSR_AXES; axis++)
     ok &= make_placement(&m, axis) && check_placement(&m, axis);
-  return ok && make_hf_name(&m);
+  return ok && make_hf_name(&m) && make_hf_rows(&m);
 }

@@ -41,8 +41,11 @@ const char *tsr_eval_text(tsr_arena *arena, const tsr_eval *value) {
   tsr_text text = {0};
   bool term = value->kind == TSR_EVAL_TERM;
   tsr_text_add(&text, "%s", term ? value->word : "[");
-  for (int i = 0; i < value->count; i++)
-    tsr_text_add(&text, "%s%.15g", i ? ", " : term ? "(" : "", value->list[i]);
+  for (int i = 0; i < value->count; i++) {
+    tsr_text_add(&text, "%s", i ? ", " : term ? "(" : "");
+    if (value->words) tsr_text_add(&text, "%s", value->words[i]);
+    else tsr_text_add(&text, "%.15g", value->list[i]);
+  }
   tsr_text_add(&text, "%s", !term ? "]" : value->count ? ")" : "");
   char *copy = tsr_arena_strdup(arena, text.data);
   tsr_text_free(&text);

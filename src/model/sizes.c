@@ -174,14 +174,6 @@ static bool check_limits(
       text ? text : tsr_arena_printf(r->scope->arena, "%.15g", x));
 }
 
-static bool takes_reals(const tsr_size_decl *d) {
-  return d->kind == TSR_SIZE_REAL || d->kind == TSR_SIZE_REALS;
-}
-
-static bool is_list(const tsr_size_decl *d) {
-  return d->kind == TSR_SIZE_LIST || d->kind == TSR_SIZE_REALS;
-}
-
 static bool
 read_number(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, double *ret) {
   int64_t whole;
@@ -192,7 +184,9 @@ read_number(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, doubl
   }
   bool ok = tsr_yaml_int(node, &whole);
   if (ok) *ret = (double)whole;
-  else ok = takes_reals(d) && tsr_yaml_float(node, ret) && isfinite(*ret);
+  else
+    ok = (d->kind == TSR_SIZE_REAL || d->kind == TSR_SIZE_REALS) && tsr_yaml_float(node, ret) &&
+         isfinite(*ret);
   if (!ok) return wrong_kind(r, d, node);
   return check_limits(r, d, *ret, node->text, node->location);
 }
@@ -223,7 +217,7 @@ read_choice(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, tsr_e
 
 static bool
 read_given(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, tsr_eval *ret) {
-  if (is_list(d)) return read_list(r, d, node, ret);
+  if (tsr_size_is_list(d)) return read_list(r, d, node, ret);
   if (d->kind == TSR_SIZE_CHOICE) return read_choice(r, d, node, ret);
   ret->kind = TSR_EVAL_NUMBER;
   return read_number(r, d, node, &ret->number);
@@ -247,6 +241,14 @@ static bool eval_choice(const reader *r, const tsr_size_decl *d, tsr_eval *ret) 
       ret->kind == TSR_EVAL_WORD ? ret->word : d->value->text, d->names[0]);
 }
 
+static bool eval_list(const reader *r, const tsr_size_decl *d, tsr_eval *ret) {
+  if (!tsr_expr_eval(d->value, r->scope, ret, r->diags)) return false;
+  if (ret->kind == TSR_EVAL_LIST && !ret->words) return true;
+  return tsr_diag_error(
+      r->diags, d->value->location, "'%s' must be %s, not '%s'", d->names[0], kind_text(d->kind),
+      d->value->text);
+}
+
 static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret) {
   if (d->kind == TSR_SIZE_CHOICE && d->word)
     return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = d->word}, true;
@@ -255,7 +257,7 @@ static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret)
         r->diags, r->source->map ? r->source->location : d->location,
         "'%s' is missing in %s: the %s graph needs it", d->names[0], r->source->map_name,
         r->file->name);
-  if (is_list(d)) return tsr_expr_eval(d->value, r->scope, ret, r->diags);
+  if (tsr_size_is_list(d)) return eval_list(r, d, ret);
   if (d->kind == TSR_SIZE_CHOICE) return eval_choice(r, d, ret);
   const tsr_name *from = find_given_name(r->scope, d->value);
   tsr_location location = from ? from->location : d->value->location;
@@ -367,7 +369,7 @@ bool tsr_sizes_read(
 /* As a configuration would say it; NULL: it has no default, or one that says nothing here. */
 static const char *default_text(tsr_scope *scope, const tsr_size_decl *d) {
   if (d->kind == TSR_SIZE_CHOICE && d->word) return d->word;
-  if (is_list(d) || d->kind == TSR_SIZE_CHOICE || !d->value) return NULL;
+  if (tsr_size_is_list(d) || d->kind == TSR_SIZE_CHOICE || !d->value) return NULL;
   double number;
   if (!tsr_expr_number(d->value, scope, &number, tsr_diags_new(scope->arena))) return NULL;
   if (d->kind == TSR_SIZE_BOOLEAN) return number != 0 ? "true" : "false";

@@ -314,7 +314,9 @@ static void resolve(reducer *x, int index) {
   /* Of two sizes that split each other the first sees the other one's full value. */
   if (s->progress != UNRESOLVED || !full) return;
   s->progress = RESOLVING;
-  bool list = full->value.kind == TSR_EVAL_LIST, number = full->value.kind == TSR_EVAL_NUMBER;
+  bool reals = s->decl && s->decl->kind == TSR_SIZE_REALS; /* are no sizes of anything */
+  bool list = full->value.kind == TSR_EVAL_LIST && !reals,
+       number = full->value.kind == TSR_EVAL_NUMBER;
   bool whole_number = s->decl ? s->decl->kind == TSR_SIZE_INTEGER : true;
   if (s->from && number) follow(x, s);
   else if (s->in_window && !s->kept && number && full->value.number > 0) reduce_window(x, s);

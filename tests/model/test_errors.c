@@ -141,8 +141,7 @@ static void check_params(void) {
   BODY(
       PARAM("shape: [2], init: zeros, tp: split(0)"),
       "g.yaml:5:36: error: unknown function 'split'\n"
-      "      = valid: min, max, ceil, floor, sqrt, round_up, len, log, contains, "
-      "replicate, shard\n");
+      "      = valid: replicate, shard\n");
   BODY(
       PARAM("shape: [2, 2], init: zeros, hf: \"a.{expert}.w\""),
       "g.yaml:5:39: error: parameter 'v' (2, 2) has no dimension of experts for '{expert}' in its "

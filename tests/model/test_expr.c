@@ -108,6 +108,22 @@ static void check_values(void) {
   check_value("sqrt(16)", "4");
   check_value("len(hidden)", "3");
   check_value("\"contains(hidden, 64) + contains(hidden, num_heads)\"", "1");
+  check_value("\"contains(hidden, 7)\"", "0");
+  check_value("\"index(hidden, 64) * 10 + index(hidden, 7)\"", "13");
+  check_value("\"where([1, 0, 1], 1)\"", "[0, 2]");
+  check_value("\"list(i, 4, i * i if i != 2 else num_heads)\"", "[0, 1, 6, 9]");
+  check_value("\"list(num_heads, 2, num_heads)[1] + num_heads\"", "7"); // the name is its own
+  check_value("\"list(i, 0, i)\"", "[]");
+  check_value("\"list(i, 2, list(k, 2, i + k)[1])\"", "[1, 2]");
+  check_value("[enabled, disabled]", "[enabled, disabled]");
+  check_value("\"list(i, 3, enabled if i == 1 else disabled)[1]\"", "enabled");
+  check_value("\"where([enabled, disabled, enabled], enabled)\"", "[0, 2]");
+  check_value("\"index([enabled, disabled], disabled)\"", "1");
+  check_value("\"contains([enabled], disabled)\"", "0");
+  check_value("\"where([], enabled)\"", "[]");
+  check_value("hidden == [128, 64, 32] and hidden != [128, 64, 33] and hidden != [128, 64]", "1");
+  check_value("\"[enabled, disabled] == list(i, 2, enabled if i == 0 else disabled)\"", "1");
+  check_value("\"[enabled] == [disabled] or [enabled] == [1]\"", "0");
   check_value("hidden[num_heads - 4]", "32");
   check_value("hidden", "[128, 64, 32]");
   check_value("[1, num_heads]", "[1, 6]");
@@ -152,6 +168,23 @@ static void check_evaluation(void) {
   check_error("max(1)", false, "4: max takes 2 arguments, not 1");
   check_error("len(1)", false, "8: '1' is the number 1, not a list");
   check_error("\"contains(1, 2)\"", false, "14: '1' is the number 1, not a list");
+  check_error(
+      "hidden == 1", false, "4: the list [128, 64, 32] cannot be compared with the number 1");
+  check_error(
+      "\"[1, enabled]\"", false,
+      "9: a list has numbers or words, not both: 'enabled' is the word 'enabled'");
+  check_error("\"[[1], [2]]\"", false, "6: '[1]' is the list [1], not a number");
+  check_error(
+      "\"where(hidden, hidden)\"", false,
+      "19: 'hidden' is the list [128, 64, 32], which no list has");
+  check_error("\"list(1, 2, 3)\"", false, "10: list needs a name to count with first");
+  check_error(
+      "\"list(i, 0 - 1, 3)\"", false,
+      "13: a list and those inside it have 0 to 65536 items, not -1");
+  check_error(
+      "\"list(i, 1000, len(list(k, 100, k)))\"", false,
+      "31: a list and those inside it have 0 to 65536 items, not 100");
+  check_error("\"list(i, 2, k)\"", false, "16: unknown name 'k'");
   check_error("sqrt(0 - 1)", false, "4: the square root of -1 is not a number");
   check_error("round_up(3, 0)", false, "4: round_up needs a multiple above 0, not 0");
   check_error("1e300 * 1e300", false, "4: '1e300 * 1e300' is too large");

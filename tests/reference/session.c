@@ -20,16 +20,25 @@ static void require(const session *s, bool ok, const char *what) {
 
 /* ---- names and parts ---- */
 
-/* The name in the reference's file, and which of `parts` equal parts of its output dimension. What
- * is every so manyth row there ("#0%2") has a tensor of its own here. */
-static const char *find_part(const session *s, int param, int *ret_part, int *ret_parts) {
+/* It is rows begin to end of each `of` rows there. */
+typedef struct {
+  int64_t begin, end, of;
+} rows_there;
+
+/* The name in the reference's file, and which of its rows, for a parameter of `rows`. What is every
+ * so manyth row there ("#0%2") has a tensor of its own here. */
+static const char *find_part(const session *s, int param, int64_t rows, rows_there *ret) {
   const tsr_param *p = &s->training.placed->params[param];
-  *ret_part = 0;
-  *ret_parts = 1;
+  *ret = (rows_there){0, rows, rows};
   if (p->hf_name) {
     const char *mark = strchr(p->hf_name, '#');
+    long long a, b, of;
     if (!mark || strchr(mark, '%')) return p->hf_name;
-    assert(sscanf(mark, "#%d/%d", ret_part, ret_parts) == 2);
+    if (sscanf(mark, "#%lld:%lld/%lld", &a, &b, &of) == 3) *ret = (rows_there){a, b, of};
+    else {
+      assert(sscanf(mark, "#%lld/%lld", &a, &of) == 2);
+      *ret = (rows_there){a * rows, (a + 1) * rows, of * rows};
+    }
     return tsr_arena_strndup(s->arena, p->hf_name, (size_t)(mark - p->hf_name));
   }
   int layer;
@@ -54,18 +63,18 @@ int64_t session_elements(const session *s, int param) {
 
 float *session_reference(const session *s, const char *prefix, int param, float *ret_largest) {
   const tsr_param *p = &s->training.placed->params[param];
-  int part, parts;
-  const char *name = find_part(s, param, &part, &parts);
+  int64_t n = session_elements(s, param), cols = p->ndim > 1 ? p->shape[1] : 1, rows = n / cols;
+  rows_there there;
+  const char *name = find_part(s, param, rows, &there);
   const char *whole = tsr_arena_printf(s->arena, "%s%s", prefix, name);
   const float *from = tsr_reference_f32(s->ref, whole, NULL, NULL);
-  int64_t n = session_elements(s, param), all = tsr_reference_elements(s->ref, whole);
-  int64_t cols = p->ndim > 1 ? p->shape[1] : 1, rows = n / cols;
-  assert(all == n * parts);
+  int64_t all = tsr_reference_elements(s->ref, whole), span = there.end - there.begin;
+  assert(rows % span == 0 && all == rows / span * there.of * cols);
   float *out = malloc(sizeof *out * (size_t)n);
   for (int64_t i = 0; i < n; i++) {
-    int64_t row = i / cols + part * rows, col = i % cols;
-    out[i] =
-        p->hf_transposed && p->ndim == 2 ? from[col * rows * parts + row] : from[row * cols + col];
+    int64_t row = i / cols / span * there.of + there.begin + i / cols % span, col = i % cols;
+    bool transposed = p->hf_transposed && p->ndim == 2;
+    out[i] = from[transposed ? col * (all / cols) + row : row * cols + col];
   }
   *ret_largest = 0;
   for (int64_t i = 0; i < all; i++) *ret_largest = fmaxf(*ret_largest, fabsf(from[i]));
