@@ -5,9 +5,10 @@
 #include "config/config_internal.h"
 #include <string.h>
 
-static const char *const shipped_types[] = {"gpt2",        "llama",       "qwen3",    "mixtral",
-                                            "qwen2_moe",   "qwen3_moe",   "olmoe",    "deepseek",
-                                            "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss"};
+static const char *const shipped_types[] = {
+    "gpt2",      "llama",   "qwen2",    "qwen3",       "gemma2",      "gemma3",   "phi3",
+    "olmo2",     "smollm3", "granite",  "starcoder2",  "gpt_neox",    "mixtral",  "qwen2_moe",
+    "qwen3_moe", "olmoe",   "deepseek", "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss"};
 
 static const struct {
   const char *name, *feature;
@@ -15,6 +16,8 @@ static const struct {
     {"dit", "diffusion transformers (model_type: dit)"},
     {"bert", "BERT models (model_type: bert)"},
     {"qwen38", "gated delta nets (model_type: qwen38)"},
+    {"qwen3_next", "gated delta nets (model_type: qwen3_next)"},
+    {"qwen3_5", "gated delta nets (model_type: qwen3_5)"},
 };
 
 static bool use_map(
