@@ -15,7 +15,8 @@ train() {
   local model=$1 args=(--set numerics.threads=1 --set training_config.max_steps=8) set
   shift
   for set in "$@"; do args+=(--set "$set"); done
-  "$program" --config "tests/equality/$model.yaml" --quiet --metrics "$scratch/metrics" "${args[@]}" \
+  [ -f "$scratch/$model.yaml" ] || cp "tests/equality/$model.yaml" "$scratch"
+  "$program" --config "$scratch/$model.yaml" --quiet --metrics "$scratch/metrics" "${args[@]}" \
     2>"$scratch/stderr" || { head -n 2 "$scratch/stderr"; return; }
   sed -n 's/.*"event":"sample".*"text"://p' "$scratch/metrics"
   sed -n 's/.*"event":"eval".*"loss":\([0-9.e-]*\),.*/\1/p' "$scratch/metrics"
@@ -88,6 +89,18 @@ mesh={axes: [dp, cp, tp], shape: [2, 2, 2]}|device_config.enable_sp=true|zero.st
 mesh={axes: [pp, ep, cp], shape: [2, 2, 2]}|pipeline={microbatches: 4, schedule: zb_h1}
 RUNS
   done
+done
+
+# The references' models, whose windows, scalings and factors all change numbers.
+for model in qwen2 smollm3 olmo2 granite starcoder2 gpt_neox phi3 gemma2 gemma3; do
+  sed '/^transformer_config/,$d' tests/equality/qwen3.yaml | cat - "tests/reference/data/$model.yaml" >"$scratch/$model.yaml"
+  family 'a dense family' "$model" transformer_config.vocab_size=256 transformer_config.dropout_prob=0.1 "${clip[@]}" \
+    training_config.batch_size=8 training_config.sample_tokens=20 eval_config.temperature=0 training_config.eval_every=8 \
+    'numerics.units={batch: 8, sequence: 4, tp: 2}' <<'RUNS'
+mesh={axes: [cp, tp], shape: [4, 2]}
+mesh={axes: [dp, cp, tp], shape: [2, 2, 2]}|device_config.enable_sp=true|zero.stage=3
+mesh={axes: [pp, dp, tp], shape: [2, 2, 2]}|pipeline={microbatches: 4, schedule: zb_h1}|schedule.recompute=full
+RUNS
 done
 
 balances=("{loss: sequence, coefficient: 0.1, z: 0.01}" "{loss: step, coefficient: 0.1}")

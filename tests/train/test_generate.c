@@ -13,8 +13,20 @@ static const char *const models[] = {
     "num_heads: 8, num_groups: 4, intermediate_dim: 64, max_sequence_length: 32, theta: 10000}\n",
     "transformer_config: {model_type: qwen3, vocab_size: 61, embedding_dim: 64, num_blocks: 2, "
     "num_heads: 8, num_groups: 4, intermediate_dim: 64, max_sequence_length: 32, "
-    "weight_tying: enabled}\n"};
-enum { MODELS = 3, WINDOW = 32, PROMPTS = 7, NEW = 12 };
+    "weight_tying: enabled}\n",
+    "transformer_config: {model_type: gemma2, vocab_size: 61, embedding_dim: 64, num_blocks: 2, "
+    "num_heads: 8, num_groups: 4, intermediate_dim: 64, max_sequence_length: 32, "
+    "attention_soft_cap: 1.5, logits_soft_cap: 2.5, sliding_window: 9}\n",
+    "transformer_config: {model_type: gemma3, vocab_size: 61, embedding_dim: 64, num_blocks: 2, "
+    "num_heads: 8, num_groups: 4, intermediate_dim: 64, max_sequence_length: 32, "
+    "full_attention_blocks: [0], sliding_window: 9}\n",
+    "transformer_config: {model_type: phi3, vocab_size: 61, embedding_dim: 64, num_blocks: 2, "
+    "num_heads: 8, num_groups: 4, intermediate_dim: 64, max_sequence_length: 32, rotary_dim: 6, "
+    "rope_scaling: {short_factors: [1, 1, 1], long_factors: [1, 2.5, 6], "
+    "original_context_length: 16}}\n",
+    "transformer_config: {model_type: gpt_neox, vocab_size: 61, embedding_dim: 32, num_blocks: 2, "
+    "num_heads: 8, intermediate_dim: 64, max_sequence_length: 32, rotary_dim: 2}\n"};
+enum { MODELS = 7, WINDOW = 32, PROMPTS = 7, NEW = 12 };
 
 typedef struct {
   tsr_arena *arena;
