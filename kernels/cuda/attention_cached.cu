@@ -18,6 +18,7 @@ template <typename N> struct token {
   N *out;
   int64_t begin, seen; /* it sees the keys [begin, seen); 0 where the token is not real */
   int64_t stride, D;   /* of the cache */
+  float soft_cap;      /* 0: none */
   int heads;
 };
 
@@ -40,6 +41,7 @@ token_at(const tsr_attention_cached &c, N *out, const N *q, const N *keys, const
   x.begin = a.window && x.seen > a.window ? x.seen - a.window : 0;
   x.stride = a.G * a.D;
   x.D = a.D;
+  x.soft_cap = a.soft_cap;
   x.heads = (int)(left < HEADS ? left : HEADS);
   return x;
 }
@@ -84,6 +86,7 @@ static __device__ inline void split_scores(
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
       for (int n = KEY_LANES / 2; n; n /= 2) sums[h] += __shfl_xor_sync(~0u, sums[h], n);
+      if (x.soft_cap != 0) sums[h] = x.soft_cap * tanhf(sums[h] / x.soft_cap);
       if (part == 0) scores[h][key] = seen ? sums[h] : -INFINITY;
     }
   }

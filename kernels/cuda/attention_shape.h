@@ -47,10 +47,12 @@ enum { TENSOR_PAD = 8, TENSOR_LANES = 32, TENSOR_HALVES = 8 }; /* halves of 16 b
 enum { TENSOR_WARPS = 4, TENSOR_THREADS = TENSOR_WARPS * TENSOR_LANES, TENSOR_KEYS = 64 };
 enum { TENSOR_TILE = 16 * TENSOR_WARPS, ATTENTION_TENSOR_WIDTH = 128 };
 
-/* Halves whose heads are at most 128 wide, a multiple of 8, in aligned arrays. */
+/* Halves whose heads are at most 128 wide, a multiple of 8, in aligned arrays; without a soft cap.
+ */
 static inline bool attention_tensor_can(
     tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
   if (type == TSR_CUDA_F32 || a->D > ATTENTION_TENSOR_WIDTH || a->D % TENSOR_HALVES) return false;
+  if (a->soft_cap != 0) return false;
   for (int i = 0; i < count; i++)
     if (!is_aligned(arrays[i], 16)) return false;
   return true;

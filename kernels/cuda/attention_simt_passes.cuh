@@ -5,11 +5,21 @@
  * counted from its first one; a.T is its length. The arrays of a call begin there, at one head.
  *
  * With f the factors of dropout and dP = dout v^T: dS = P (dP f - delta), P = exp(S - max)/sum,
- * delta = dout . out = sum_j P dP f; dv = (P f)^T dout, dq = dS k scale, dk = dS^T q scale; the
- * factor scale comes last. */
+ * delta = dout . out = sum_j P dP f, times the slope of a soft cap; dv = (P f)^T dout, dq = dS k
+ * scale, dk = dS^T q scale; the factor scale comes last. */
 #ifndef TSR_KERNELS_CUDA_ATTENTION_SIMT_PASSES_CUH
 #define TSR_KERNELS_CUDA_ATTENTION_SIMT_PASSES_CUH
 #include "kernels/cuda/attention_simt_tile.cuh"
+
+/* A score of the product q . k. ret_slope: of the soft cap at it, 1 without one. */
+static __device__ inline float score_of(const tsr_attention &a, float product, float *ret_slope) {
+  float score = product * a.scale;
+  *ret_slope = 1;
+  if (a.soft_cap == 0) return score;
+  float bent = tanhf(score / a.soft_cap);
+  *ret_slope = fmaf(-bent, bent, 1.0f);
+  return a.soft_cap * bent;
+}
 
 /* ---- out ---- */
 
@@ -59,7 +69,8 @@ static __device__ inline void softmax_step(
 #pragma unroll
     for (int j = 0; j < J; j++) {
       int64_t q = query + i * SIMT_SIDE + simt_y(), k = key + j * SIMT_SIDE + simt_x();
-      scores[i][j] *= a.scale;
+      float slope;
+      scores[i][j] = score_of(a, scores[i][j], &slope);
       if (masked && !attention_seen(a, q, k)) scores[i][j] = -INFINITY;
       max = fmaxf(max, scores[i][j]);
     }
@@ -162,10 +173,11 @@ tile_gradients(const backward_parts &p, const tsr_attention &a, int64_t query, i
 #pragma unroll
     for (int j = 0; j < S::J; j++) {
       int q = i * SIMT_SIDE + simt_y(), k = j * SIMT_SIDE + simt_x();
-      float x = expf(scores[i][j] * a.scale - p.rows[3 * q]) * p.rows[3 * q + 1];
+      float slope, score = score_of(a, scores[i][j], &slope);
+      float x = expf(score - p.rows[3 * q]) * p.rows[3 * q + 1];
       if (masked && !attention_seen(a, query + q, key + k)) x = 0;
       float f = !p.bits || attention_bit(p.bits, S::KEYS, q, k) ? factor : 0.0f;
-      p.grads[q * S::WIDTH + k] = x * (grads[i][j] * f - p.rows[3 * q + 2]);
+      p.grads[q * S::WIDTH + k] = x * (grads[i][j] * f - p.rows[3 * q + 2]) * slope;
       if (p.kept) p.kept[q * S::WIDTH + k] = x * f;
     }
 }

@@ -237,8 +237,6 @@ bool tsr_param_is_input(const tsr_graph *g, const tsr_param *param, tsr_op op, i
 bool tsr_param_is_load(const tsr_graph *g, const tsr_param *param);
 /* Of attention and document_attention: the index of the input that is the sinks; -1: none. */
 int tsr_node_sinks(const tsr_node *n);
-/* Of any op of attention: its soft cap; 0: none. */
-double tsr_node_soft_cap(const tsr_node *n);
 /* Of attention in any form: the features of a head of values, and of out. */
 int64_t tsr_node_value_head(const tsr_node *n);
 

@@ -46,11 +46,6 @@ int64_t tsr_node_value_head(const tsr_node *n) {
   return given ? given : a->attention.head_dim;
 }
 
-double tsr_node_soft_cap(const tsr_node *n) {
-  bool cached = n->op == TSR_OP_ATTENTION_CACHED;
-  return cached ? n->attr.attention_cached.soft_cap : n->attr.attention.soft_cap;
-}
-
 bool tsr_node_accumulates(const tsr_node *n) {
   if (n->op == TSR_OP_ALL_REDUCE) return n->attr.move.accumulate;
   if (n->op == TSR_OP_REDUCE_SCATTER) return n->attr.scatter.accumulate;

@@ -21,12 +21,13 @@ struct results {
 
 static inline tsr_attention attention_of(
     int64_t B, int64_t T, int64_t H, int64_t G, int64_t D, bool causal, float dropout,
-    int64_t window = 0) {
+    int64_t window = 0, float soft_cap = 0) {
   tsr_attention a = {};
   a.B = B, a.T = T, a.H = H, a.G = G, a.D = D;
   a.scale = 1 / sqrtf((float)D);
   a.causal = causal;
   a.window = window;
+  a.soft_cap = soft_cap;
   a.dropout = dropout;
   a.key = check_random();
   a.batch_offset = 3, a.head_offset = 2, a.heads_global = H + 5;
@@ -48,9 +49,9 @@ static inline attention_case case_new(tsr_cuda_type type, const tsr_attention &a
 static inline std::string case_text(const attention_case &c, int result) {
   char s[128];
   snprintf(
-      s, sizeof s, "%s of B %d T %d H %d G %d D %d causal %d window %d dropout %g",
+      s, sizeof s, "%s of B %d T %d H %d G %d D %d causal %d window %d dropout %g soft cap %g",
       result_names[result], (int)c.a.B, (int)c.a.T, (int)c.a.H, (int)c.a.G, (int)c.a.D, c.a.causal,
-      (int)c.a.window, (double)c.a.dropout);
+      (int)c.a.window, (double)c.a.dropout, (double)c.a.soft_cap);
   return s;
 }
 

@@ -56,8 +56,16 @@ static void test_halves(void) {
   }
 }
 
+static void test_soft_caps(void) {
+  check_call(TSR_CUDA_F32, attention_of(2, 70, 4, 2, 16, true, 0.1f, 0, 1.5f));
+  check_call(TSR_CUDA_F32, attention_of(1, 67, 2, 1, 256, true, 0, 20, 0.8f));
+  check_call(TSR_CUDA_F32, attention_of(1, 40, 1, 1, 16, false, 0, 0, 0.8f));
+  check_call(TSR_CUDA_BF16, attention_of(1, 70, 2, 1, 64, true, 0.1f, 0, 1.5f));
+}
+
 int main() {
   test_f32();
   test_halves();
+  test_soft_caps();
   return check_done("cuda.attention");
 }

@@ -114,12 +114,14 @@ static void test_rows(tsr_cuda_type type) {
 struct attention_case {
   tsr_cuda_type type;
   int64_t B, H, G, D, T, window;
+  float soft_cap;
   numbers q, k, v;
 };
 
 static attention_case attention_case_new(
-    tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t T, int64_t window = 0) {
-  attention_case x = {type, B, H, G, D, T, window, {}, {}, {}};
+    tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t T, int64_t window = 0,
+    float soft_cap = 0) {
+  attention_case x = {type, B, H, G, D, T, window, soft_cap, {}, {}, {}};
   x.q = rounded(type, random_numbers(B * T * H * D, 2));
   x.k = rounded(type, random_numbers(B * T * G * D, 2));
   x.v = rounded(type, random_numbers(B * T * G * D, 1));
@@ -131,6 +133,7 @@ static tsr_attention sizes_of(const attention_case &x, int64_t T) {
   a.B = x.B, a.T = T, a.H = x.H, a.G = x.G, a.D = x.D;
   a.causal = true;
   a.window = x.window;
+  a.soft_cap = x.soft_cap;
   a.scale = 1 / sqrtf((float)x.D);
   return a;
 }
@@ -195,7 +198,8 @@ struct single {
 static single single_new(const attention_case &x, int64_t b, int64_t g) {
   int64_t heads = x.H / x.G;
   single s = {
-      {x.type, 1, heads, 1, x.D, x.T, x.window, {}, {}, {}}, std::vector<numbers>((size_t)x.T)};
+      {x.type, 1, heads, 1, x.D, x.T, x.window, x.soft_cap, {}, {}, {}},
+      std::vector<numbers>((size_t)x.T)};
   s.x.q = split(x.q, x, x.H, b, g * heads, heads);
   s.x.k = split(x.k, x, x.G, b, g, 1);
   s.x.v = split(x.v, x, x.G, b, g, 1);
@@ -292,6 +296,7 @@ static void test_attention(tsr_cuda_type type) {
     check_attention(attention_case_new(type, 1, 5, 1, 33, 150));
     check_attention(attention_case_new(type, 2, 4, 2, 16, 90, 1));
     check_attention(attention_case_new(type, 1, 3, 1, 40, 260, 67));
+    check_attention(attention_case_new(type, 2, 4, 2, 16, 90, 33, 1.5f));
   }
   if (type == TSR_CUDA_BF16) {
     check_attention(attention_case_new(type, 2, 2, 2, 128, 1400));

@@ -32,11 +32,12 @@ static const cache_model llama = {
     "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
     "v: linear(h, wv); qr: rope(q, head_dim: 4); kr: rope(k, head_dim: 4)\n"
     "a: attention(qr, kr, v, head_dim: 4); o: linear(a, wo); x1: add(x0, o)\n"
-    "h2: rmsnorm(x1, n2); g: linear(h2, gate); u: linear(h2, up); s: swiglu(g, u)\n"
+    "h2: rmsnorm(x1, n2, zero_centered: 1); g: linear(h2, gate); u: linear(h2, up); s: swiglu(g, "
+    "u)\n"
     "d: linear(s, down); x2: add(x1, d); q2: linear(x2, wq2); k2: linear(x2, wk2)\n"
     "v2: linear(x2, wv2); qr2: rope(q2, head_dim: 4); kr2: rope(k2, head_dim: 4)\n"
-    "a2: attention(qr2, kr2, v2, head_dim: 4, window: 3); o2: linear(a2, wo2); x3: add(x2, o2)\n"
-    "hf: rmsnorm(x3, nf); logits: linear(hf, head)"};
+    "a2: attention(qr2, kr2, v2, head_dim: 4, window: 3, soft_cap: 0.5)\n"
+    "o2: linear(a2, wo2); x3: add(x2, o2); hf: rmsnorm(x3, nf); logits: linear(hf, head)"};
 
 /* Every op of a cache, and no product. */
 static const cache_model rows = {

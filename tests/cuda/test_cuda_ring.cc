@@ -140,8 +140,8 @@ static results run(const ring_case &c, int members, bool zigzag) {
 
 static void check_case(
     tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t rows, int64_t units,
-    bool causal, float dropout, int members_max, int64_t window = 0) {
-  tsr_attention a = attention_of(B, rows * units, H, G, D, causal, dropout, window);
+    bool causal, float dropout, int members_max, int64_t window = 0, float soft_cap = 0) {
+  tsr_attention a = attention_of(B, rows * units, H, G, D, causal, dropout, window, soft_cap);
   ring_case c = {case_new(type, a), units};
   const std::string text = std::to_string(units) + " units, ";
   order(false);
@@ -182,6 +182,8 @@ static void test_attention(void) {
   check_case(f32, 1, 1, 1, 16, 67, 4, true, 0, 2, 80);
   check_case(bf16, 1, 2, 1, 64, 9, 4, true, 0.1f, 4, 12);
   check_case(bf16, 1, 1, 1, 128, 65, 4, true, 0, 2, 60);
+  check_case(f32, 1, 2, 1, 16, 9, 4, true, 0.1f, 4, 0, 1.5f);
+  check_case(bf16, 1, 2, 1, 64, 9, 4, true, 0, 2, 12, 1.5f);
 #if !defined(TSR_EMULATED) /* which would take minutes: several launches of lines */
   check_case(f32, 64, 40, 20, 16, 32, 4, true, 0.1f, 4);
   check_case(bf16, 64, 40, 20, 64, 32, 4, true, 0.1f, 4);

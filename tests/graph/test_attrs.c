@@ -25,10 +25,10 @@ static void check_set(const tsr_attr_set *set) {
 static void test_defaults(void) {
   const tsr_attr_set *attention = tsr_op_attrs(TSR_OP_ATTENTION);
   const tsr_attention_attrs *a = &attention->defaults->attention;
-  CHECK(attention->count == 6 && a->causal && a->window == 0 && a->scale == 0);
+  CHECK(attention->count == 7 && a->causal && a->window == 0 && a->scale == 0);
   CHECK(tsr_op_attrs(TSR_OP_ALL_GATHER)->defaults->all_gather.dim == -1);
   CHECK(tsr_op_attrs(TSR_OP_ROPE)->defaults->rope.sign == 1);
-  CHECK(tsr_op_attrs(TSR_OP_RMSNORM)->defaults->norm.eps == 1e-5);
+  CHECK(tsr_op_attrs(TSR_OP_RMSNORM)->defaults->rmsnorm.eps == 1e-5);
   CHECK(tsr_op_attrs(TSR_OP_LINEAR)->count == 0);
   CHECK(find(attention, "head_dim")->required && !find(attention, "causal")->required);
   CHECK(find(tsr_op_attrs(TSR_OP_RING_OUT), "window")->hidden);

@@ -38,14 +38,12 @@ static bool has_sinks(const tsr_node *n) {
 }
 
 /* Attention over heads that are too wide has no kernel, nor over values with heads of another
- * width, nor with sinks or a soft cap; where a ring completes its sum with sinks, the host has all
- * of the sum. */
+ * width, nor with sinks; where a ring completes its sum with these, the host has all of the sum. */
 static bool has_head(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
   if (!(tsr_op_facts(t->op) & TSR_FACT_ATTENTION)) return true;
   int64_t head_dim = n->attr.attention.head_dim;
-  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim && !has_sinks(n) &&
-         tsr_node_soft_cap(n) == 0;
+  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim && !has_sinks(n);
 }
 
 /* Rotary positions have a kernel for the halves of whole heads. */
