@@ -60,8 +60,8 @@ static const char *describe(const cJSON *item) {
   return cJSON_IsObject(item) ? "an object" : "null";
 }
 
-static bool
-wrong(const cJSON *item, const char *key, const char *file, const char *wanted, tsr_diags *diags) {
+bool tsr_json_wrong(
+    const cJSON *item, const char *key, const char *file, const char *wanted, tsr_diags *diags) {
   if (!item) return tsr_diag_error(diags, TSR_NOWHERE, "'%s': key '%s' is missing", file, key);
   if (cJSON_IsNumber(item))
     return tsr_diag_error(
@@ -75,7 +75,7 @@ bool tsr_json_text(
     const cJSON *object, const char *key, const char *file, const char **ret_text,
     tsr_diags *diags) {
   const cJSON *item = tsr_json_get(object, key);
-  if (!cJSON_IsString(item)) return wrong(item, key, file, "a string", diags);
+  if (!cJSON_IsString(item)) return tsr_json_wrong(item, key, file, "a string", diags);
   *ret_text = item->valuestring;
   return true;
 }
@@ -86,7 +86,7 @@ bool tsr_json_int(
   const double limit = 9007199254740992.0; /* 2^53: above, doubles are not every whole number */
   bool ok = cJSON_IsNumber(item) && floor(item->valuedouble) == item->valuedouble &&
             fabs(item->valuedouble) <= limit;
-  if (!ok) return wrong(item, key, file, "a whole number", diags);
+  if (!ok) return tsr_json_wrong(item, key, file, "a whole number", diags);
   *ret_value = (int64_t)item->valuedouble;
   return true;
 }
@@ -94,7 +94,7 @@ bool tsr_json_int(
 bool tsr_json_double(
     const cJSON *object, const char *key, const char *file, double *ret_value, tsr_diags *diags) {
   const cJSON *item = tsr_json_get(object, key);
-  if (!cJSON_IsNumber(item)) return wrong(item, key, file, "a number", diags);
+  if (!cJSON_IsNumber(item)) return tsr_json_wrong(item, key, file, "a number", diags);
   *ret_value = item->valuedouble;
   return true;
 }
@@ -102,7 +102,7 @@ bool tsr_json_double(
 bool tsr_json_bool(
     const cJSON *object, const char *key, const char *file, bool *ret_value, tsr_diags *diags) {
   const cJSON *item = tsr_json_get(object, key);
-  if (!cJSON_IsBool(item)) return wrong(item, key, file, "true or false", diags);
+  if (!cJSON_IsBool(item)) return tsr_json_wrong(item, key, file, "true or false", diags);
   *ret_value = cJSON_IsTrue(item);
   return true;
 }

@@ -40,6 +40,10 @@ bool tsr_json_double(
 bool tsr_json_bool(
     const cJSON *object, const char *key, const char *file, bool *ret_value, tsr_diags *diags);
 
+/* That error, of an item that is missing (NULL) or not what is wanted. Returns false. */
+bool tsr_json_wrong(
+    const cJSON *item, const char *key, const char *file, const char *wanted, tsr_diags *diags);
+
 /* Appends a string in quotes, with the escapes that JSON requires; bytes that are no UTF-8 become
  * U+FFFD. */
 void tsr_json_add_text(tsr_text *text, const char *bytes, size_t length);

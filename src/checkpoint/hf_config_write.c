@@ -1,162 +1,209 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From sizes to our YAML and to config.json. */
-#include "checkpoint/hf_config_family.h"
+/* requires: sizes. produces: the keys of a config.json of the class that computes the same. */
+#include "base/file_read.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/hf_values.h"
+#include "model/build.h"
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* The shortest digits that are this number again; never those of a whole number, because readers
- * may tell 1 from 1.0. */
-static const char *real(char buffer[40], double value) {
-  for (int digits = 15; digits <= 17; digits++) {
-    snprintf(buffer, 38, "%.*g", digits, value);
-    if (strtod(buffer, NULL) == value) break;
+typedef struct {
+  tsr_arena *arena;
+  tsr_location location; /* of the user's model */
+  tsr_hf_class class;
+  const tsr_graph_file *file;
+  tsr_scope sizes, keys; /* keys: that have been written */
+  tsr_hf_export_config *ret;
+  tsr_diags *diags;
+} writer;
+
+/* ---- the class ---- */
+
+static bool no_class(const writer *w, const char *of, const char *why) {
+  return tsr_diag_error(
+      w->diags, w->location, "transformers has no class for %s%s%s", of, *why ? ": " : "", why);
+}
+
+/* The first one whose condition holds. */
+static bool choose(writer *w, const tsr_yaml *list) {
+  for (int i = 0; i < list->count; i++) {
+    bool holds = true;
+    if (!tsr_hf_class_read(w->arena, list, i, w->file, &w->class, w->diags)) return false;
+    tsr_hf_class_words(&w->class, &w->sizes);
+    if (w->class.when && !tsr_expr_true(w->class.when, &w->sizes, &holds, w->diags)) return false;
+    if (holds) return true;
   }
-  if (!strpbrk(buffer, ".en")) strcat(buffer, ".0");
-  return buffer;
+  return no_class(
+      w, w->file->name ? w->file->name : "this graph",
+      "no class of its 'huggingface' has these sizes");
 }
 
-const tsr_hf_family tsr_hf_families[] = {
-    {"gpt2", "GPT2LMHeadModel"},
-    {"llama", "LlamaForCausalLM"},
-    {"qwen3", "Qwen3ForCausalLM"},
-    {"mixtral", "MixtralForCausalLM"},
-    {"olmoe", "OlmoeForCausalLM"},
-    {"qwen2_moe", "Qwen2MoeForCausalLM"},
-    {"qwen3_moe", "Qwen3MoeForCausalLM"},
-    {"deepseek_v3", "DeepseekV3ForCausalLM"},
-    {"deepseek_v2", "DeepseekV2ForCausalLM"},
-    {"deepseek", "DeepseekV3ForCausalLM"},
-    {"glm4_moe", "Glm4MoeForCausalLM"},
-    {"gpt_oss", "GptOssForCausalLM"}};
-const int tsr_hf_families_count = sizeof tsr_hf_families / sizeof *tsr_hf_families;
-
-static bool is_mistral(const tsr_hf_config *c) { return is(c, "llama") && c->sliding_window; }
-
-/* The name that transformers has for it. */
-static const char *type_of(const tsr_hf_config *c) {
-  return is_mistral(c) ? "mistral" : c->model_type;
-}
-
-static const char *class_of(const tsr_hf_config *c) {
-  for (int i = 0; i < tsr_hf_families_count; i++)
-    if (is(c, tsr_hf_families[i].name) && !is_mistral(c)) return tsr_hf_families[i].class;
-  return "MistralForCausalLM";
-}
-
-/* Of these classes the weights of a token's experts always have the sum 1. */
-static bool has_norm_topk_prob(const tsr_hf_config *c) {
-  return !is(c, "mixtral") && !is(c, "gpt_oss");
-}
-
-static void add_layers(const tsr_hf_experts *e, tsr_text *text) {
-  for (int i = 0; i < e->mlp_only_layers_count; i++)
-    tsr_text_add(text, "%s%" PRId64, i ? ", " : "", e->mlp_only_layers[i]);
-}
-
-static void add_expert_sizes(const tsr_hf_config *c, tsr_text *text) {
-  const tsr_hf_experts *e = &c->experts;
-  char buffer[40];
-  tsr_text_add(text, "  num_experts: %" PRId64 "\n", e->num_experts);
-  tsr_text_add(text, "  num_experts_per_token: %" PRId64 "\n", e->num_experts_per_token);
-  if (e->dense_intermediate_dim) {
-    tsr_text_add(text, "  dense_intermediate_dim: %" PRId64 "\n", e->dense_intermediate_dim);
-    tsr_text_add(text, "  decoder_sparse_step: %" PRId64 "\n", e->decoder_sparse_step);
-    tsr_text_add(text, "  mlp_only_layers: [");
-    add_layers(e, text);
-    tsr_text_add(text, "]\n");
+static bool check_required(writer *w) {
+  bool ok = true;
+  for (int i = 0; i < w->class.requires_count; i++) {
+    const tsr_hf_check *c = &w->class.requires[i];
+    const char *text;
+    bool holds;
+    if (!tsr_expr_true(c->that, &w->sizes, &holds, w->diags) ||
+        (!holds && !tsr_scope_fill(&w->sizes, c->text, c->location, &text, w->diags)))
+      ok = false;
+    else if (!holds) ok = tsr_diag_error(w->diags, w->location, "%s", text);
   }
-  if (e->shared_intermediate_dim)
-    tsr_text_add(text, "  shared_intermediate_dim: %" PRId64 "\n", e->shared_intermediate_dim);
-  if (has_norm_topk_prob(c))
-    tsr_text_add(text, "  norm_topk_prob: %s\n", e->norm_topk_prob ? "true" : "false");
-  tsr_text_add(text, "  router_aux_loss_coef: %s\n", real(buffer, e->router_aux_loss_coef));
-  if (e->adds_aux_loss) tsr_text_add(text, "  balance: {loss: forward}\n");
-  if (!is(c, "gpt_oss")) return;
-  tsr_text_add(text, "  swiglu_alpha: %s\n", real(buffer, e->swiglu_alpha));
-  tsr_text_add(text, "  swiglu_limit: %s\n", real(buffer, e->swiglu_limit));
+  return ok;
 }
 
-static void add_deepseek_expert_sizes(const tsr_hf_experts *e, tsr_text *text) {
-  char buffer[40];
-  tsr_text_add(text, "  num_experts: %" PRId64 "\n", e->num_experts);
-  tsr_text_add(text, "  num_experts_per_token: %" PRId64 "\n", e->num_experts_per_token);
-  tsr_text_add(text, "  num_shared_experts: %" PRId64 "\n", e->num_shared_experts);
-  tsr_text_add(text, "  first_k_dense_replace: %" PRId64 "\n", e->first_k_dense_replace);
-  tsr_text_add(text, "  dense_intermediate_dim: %" PRId64 "\n", e->dense_intermediate_dim);
-  tsr_text_add(text, "  num_expert_groups: %" PRId64 "\n", e->num_expert_groups);
-  tsr_text_add(text, "  num_kept_groups: %" PRId64 "\n", e->num_kept_groups);
-  tsr_text_add(text, "  norm_topk_prob: %s\n", e->norm_topk_prob ? "true" : "false");
-  tsr_text_add(text, "  routed_scaling_factor: %s\n", real(buffer, e->routed_scaling_factor));
+/* ---- keys ---- */
+
+static bool no_value(const writer *w, const tsr_hf_key *k, const tsr_eval *size) {
+  return tsr_diag_error(
+      w->diags, w->location, "transformers has no %s whose %s is %s", w->class.architectures[0],
+      k->size ? k->size : k->name, tsr_eval_text(w->arena, size));
 }
 
-static void add_latent_sizes(const tsr_hf_latent *l, tsr_text *text) {
-  tsr_text_add(text, "  q_lora_rank: %" PRId64 "\n", l->q_lora_rank);
-  tsr_text_add(text, "  kv_lora_rank: %" PRId64 "\n", l->kv_lora_rank);
-  tsr_text_add(text, "  qk_nope_head_dim: %" PRId64 "\n", l->qk_nope_head_dim);
-  tsr_text_add(text, "  qk_rope_head_dim: %" PRId64 "\n", l->qk_rope_head_dim);
-  tsr_text_add(text, "  v_head_dim: %" PRId64 "\n", l->v_head_dim);
-  if (!l->rope_interleave) tsr_text_add(text, "  rope_interleave: false\n");
-}
-
-static void add_yarn_sizes(const tsr_hf_config *c, tsr_text *text) {
-  const tsr_hf_latent *l = &c->latent;
-  char buffer[40];
-  tsr_text_add(text, "  rope_scaling:\n    yarn_factor: %s\n", real(buffer, l->yarn_factor));
-  tsr_text_add(text, "    beta_fast: %s\n", real(buffer, l->beta_fast));
-  tsr_text_add(text, "    beta_slow: %s\n", real(buffer, l->beta_slow));
-  tsr_text_add(text, "    original_context_length: %" PRId64 "\n", c->original_context_length);
-  tsr_text_add(text, "    mscale: %s\n", real(buffer, l->mscale));
-  tsr_text_add(text, "    mscale_all_dim: %s\n", real(buffer, l->mscale_all_dim));
-  if (l->attention_factor > 0)
-    tsr_text_add(text, "    attention_factor: %s\n", real(buffer, l->attention_factor));
-  if (!l->truncate) tsr_text_add(text, "    truncate: false\n");
-}
-
-void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
-  char buffer[40];
-  tsr_text_add(text, "transformer_config:\n  model_type: %s\n", c->model_type);
-  tsr_text_add(text, "  vocab_size: %" PRId64 "\n", c->vocab_size);
-  if (!is_gpt2(c) && c->pad_token >= 0)
-    tsr_text_add(text, "  pad_token: %" PRId64 "\n", c->pad_token);
-  tsr_text_add(text, "  embedding_dim: %" PRId64 "\n", c->embedding_dim);
-  tsr_text_add(text, "  intermediate_dim: %" PRId64 "\n", c->intermediate_dim);
-  tsr_text_add(text, "  num_blocks: %" PRId64 "\n", c->num_blocks);
-  tsr_text_add(text, "  num_heads: %" PRId64 "\n", c->num_heads);
-  if (!is_gpt2(c) && !is_latent(c))
-    tsr_text_add(text, "  num_groups: %" PRId64 "\n", c->num_groups);
-  if (has_deepseek_experts(c)) add_deepseek_expert_sizes(&c->experts, text);
-  else if (c->experts.num_experts) add_expert_sizes(c, text);
-  if (is_latent(c)) add_latent_sizes(&c->latent, text);
-  else tsr_text_add(text, "  head_dim: %" PRId64 "\n", c->head_dim);
-  tsr_text_add(text, "  max_sequence_length: %" PRId64 "\n", c->max_sequence_length);
-  tsr_text_add(text, "  dropout_prob: %s\n", real(buffer, c->dropout_prob));
-  tsr_text_add(text, "  norm_eps: %s\n", real(buffer, c->norm_eps));
-  if (!is_gpt2(c)) tsr_text_add(text, "  theta: %s\n", real(buffer, c->theta));
-  if (c->scaling_factor > 0) {
-    tsr_text_add(
-        text, "  rope_scaling:\n    scaling_factor: %s\n", real(buffer, c->scaling_factor));
-    tsr_text_add(text, "    low_freq_factor: %s\n", real(buffer, c->low_freq_factor));
-    tsr_text_add(text, "    high_freq_factor: %s\n", real(buffer, c->high_freq_factor));
-    tsr_text_add(text, "    original_context_length: %" PRId64 "\n", c->original_context_length);
+/* As config.json has the value of a size. */
+static bool key_of(const writer *w, const tsr_hf_key *k, const tsr_eval *size, tsr_eval *ret) {
+  *ret = *size;
+  if (!k->values_count || size->kind == TSR_EVAL_LIST) return true;
+  for (int i = 0; i < k->values_count; i++) {
+    const tsr_hf_value *v = &k->values[i];
+    if (!tsr_hf_value_is(v->size && !k->write ? v->size : v->json, size)) continue;
+    return *ret = tsr_hf_yaml_value(v->json), true;
   }
-  if (c->latent.yarn_factor > 0) add_yarn_sizes(c, text);
-  if (is(c, "glm4_moe")) {
-    tsr_text_add(text, "  partial_rotary_factor: %s\n", real(buffer, c->partial_rotary_factor));
-    tsr_text_add(text, "  use_qk_norm: %s\n", c->use_qk_norm ? "true" : "false");
-  }
-  bool windows = is(c, "gpt_oss");
-  if (c->sliding_window || windows)
-    tsr_text_add(text, "  sliding_window: %" PRId64 "\n", c->sliding_window);
-  if (windows) tsr_text_add(text, "  full_attention_step: %" PRId64 "\n", c->full_attention_step);
-  if (c->attention_bias) tsr_text_add(text, "  attention_bias: true\n");
-  else if (is(c, "qwen2_moe") || windows) tsr_text_add(text, "  attention_bias: false\n");
-  if (c->mlp_bias) tsr_text_add(text, "  mlp_bias: true\n");
-  tsr_text_add(text, "  weight_tying: %s\n", c->tied ? "enabled" : "disabled");
+  return no_value(w, k, size);
 }
 
-/* ---- config.json ---- */
+/* What the class cannot have is null, if that has a meaning. */
+static bool check_limit(const writer *w, const tsr_hf_key *k, tsr_eval *v) {
+  bool number = v->kind == TSR_EVAL_NUMBER;
+  if (k->values_count || k->kind == TSR_HF_BOOLEAN || !number) return true;
+  bool token = k->kind == TSR_HF_TOKEN && v->number < 0;
+  if (!token && !tsr_hf_is_below(k, v->number)) return true;
+  if (!token && !k->null) return no_value(w, k, v);
+  return *v = (tsr_eval){.kind = TSR_EVAL_WORD, .word = "null"}, true;
+}
+
+static bool write_value(writer *w, const tsr_hf_key *k, tsr_eval *ret) {
+  const tsr_name *size = k->size ? tsr_scope_find(&w->sizes, k->size) : NULL;
+  tsr_eval value;
+  if (k->write) {
+    if (!tsr_expr_eval(k->write, &w->sizes, &value, w->diags)) return false;
+  } else if (size) value = size->value;
+  else return *ret = tsr_hf_yaml_value(k->values[0].json), true;
+  return key_of(w, k, &value, ret) && check_limit(w, k, ret);
+}
+
+static void add_word(tsr_text *text, const char *word) {
+  if (strcmp(word, "null")) tsr_json_add_text(text, word, strlen(word));
+  else tsr_text_add(text, "null");
+}
+
+static void add_number(tsr_arena *arena, tsr_hf_kind kind, double number, tsr_text *text) {
+  bool real = kind == TSR_HF_REAL || kind == TSR_HF_REALS;
+  if (kind == TSR_HF_BOOLEAN) tsr_text_add(text, "%s", number != 0 ? "true" : "false");
+  else if (real) tsr_text_add(text, "%s", tsr_hf_real_text(arena, number));
+  else tsr_text_add(text, "%.0f", number);
+}
+
+static const char *json_of(tsr_arena *arena, tsr_hf_kind kind, const tsr_eval *v) {
+  tsr_text text = {0};
+  bool list = v->kind == TSR_EVAL_LIST;
+  tsr_text_add(&text, "%s", list ? "[" : "");
+  if (v->kind == TSR_EVAL_WORD) add_word(&text, v->word);
+  else if (!list) add_number(arena, kind, v->number, &text);
+  for (int i = 0; list && i < v->count; i++) {
+    tsr_text_add(&text, "%s", i ? ", " : "");
+    if (v->words) add_word(&text, v->words[i]);
+    else add_number(arena, kind, v->list[i], &text);
+  }
+  tsr_text_add(&text, "%s", list ? "]" : "");
+  const char *copy = tsr_arena_strdup(arena, text.data);
+  tsr_text_free(&text);
+  return copy;
+}
+
+/* Rotary positions as every version of transformers reads them. */
+static const char *place_of(const writer *w, const char *name) {
+  if (!strcmp(name, "rope.rope_theta") || !strcmp(name, "rope.partial_rotary_factor"))
+    return name + strlen("rope.");
+  if (strncmp(name, "rope.", 5)) return name;
+  return tsr_arena_printf(w->arena, "rope_scaling.%s", name + 5);
+}
+
+static void add_member(writer *w, const char *key, const char *json) {
+  w->ret->members[w->ret->members_count++] = (tsr_hf_member){key, json};
+}
+
+static bool write_key(writer *w, const tsr_hf_key *k, bool has_members) {
+  tsr_name n = {.name = k->name};
+  bool holds = true;
+  if (k->condition && !tsr_expr_true(k->condition, &w->keys, &holds, w->diags)) return false;
+  if (!holds) n.unknown = "config.json does not need the key";
+  else if (k->unwritten) n.unknown = "it is not written";
+  bool written = !n.unknown, ok = !written || write_value(w, k, &n.value);
+  n.bad = !ok;
+  tsr_scope_push(&w->keys, &n);
+  if (!ok || !written) return ok;
+  const tsr_eval *v = &n.value;
+  bool none = !strcmp(k->name, "rope.rope_type") && !has_members && v->kind == TSR_EVAL_WORD &&
+              !strcmp(v->word, "default");
+  if (none) add_member(w, "rope_scaling", "null");
+  else add_member(w, place_of(w, k->name), json_of(w->arena, k->kind, v));
+  return true;
+}
+
+static bool write_keys(writer *w) {
+  const tsr_hf_class *c = &w->class;
+  bool ok = true, has_members = false;
+  *w->ret = (tsr_hf_export_config){c->model_type, c->architectures[0]};
+  w->ret->members = tsr_arena_array(w->arena, tsr_hf_member, c->keys_count + 1);
+  for (int i = 0; i < c->keys_count; i++) has_members |= c->keys[i].members != NULL;
+  for (int i = 0; i < c->keys_count; i++)
+    if (!c->keys[i].members) ok &= write_key(w, &c->keys[i], has_members);
+  return ok;
+}
+
+/* The shipped graphs that have classes. */
+static bool hint_graphs(const writer *w, const char *folder) {
+  const char **names, *text = "";
+  int count = tsr_graph_files(w->arena, folder, &names);
+  for (int i = 0; i < count; i++) {
+    const char *file = tsr_arena_printf(w->arena, "%s.yaml", names[i]);
+    const char *path = tsr_path_join(w->arena, folder, file);
+    tsr_yaml *root;
+    if (!tsr_graph_file_load(w->arena, path, TSR_NOWHERE, &root, tsr_diags_new(w->arena)) ||
+        !tsr_yaml_get(root, "huggingface"))
+      continue;
+    text = tsr_arena_printf(w->arena, "%s%s%s", text, *text ? ", " : "", names[i]);
+  }
+  tsr_diag_hint(w->diags, "graphs with 'huggingface' can be exported%s%s", *text ? ": " : "", text);
+  return false;
+}
+
+bool tsr_hf_config_of(
+    tsr_arena *arena, const tsr_config *config, int64_t vocab_stored, const char *graphs_folder,
+    tsr_hf_export_config *ret, tsr_diags *diags) {
+  writer w = {.arena = arena, .location = config->model.location, .ret = ret, .diags = diags};
+  w.sizes.arena = w.keys.arena = arena;
+  tsr_model_source source;
+  tsr_model_options options = {
+      .batch = 1, .sequence = 1, .vocab_detected = vocab_stored, .units = {1, 1, 1}};
+  tsr_graph_file *file;
+  if (!tsr_model_source_read(arena, config, graphs_folder, &source, diags)) return false;
+  const tsr_yaml *list = tsr_yaml_get(source.root, "huggingface");
+  if (!list || list->kind != TSR_YAML_LIST || !list->count) {
+    no_class(&w, source.name ? source.name : "this model", "");
+    return hint_graphs(&w, graphs_folder);
+  }
+  if (!tsr_graph_file_read(arena, source.root, &file, diags) ||
+      !tsr_sizes_read(&w.sizes, file, &source, &options, diags))
+    return false;
+  w.file = file;
+  if (!choose(&w, list) || !check_required(&w)) return false;
+  tsr_hf_class_words(&w.class, &w.keys);
+  return write_keys(&w);
+}
+
+/* ---- the file ---- */
 
 static void add_id(const cJSON *ids, const char *key, tsr_text *text) {
   const cJSON *item = tsr_json_get(ids, key), *one;
@@ -173,186 +220,43 @@ static void add_id(const cJSON *ids, const char *key, tsr_text *text) {
   } else tsr_text_add(text, "null");
 }
 
-static void add_gpt2(const tsr_hf_config *c, tsr_text *text) {
-  char buffer[40];
-  tsr_text_add(text, ",\n  \"n_embd\": %" PRId64, c->embedding_dim);
-  tsr_text_add(text, ",\n  \"n_layer\": %" PRId64, c->num_blocks);
-  tsr_text_add(text, ",\n  \"n_head\": %" PRId64, c->num_heads);
-  tsr_text_add(text, ",\n  \"n_positions\": %" PRId64, c->max_sequence_length);
-  tsr_text_add(text, ",\n  \"n_inner\": %" PRId64, c->intermediate_dim);
-  tsr_text_add(text, ",\n  \"layer_norm_epsilon\": %s", real(buffer, c->norm_eps));
-  tsr_text_add(text, ",\n  \"activation_function\": \"gelu_new\"");
-  real(buffer, c->dropout_prob);
-  tsr_text_add(
-      text, ",\n  \"resid_pdrop\": %s,\n  \"embd_pdrop\": %s,\n  \"attn_pdrop\": %s", buffer,
-      buffer, buffer);
-}
-
-static void add_yarn(const tsr_hf_config *c, tsr_text *text) {
-  const tsr_hf_latent *l = &c->latent;
-  char buffer[40];
-  tsr_text_add(text, ",\n  \"rope_scaling\": {\n    \"rope_type\": \"yarn\"");
-  tsr_text_add(text, ",\n    \"factor\": %s", real(buffer, l->yarn_factor));
-  tsr_text_add(text, ",\n    \"beta_fast\": %s", real(buffer, l->beta_fast));
-  tsr_text_add(text, ",\n    \"beta_slow\": %s", real(buffer, l->beta_slow));
-  tsr_text_add(text, ",\n    \"mscale\": %s", real(buffer, l->mscale));
-  tsr_text_add(text, ",\n    \"mscale_all_dim\": %s", real(buffer, l->mscale_all_dim));
-  if (l->attention_factor > 0)
-    tsr_text_add(text, ",\n    \"attention_factor\": %s", real(buffer, l->attention_factor));
-  if (!l->truncate) tsr_text_add(text, ",\n    \"truncate\": false");
-  tsr_text_add(
-      text, ",\n    \"original_max_position_embeddings\": %" PRId64 "\n  }",
-      c->original_context_length);
-}
-
-static void add_experts(const tsr_hf_config *c, tsr_text *text) {
-  const tsr_hf_experts *e = &c->experts;
-  char buffer[40];
-  const char *key = has_norm_topk_prob(c) ? "num_experts" : "num_local_experts";
-  tsr_text_add(text, ",\n  \"%s\": %" PRId64, key, e->num_experts);
-  tsr_text_add(text, ",\n  \"num_experts_per_tok\": %" PRId64, e->num_experts_per_token);
-  if (e->dense_intermediate_dim) {
-    tsr_text_add(text, ",\n  \"moe_intermediate_size\": %" PRId64, c->intermediate_dim);
-    tsr_text_add(text, ",\n  \"decoder_sparse_step\": %" PRId64, e->decoder_sparse_step);
-    tsr_text_add(text, ",\n  \"mlp_only_layers\": [");
-    add_layers(e, text);
-    tsr_text_add(text, "],\n  \"use_sliding_window\": false");
-  }
-  if (e->shared_intermediate_dim)
-    tsr_text_add(
-        text, ",\n  \"shared_expert_intermediate_size\": %" PRId64, e->shared_intermediate_dim);
-  if (has_norm_topk_prob(c))
-    tsr_text_add(text, ",\n  \"norm_topk_prob\": %s", e->norm_topk_prob ? "true" : "false");
-  tsr_text_add(text, ",\n  \"output_router_logits\": %s", e->adds_aux_loss ? "true" : "false");
-  tsr_text_add(text, ",\n  \"router_aux_loss_coef\": %s", real(buffer, e->router_aux_loss_coef));
-  if (!is(c, "gpt_oss")) return;
-  tsr_text_add(text, ",\n  \"swiglu_alpha\": %s", real(buffer, e->swiglu_alpha));
-  tsr_text_add(text, ",\n  \"swiglu_limit\": %s", real(buffer, e->swiglu_limit));
-}
-
-/* gpt-oss's, whose class has windows in every second block by default, and needs one even where no
- * block has it. */
-static void add_windows(const tsr_hf_config *c, tsr_text *text) {
-  int64_t window = c->sliding_window ? c->sliding_window : 128;
-  tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64 ",\n  \"layer_types\": [", window);
-  for (int64_t block = 0; block < c->num_blocks; block++) {
-    bool full = !c->sliding_window || (block + 1) % c->full_attention_step == 0;
-    tsr_text_add(
-        text, "%s\"%s\"", block ? ", " : "", full ? "full_attention" : "sliding_attention");
-  }
-  tsr_text_add(text, "],\n  \"attention_bias\": %s", c->attention_bias ? "true" : "false");
-}
-
-/* The class's name for biases, and a window where it may have one. */
-static void add_attention(const tsr_hf_config *c, tsr_text *text) {
-  if (is(c, "gpt_oss")) return add_windows(c, text);
-  const char *key = is(c, "qwen2_moe") ? "qkv_bias" : "attention_bias";
-  if (c->sliding_window) tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64, c->sliding_window);
-  else if (is(c, "mixtral")) tsr_text_add(text, ",\n  \"sliding_window\": null");
-  else tsr_text_add(text, ",\n  \"%s\": %s", key, c->attention_bias ? "true" : "false");
-}
-
-static void add_deepseek_experts(const tsr_hf_config *c, tsr_text *text) {
-  const tsr_hf_experts *e = &c->experts;
-  bool v2 = is(c, "deepseek_v2");
-  char buffer[40];
-  tsr_text_add(text, ",\n  \"moe_intermediate_size\": %" PRId64, c->intermediate_dim);
-  tsr_text_add(text, ",\n  \"n_routed_experts\": %" PRId64, e->num_experts);
-  tsr_text_add(text, ",\n  \"num_experts_per_tok\": %" PRId64, e->num_experts_per_token);
-  tsr_text_add(text, ",\n  \"n_shared_experts\": %" PRId64, e->num_shared_experts);
-  tsr_text_add(text, ",\n  \"n_group\": %" PRId64, e->num_expert_groups);
-  tsr_text_add(text, ",\n  \"topk_group\": %" PRId64, e->num_kept_groups);
-  tsr_text_add(text, ",\n  \"norm_topk_prob\": %s", e->norm_topk_prob ? "true" : "false");
-  tsr_text_add(text, ",\n  \"routed_scaling_factor\": %s", real(buffer, e->routed_scaling_factor));
-  if (!is_latent(c)) return;
-  tsr_text_add(
-      text, ",\n  \"topk_method\": \"%s\"",
-      !v2                        ? "noaux_tc"
-      : e->num_expert_groups > 1 ? "group_limited_greedy"
-                                 : "greedy");
-  tsr_text_add(text, ",\n  \"scoring_func\": \"%s\"", v2 ? "softmax" : "sigmoid");
-}
-
-static void add_glm4_moe(const tsr_hf_config *c, tsr_text *text) {
-  char buffer[40];
-  tsr_text_add(text, ",\n  \"first_k_dense_replace\": %" PRId64, c->experts.first_k_dense_replace);
-  tsr_text_add(text, ",\n  \"partial_rotary_factor\": %s", real(buffer, c->partial_rotary_factor));
-  tsr_text_add(text, ",\n  \"use_qk_norm\": %s", c->use_qk_norm ? "true" : "false");
-  tsr_text_add(text, ",\n  \"num_nextn_predict_layers\": 0");
-}
-
-static void add_latent(const tsr_hf_config *c, tsr_text *text) {
-  const tsr_hf_latent *l = &c->latent;
-  if (l->q_lora_rank) tsr_text_add(text, ",\n  \"q_lora_rank\": %" PRId64, l->q_lora_rank);
-  else tsr_text_add(text, ",\n  \"q_lora_rank\": null");
-  tsr_text_add(text, ",\n  \"kv_lora_rank\": %" PRId64, l->kv_lora_rank);
-  tsr_text_add(text, ",\n  \"qk_nope_head_dim\": %" PRId64, l->qk_nope_head_dim);
-  tsr_text_add(text, ",\n  \"qk_rope_head_dim\": %" PRId64, l->qk_rope_head_dim);
-  tsr_text_add(text, ",\n  \"v_head_dim\": %" PRId64, l->v_head_dim);
-  int64_t dense = c->experts.num_experts ? c->experts.first_k_dense_replace : c->num_blocks;
-  tsr_text_add(text, ",\n  \"first_k_dense_replace\": %" PRId64, dense);
-  if (is(c, "deepseek_v2")) return;
-  tsr_text_add(text, ",\n  \"rope_interleave\": %s", l->rope_interleave ? "true" : "false");
-  tsr_text_add(text, ",\n  \"num_nextn_predict_layers\": 0");
-}
-
-static void add_scaling(const tsr_hf_config *c, tsr_text *text) {
-  char buffer[40];
-  if (c->latent.yarn_factor > 0) {
-    add_yarn(c, text);
+/* The members of one object follow each other. */
+static void add_object(const tsr_hf_export_config *c, int first, bool *done, tsr_text *text) {
+  const char *key = c->members[first].key, *dot = strchr(key, '.'), *comma = "";
+  if (!dot) {
+    tsr_text_add(text, ",\n  \"%s\": %s", key, c->members[first].json);
     return;
   }
-  if (c->scaling_factor == 0) { /* null is YaRN's scaling for gpt-oss's class */
-    const char *none = is(c, "gpt_oss") ? "{\"rope_type\": \"default\"}" : "null";
-    tsr_text_add(text, ",\n  \"rope_scaling\": %s", none);
-    return;
+  size_t length = (size_t)(dot + 1 - key);
+  int count = 0;
+  for (int i = first; i < c->members_count; i++)
+    if (!strncmp(c->members[i].key, key, length)) count++, done[i] = true;
+  tsr_text_add(text, ",\n  \"%.*s\": {", (int)(dot - key), key);
+  for (int i = first; i < c->members_count; i++) {
+    if (strncmp(c->members[i].key, key, length)) continue;
+    tsr_text_add(
+        text, "%s%s\"%s\": %s", comma, count > 1 ? "\n    " : "", c->members[i].key + length,
+        c->members[i].json);
+    comma = ",";
   }
-  tsr_text_add(text, ",\n  \"rope_scaling\": {\n    \"rope_type\": \"llama3\"");
-  tsr_text_add(text, ",\n    \"factor\": %s", real(buffer, c->scaling_factor));
-  tsr_text_add(text, ",\n    \"low_freq_factor\": %s", real(buffer, c->low_freq_factor));
-  tsr_text_add(text, ",\n    \"high_freq_factor\": %s", real(buffer, c->high_freq_factor));
-  tsr_text_add(
-      text, ",\n    \"original_max_position_embeddings\": %" PRId64 "\n  }",
-      c->original_context_length);
-}
-
-static void add_llama(const tsr_hf_config *c, tsr_text *text) {
-  char buffer[40];
-  tsr_text_add(text, ",\n  \"hidden_size\": %" PRId64, c->embedding_dim);
-  int64_t dense = c->experts.num_experts ? c->experts.dense_intermediate_dim : 0;
-  tsr_text_add(text, ",\n  \"intermediate_size\": %" PRId64, dense ? dense : c->intermediate_dim);
-  tsr_text_add(text, ",\n  \"num_hidden_layers\": %" PRId64, c->num_blocks);
-  tsr_text_add(text, ",\n  \"num_attention_heads\": %" PRId64, c->num_heads);
-  tsr_text_add(text, ",\n  \"num_key_value_heads\": %" PRId64, c->num_groups);
-  if (has_deepseek_experts(c)) add_deepseek_experts(c, text);
-  else if (c->experts.num_experts) add_experts(c, text);
-  if (is(c, "glm4_moe")) add_glm4_moe(c, text);
-  if (is_latent(c)) add_latent(c, text);
-  else if (!is(c, "olmoe")) tsr_text_add(text, ",\n  \"head_dim\": %" PRId64, c->head_dim);
-  tsr_text_add(text, ",\n  \"max_position_embeddings\": %" PRId64, c->max_sequence_length);
-  tsr_text_add(text, ",\n  \"rms_norm_eps\": %s", real(buffer, c->norm_eps));
-  tsr_text_add(text, ",\n  \"hidden_act\": \"silu\"");
-  tsr_text_add(text, ",\n  \"attention_dropout\": %s", real(buffer, c->dropout_prob));
-  add_attention(c, text);
-  if (!strcmp(type_of(c), "llama"))
-    tsr_text_add(text, ",\n  \"mlp_bias\": %s", c->mlp_bias ? "true" : "false");
-  tsr_text_add(text, ",\n  \"rope_theta\": %s", real(buffer, c->theta));
-  add_scaling(c, text);
+  tsr_text_add(text, count > 1 ? "\n  }" : "}");
 }
 
 void tsr_hf_config_json(
-    const tsr_hf_config *c, const char *dtype, const cJSON *ids, tsr_text *text) {
-  tsr_text_add(text, "{\n  \"architectures\": [\"%s\"]", class_of(c));
-  tsr_text_add(text, ",\n  \"model_type\": \"%s\"", type_of(c));
+    const tsr_hf_export_config *c, const char *dtype, const cJSON *ids, tsr_text *text) {
+  static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+  tsr_arena *arena = tsr_arena_new();
+  bool *done = tsr_arena_array(arena, bool, c->members_count + 1);
+  tsr_text_add(text, "{\n  \"architectures\": [\"%s\"]", c->architecture);
+  tsr_text_add(text, ",\n  \"model_type\": \"%s\"", c->model_type);
   tsr_text_add(text, ",\n  \"torch_dtype\": \"%s\"", dtype);
-  tsr_text_add(text, ",\n  \"vocab_size\": %" PRId64, c->vocab_size);
-  if (is_gpt2(c)) add_gpt2(c, text);
-  else add_llama(c, text);
-  tsr_text_add(text, ",\n  \"tie_word_embeddings\": %s", c->tied ? "true" : "false");
-  add_id(ids, "bos_token_id", text);
-  add_id(ids, "eos_token_id", text);
-  if (is_gpt2(c)) add_id(ids, "pad_token_id", text); /* of no meaning to its embedding */
-  else if (c->pad_token >= 0) tsr_text_add(text, ",\n  \"pad_token_id\": %" PRId64, c->pad_token);
-  else tsr_text_add(text, ",\n  \"pad_token_id\": null");
+  for (int i = 0; i < 3; i++) {
+    bool set = false;
+    for (int m = 0; m < c->members_count; m++) set |= !strcmp(c->members[m].key, keys[i]);
+    if (!set) add_id(ids, keys[i], text);
+  }
+  for (int i = 0; i < c->members_count; i++)
+    if (!done[i]) add_object(c, i, done, text);
   tsr_text_add(text, "\n}\n");
+  tsr_arena_free(arena);
 }

@@ -36,7 +36,7 @@ typedef struct {
   tsr_manifest manifest;
   tsr_checkpoint_reader *input;
   const tsr_kernels *kernels;
-  tsr_hf_config config;
+  tsr_hf_export_config config;
   target *targets;
   int targets_count, shards;
   int64_t bytes;

@@ -50,18 +50,20 @@ static bool read_config(importer *m) {
   size_t length;
   if (!tsr_file_read_regular(
           m->arena, path, CONFIG_BYTES_MAX, TSR_NOWHERE, &text, &length, m->diags) ||
-      !tsr_hf_config_read(m->arena, path, text, length, &m->config, &m->json, m->diags))
+      !tsr_hf_config_read(
+          m->arena, m->options->graphs_folder, path, text, length, &m->config, &m->json, m->diags))
     return false;
-  if (m->options->sequence_length <= m->config.max_sequence_length) return true;
+  int64_t longest = tsr_hf_config_size(&m->config, "max_sequence_length");
+  if (!longest || m->options->sequence_length <= longest) return true;
   return tsr_diag_error(
       m->diags, TSR_NOWHERE,
       "'%s': a sequence_length of %" PRId64 " is longer than the model's %" PRId64, path,
-      m->options->sequence_length, m->config.max_sequence_length);
+      m->options->sequence_length, longest);
 }
 
 static void print_config(const importer *m, tsr_text *text) {
   int64_t sequence = m->options->sequence_length;
-  if (!sequence) sequence = m->config.max_sequence_length;
+  if (!sequence) sequence = tsr_hf_config_size(&m->config, "max_sequence_length");
   if (!m->options->sequence_length && sequence > SEQUENCE_MAX) sequence = SEQUENCE_MAX;
   tsr_text_add(text, "training_config:\n");
   if (m->sides.reads_text)
@@ -72,11 +74,12 @@ static void print_config(const importer *m, tsr_text *text) {
 
 /* Before a graph of that many is made. */
 static bool check_blocks(const importer *m) {
-  if (m->config.num_blocks <= m->weights.tensors_count) return true;
+  int64_t blocks = tsr_hf_config_size(&m->config, "num_blocks");
+  if (blocks <= m->weights.tensors_count) return true;
   return tsr_diag_error(
       m->diags, TSR_NOWHERE,
-      "'%s': config.json asks for %" PRId64 " blocks, but there are %d tensors", m->folder,
-      m->config.num_blocks, m->weights.tensors_count);
+      "'%s': config.json asks for %" PRId64 " blocks, but there are %d tensors", m->folder, blocks,
+      m->weights.tensors_count);
 }
 
 /* The graph defines the parameters, with their shapes and names. */
@@ -181,27 +184,32 @@ static bool find_source(importer *m, const tsr_param *param, source *s) {
   return ok && (!all || check_dtypes(m, s));
 }
 
-/* What is no weight: causal masks of GPT-2 (but not its c_attn.bias), rotary tables. */
-static bool is_no_weight(const char *name) {
-  static const char *const ends[] = {
-      ".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "rotary_emb.cos_cached",
-      "rotary_emb.sin_cached"};
-  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-    if (tsr_path_ends(name, ends[i])) return true;
-  return false;
+/* Ends with these components. */
+static bool has_end(importer *m, const char *name, const char *end) {
+  return !strcmp(name, end) || tsr_path_ends(name, tsr_arena_printf(m->arena, ".%s", end));
 }
 
-/* The output's weights may be stored although they are the embedding's, as long as they are. */
-static bool check_tied(const importer *m, const tsr_hf_tensor *head) {
-  const char *name =
-      strcmp(m->config.model_type, "gpt2") ? "model.embed_tokens.weight" : "transformer.wte.weight";
+/* What is no weight: rotary tables, and what the class names. */
+static bool is_no_weight(importer *m, const char *name) {
+  static const char *const tables[] = {
+      "rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached"};
+  const tsr_hf_class *c = &m->config.class;
+  bool is = false;
+  for (int i = 0; i < 3; i++) is |= has_end(m, name, tables[i]);
+  for (int i = 0; i < c->ignored_count; i++) is |= has_end(m, name, c->ignored[i]);
+  return is;
+}
+
+/* A copy of another tensor, as the output's weights are of the embedding's where they are tied, may
+ * be stored as long as it is one. */
+static bool check_copy(const importer *m, const tsr_hf_tensor *head, const char *name) {
   const tsr_hf_tensor *wte = tsr_hf_folder_find(&m->weights, name);
   const tsr_safetensor *a = head->tensor, *b = wte ? wte->tensor : NULL;
   if (b && a->bytes == b->bytes && !strcmp(a->dtype, b->dtype) &&
       !memcmp(head->file->map + a->offset, wte->file->map + b->offset, (size_t)a->bytes))
     return true;
   return tsr_diag_error(
-      m->diags, TSR_NOWHERE, "'%s': tensor '%s' is not '%s', although tie_word_embeddings is true",
+      m->diags, TSR_NOWHERE, "'%s': tensor '%s' is not '%s', although config.json ties them",
       head->file->path, a->name, name);
 }
 
@@ -209,10 +217,11 @@ static bool check_tied(const importer *m, const tsr_hf_tensor *head) {
 static bool is_mtp(const importer *m, const char *name) {
   long long block;
   int end = 0;
-  if (!strncmp(name, "model.", 6)) name += 6;
+  int64_t blocks = tsr_hf_config_size(&m->config, "num_blocks");
+  const char *layers = strstr(name, "layers.");
+  if (layers) name = layers;
   bool numbered = sscanf(name, "layers.%lld%n", &block, &end) == 1 && name[end] == '.';
-  return numbered && block >= m->config.num_blocks &&
-         block < m->config.num_blocks + m->config.mtp_layers;
+  return numbered && block >= blocks && block < blocks + m->config.prediction_blocks;
 }
 
 static void note_mtp(const importer *m) {
@@ -224,14 +233,16 @@ static void note_mtp(const importer *m) {
         m->diags, TSR_NOWHERE,
         "'%s': the %d tensors of the layer%s for multi-token prediction, from model.layers.%" PRId64
         " on, are left out",
-        m->folder, count, m->config.mtp_layers == 1 ? "" : "s", m->config.num_blocks);
+        m->folder, count, m->config.prediction_blocks == 1 ? "" : "s",
+        tsr_hf_config_size(&m->config, "num_blocks"));
 }
 
-static bool check_surplus(const importer *m, const tsr_hf_tensor *t) {
+static bool check_surplus(importer *m, const tsr_hf_tensor *t) {
   const char *name = t->tensor->name;
   bool empty = t->tensor->bytes == 0; /* of no shared experts, as transformers saves them */
-  if (t->used || empty || is_no_weight(name) || is_mtp(m, name)) return true;
-  if (m->config.tied && !strcmp(name, "lm_head.weight")) return check_tied(m, t);
+  if (t->used || empty || is_no_weight(m, name) || is_mtp(m, name)) return true;
+  const tsr_yaml *of = tsr_yaml_get(m->config.class.copies, name);
+  if (of) return check_copy(m, t, of->text);
   return tsr_diag_error(
       m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s has no place in the model",
       t->file->path, name, tsr_shape_text(t->tensor->ndim, t->tensor->shape).text);
@@ -416,7 +427,8 @@ bool tsr_hf_import(
     tsr_diags *diags) {
   importer m = {.arena = arena, .folder = folder, .options = options, .diags = diags};
   if (!read_config(&m)) return false;
-  if (!tsr_hf_sides_read(arena, folder, m.json, m.config.vocab_size, &m.sides, diags)) return false;
+  int64_t vocab = tsr_hf_config_size(&m.config, "vocab_size");
+  if (!tsr_hf_sides_read(arena, folder, m.json, vocab, &m.sides, diags)) return false;
   if (!tsr_hf_folder_open(arena, folder, &m.weights, diags)) return false;
   tsr_text text = {0};
   print_config(&m, &text);

@@ -30,9 +30,9 @@ static bool take_number(const char **at, int64_t *ret) {
 static bool is_inside(const tsr_hf_place *p) {
   double last = (double)p->first, whole = 1;
   if (!p->experts || !p->out || !p->in || !p->span || p->out % p->span) return false;
+  int64_t groups = p->out / p->span;
   last += (double)(p->experts - 1) * (double)p->expert + (double)(p->span - 1) * (double)p->row +
-          (double)(p->out / p->span - 1) * (double)p->group +
-          (double)(p->in - 1) * (double)p->column;
+          (double)(groups - 1) * (double)p->group + (double)(p->in - 1) * (double)p->column;
   for (int d = 0; d < p->ndim; d++) whole *= (double)p->whole[d];
   return last < whole;
 }

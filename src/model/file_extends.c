@@ -54,6 +54,10 @@ join_maps(tsr_arena *arena, const tsr_yaml *base, const tsr_yaml *over, join_rul
   return map;
 }
 
+tsr_yaml *tsr_yaml_join(tsr_arena *arena, const tsr_yaml *base, const tsr_yaml *over) {
+  return join_maps(arena, base, over, NULL);
+}
+
 /* `6` as `{default: 6}`. */
 static tsr_yaml *long_form(tsr_arena *arena, tsr_yaml *size) {
   static const char word[] = "default";

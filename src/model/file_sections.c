@@ -116,12 +116,13 @@ static bool read_blocks(const tsr_file_reader *r, const tsr_yaml *node) {
 }
 
 static bool read_sections(const tsr_file_reader *r, const tsr_yaml *root) {
-  static const char *const keys[] = {"name",    "description", "sizes",  "inputs", "parameters",
-                                     "tensors", "blocks",      "checks", "graph",  "outputs"};
+  static const char *const keys[] = {"name",       "description", "sizes",      "inputs",
+                                     "parameters", "tensors",     "blocks",     "checks",
+                                     "graph",      "outputs",     "huggingface"};
   const tsr_yaml *node;
-  if (root->kind != TSR_YAML_MAP) return tsr_file_keys(r, root, "a graph file", 10, keys);
+  if (root->kind != TSR_YAML_MAP) return tsr_file_keys(r, root, "a graph file", 11, keys);
   const char *unused;
-  bool ok = tsr_file_keys(r, root, "a graph file", 10, keys);
+  bool ok = tsr_file_keys(r, root, "a graph file", 11, keys);
   ok &= read_text(r, root, "name", &r->file->name);
   ok &= read_text(r, root, "description", &unused);
   ok &= section(r, root, "sizes", TSR_YAML_MAP, &node) && (!node || tsr_file_sizes(r, node));

@@ -128,11 +128,18 @@ typedef struct {
   int outputs_count;
 } tsr_graph_file;
 
+/* The graph files of a folder, as "llama" for "llama.yaml", in the order of their names. */
+int tsr_graph_files(tsr_arena *arena, const char *folder, const char ***ret_names);
+
 /* The map of a graph file. A file that extends another one of its folder (`extends: llama.yaml`)
  * has that one's sections where it has none itself, and adds to its sizes or changes them. */
 bool tsr_graph_file_load(
     tsr_arena *arena, const char *path, tsr_location location, tsr_yaml **ret_root,
     tsr_diags *diags);
+
+/* The keys of `base` in their order, with the values of `over` where that has them; a key that
+ * `over` alone has stands before the next one of both. */
+tsr_yaml *tsr_yaml_join(tsr_arena *arena, const tsr_yaml *base, const tsr_yaml *over);
 
 /* `root` is the file's map, or just its list of statements. All errors of form are reported in one
  * go. */

@@ -7,20 +7,25 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "model/build.h"
+#include <stdlib.h>
 #include <string.h>
 
-enum { GRAPHS_MAX = 64 };
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
-/* "x.yaml" files of a folder as "x". */
-static int list_graphs(tsr_arena *arena, const char *folder, const char *names[GRAPHS_MAX]) {
+int tsr_graph_files(tsr_arena *arena, const char *folder, const char ***ret_names) {
   DIR *dir = tsr_disk_open_folder(folder);
-  int count = 0;
-  for (struct dirent *e; dir && count < GRAPHS_MAX && (e = readdir(dir));) {
+  int count = 0, capacity = 0;
+  *ret_names = NULL;
+  for (struct dirent *e; dir && (e = readdir(dir));) {
     size_t length = strlen(e->d_name);
-    if (length > 5 && !strcmp(e->d_name + length - 5, ".yaml"))
-      names[count++] = tsr_arena_strndup(arena, e->d_name, length - 5);
+    if (length <= 5 || strcmp(e->d_name + length - 5, ".yaml")) continue;
+    tsr_arena_grow(arena, (void **)ret_names, sizeof **ret_names, count, &capacity);
+    (*ret_names)[count++] = tsr_arena_strndup(arena, e->d_name, length - 5);
   }
   if (dir) closedir(dir);
+  if (count) qsort(*ret_names, (size_t)count, sizeof **ret_names, by_name);
   return count;
 }
 
@@ -34,8 +39,8 @@ static bool find_graph(
   const char *type = model->model_type ? model->model_type : "";
   *ret_path = tsr_path_join(arena, folder, tsr_arena_printf(arena, "%s.yaml", type));
   if (*type && !strchr(type, '/') && tsr_file_exists(*ret_path)) return true;
-  const char *names[GRAPHS_MAX];
-  int count = list_graphs(arena, folder, names);
+  const char **names;
+  int count = tsr_graph_files(arena, folder, &names);
   tsr_diag_error(diags, model->location, "there is no graph for the model type '%s'", type);
   tsr_diag_nearest(diags, type, names, count);
   tsr_diag_hint(diags, "looked for '%s'; 'graph: FILE' names one of your own", *ret_path);
@@ -138,11 +143,23 @@ static void add_to_hash(tsr_hasher *h, const tsr_yaml *node) {
   }
 }
 
+/* Without what the graph does not follow from. */
 static const char *hash_of(tsr_arena *arena, const tsr_yaml *root) {
   char text[TSR_HASH_TEXT];
   tsr_hasher *h = tsr_hasher_new(arena);
+  tsr_yaml graph = *root;
+  if (root->kind == TSR_YAML_MAP) {
+    graph.keys = tsr_arena_array(arena, tsr_yaml *, root->count + 1);
+    graph.items = tsr_arena_array(arena, tsr_yaml *, root->count + 1);
+    graph.count = 0;
+    for (int i = 0; i < root->count; i++) {
+      if (!strcmp(root->keys[i]->text, "huggingface")) continue;
+      graph.keys[graph.count] = root->keys[i];
+      graph.items[graph.count++] = root->items[i];
+    }
+  }
   tsr_hasher_begin(h);
-  add_to_hash(h, root);
+  add_to_hash(h, &graph);
   tsr_hasher_end(h, text);
   return tsr_arena_strdup(arena, text);
 }

@@ -17,8 +17,9 @@ static const char *read(const cJSON *json, const char **ret_said) {
   tsr_hf_config config;
   const cJSON *root;
   tsr_text yaml = {0};
-  bool ok =
-      tsr_hf_config_read(arena, "config.json", printed, strlen(printed), &config, &root, diags);
+  bool ok = tsr_hf_config_read(
+      arena, TSR_SOURCE_ROOT "/configs/graphs", "config.json", printed, strlen(printed), &config,
+      &root, diags);
   if (ok) tsr_hf_config_yaml(&config, &yaml);
   const char *text = ok ? tsr_arena_strdup(arena, yaml.data) : NULL;
   *ret_said = printed_diags(arena, diags);

@@ -22,12 +22,12 @@
 /* `experts`: the sizes of these. */
 static const char *
 deepseek_yaml(int version, int width, const char *experts, int q_lora_rank, const char *rest) {
-  return tsr_arena_printf(
+  return sizes_of(tsr_arena_printf(
       arena,
       "transformer_config:\n  model_type: deepseek_v%d\n  vocab_size: 96\n  embedding_dim: 32\n"
       "  intermediate_dim: %d\n  num_blocks: 2\n  num_heads: 4\n%s  q_lora_rank: %d\n"
       "  kv_lora_rank: 10\n  qk_nope_head_dim: 6\n  qk_rope_head_dim: 8\n  v_head_dim: 5\n%s",
-      version, width, experts, q_lora_rank, rest);
+      version, width, experts, q_lora_rank, rest));
 }
 
 static const char *deepseek_experts_yaml(int version, int shared, const char *groups) {
@@ -64,7 +64,8 @@ static void test_deepseek_experts(void) {
   CHECK_STR(
       read("{\"model_type\": \"deepseek_v2\", " DEEPSEEK_EXPERTS ", \"norm_topk_prob\": true, "
            "\"topk_method\": \"noaux_tc\", \"moe_layer_freq\": 2}"),
-      "error: 'config.json': moe_layer_freq 2 is not supported\n      = supported: 1\n"
+      "error: 'config.json': moe_layer_freq 2 is not supported\n"
+      "      = supported: 1, null\n"
       "error: 'config.json': topk_method 'noaux_tc' is not supported\n"
       "      = supported: 'greedy', 'group_limited_greedy'\n"
       "error: 'config.json': norm_topk_prob true is not supported\n      = supported: false\n");
@@ -100,14 +101,15 @@ static void test_groups(void) {
       read(V3 ", \"n_group\": 2}"), "error: 'config.json': topk_group 4 is more than n_group 2\n");
   CHECK_STR(
       read(V3 ", \"n_group\": 3}"),
-      "error: 'config.json': n_group 3 does not divide the 16 experts\n");
+      "error: 'config.json': n_group 3 does not divide the 16 experts\n"
+      "error: 'config.json': topk_group 4 is more than n_group 3\n");
   CHECK_STR(
       read(V3 ", \"n_group\": 16}"),
-      "error: 'config.json': n_group 16 leaves 1 experts to a group, fewer than 2\n");
+      "error: 'config.json': n_group 16 leaves fewer than 2 of the 16 experts to a group\n");
   CHECK_STR(
       read(V3 ", \"topk_group\": 1}"),
-      "error: 'config.json': num_experts_per_tok 3 is more than the 2 experts of topk_group "
-      "groups\n");
+      "error: 'config.json': num_experts_per_tok 3 is more than the experts of topk_group 1 of "
+      "n_group 8 groups\n");
   CHECK_STR(
       read("{\"model_type\": \"deepseek_v2\", " DEEPSEEK_EXPERTS
            ", \"topk_method\": \"group_limited_greedy\"}"),
@@ -122,7 +124,7 @@ static void test_yarn(void) {
 #define V3_YARN(words) V3 ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, " words "}"
   CHECK_STR(
       read(V3_YARN("\"attention_factor\": 0.0, \"original_max_position_embeddings\": 16") "}"),
-      "error: 'config.json': key 'attention_factor' should be above 0, not 0\n");
+      "error: 'config.json': key 'rope_scaling.attention_factor' should be above 0, not 0\n");
   const char *other = ", \"original_max_position_embeddings\": 16}";
   CHECK_STR(
       read(tsr_arena_printf(
@@ -139,7 +141,7 @@ static void test_null(void) {
   CHECK_STR(
       read(V3 ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": null, "
               "\"original_max_position_embeddings\": 16}}"),
-      "error: 'config.json': key 'truncate' should be true or false, not null\n");
+      "error: 'config.json': key 'rope_scaling.truncate' should be true or false, not null\n");
 }
 
 static void test_deepseek(void) {
@@ -165,24 +167,24 @@ static void test_deepseek(void) {
   CHECK_STR(
       read("{\"model_type\": \"deepseek_v3\", " DEEPSEEK ", \"num_key_value_heads\": 2, "
            "\"first_k_dense_replace\": 1}"),
-      "error: 'config.json': num_key_value_heads 2 is not supported\n"
-      "      = supported: as many as num_attention_heads\n"
       "error: 'config.json': key 'n_routed_experts' is missing\n"
       "error: 'config.json': key 'num_experts_per_tok' is missing\n"
       "error: 'config.json': key 'routed_scaling_factor' is missing\n"
-      "error: 'config.json': key 'moe_intermediate_size' is missing\n");
+      "error: 'config.json': key 'moe_intermediate_size' is missing\n"
+      "error: 'config.json': num_key_value_heads 2 is not supported: it must be "
+      "num_attention_heads 4\n");
   test_deepseek_experts();
 }
 
 /* Our sizes of a mixture of experts, from those behind the heads on. */
 static const char *experts_yaml(const char *type, int width, const char *experts, const char *end) {
-  return tsr_arena_printf(
+  return sizes_of(tsr_arena_printf(
       arena,
       "transformer_config:\n  model_type: %s\n  vocab_size: 128256\n  embedding_dim: 2048\n"
       "  intermediate_dim: %d\n  num_blocks: 16\n  num_heads: 32\n  num_groups: 8\n%s"
       "  head_dim: 64\n  max_sequence_length: 131072\n  dropout_prob: 0.0\n  norm_eps: 1e-05\n"
       "%s  weight_tying: disabled\n",
-      type, width, experts, end);
+      type, width, experts, end));
 }
 
 static void test_mixtral(void) {
@@ -239,8 +241,8 @@ static void test_qwen_moe(void) {
            "\"mlp_only_layers\": [1.5], " QWEN_MOE "}"),
       "error: 'config.json': use_sliding_window true is not supported\n"
       "      = supported: false\n"
-      "error: 'config.json': mlp_only_layers 1.5 is not supported\n"
-      "      = supported: numbers of blocks\n");
+      "error: 'config.json': key 'mlp_only_layers' should be a list of whole numbers, not "
+      "1.5\n");
   CHECK_STR(
       read("{\"model_type\": \"olmoe\", \"clip_qkv\": 8.0, " LLAMA_SIZES "}"),
       "error: 'config.json': clip_qkv 8 is not supported\n"
@@ -257,7 +259,7 @@ static const char *class_of_deepseek(const char *type, const char *sizes) {
       "num_experts_per_token: 2, %s}\n",
       type, sizes);
   tsr_config *config;
-  tsr_hf_config ret;
+  tsr_hf_export_config ret;
   bool ok =
       tsr_config_parse(arena, "run.yaml", text, strlen(text), NULL, 0, true, &config, diags) &&
       tsr_hf_config_of(arena, config, 0, TSR_SOURCE_ROOT "/configs/graphs", &ret, diags);

@@ -13,7 +13,7 @@
   "    truncate: false\n"
 
 static const char *yaml(int blocks, const char *scaling, const char *windows) {
-  return tsr_arena_printf(
+  return sizes_of(tsr_arena_printf(
       arena,
       "transformer_config:\n  model_type: gpt_oss\n  vocab_size: 201088\n  embedding_dim: 2880\n"
       "  intermediate_dim: 2880\n  num_blocks: %d\n  num_heads: 64\n  num_groups: 8\n"
@@ -21,7 +21,7 @@ static const char *yaml(int blocks, const char *scaling, const char *windows) {
       "  swiglu_alpha: 1.702\n  swiglu_limit: 7.0\n  head_dim: 64\n"
       "  max_sequence_length: 131072\n  dropout_prob: 0.0\n  norm_eps: 1e-05\n  theta: 150000.0\n"
       "%s%s  weight_tying: disabled\n",
-      blocks, scaling, windows);
+      blocks, scaling, windows));
 }
 
 /* As the hub has it, and with nothing but what has no default. */
@@ -65,13 +65,16 @@ static void test_windows(void) {
       read(LAYERS(WINDOW ", " WINDOW ", " WINDOW) "}"),
       yaml(3, "", "  sliding_window: 128\n  full_attention_step: 4\n  attention_bias: false\n"));
   static const char *const irregular[] = {
-      LAYERS(FULL ", " WINDOW ", " FULL) "}", LAYERS(WINDOW ", " FULL) "}",
-      LAYERS(WINDOW ", " FULL ", \"linear_attention\"") "}"};
+      LAYERS(FULL ", " WINDOW ", " FULL) "}", LAYERS(WINDOW ", " FULL) "}", LAYERS("") "}"};
   for (int i = 0; i < 3; i++)
     CHECK_STR(
-        read(irregular[i]), "error: 'config.json': layer_types a list is not supported\n"
-                            "      = supported: 'sliding_attention' in all blocks but every n-th, "
-                            "which has 'full_attention'\n");
+        read(irregular[i]),
+        "error: 'config.json': layer_types is not supported: it must have num_hidden_layers 3 "
+        "items, and full_attention in every n-th block and no other\n");
+  CHECK_STR(
+      read(LAYERS(WINDOW ", " FULL ", \"linear_attention\"") "}"),
+      "error: 'config.json': layer_types 'linear_attention' is not supported\n"
+      "      = supported: 'full_attention', 'sliding_attention'\n");
 }
 
 /* Without windows the class still needs one, which no block has. */
@@ -85,12 +88,13 @@ static void test_no_windows(void) {
       {9, 1, "\"sliding_window\": 9,\n  \"layer_types\": [" FULL ", " FULL ", " FULL "],"},
       {9, 2, "\"sliding_window\": 9,\n  \"layer_types\": [" WINDOW ", " FULL ", " WINDOW "],"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    tsr_hf_config c = {.model_type = "gpt_oss", .num_blocks = 3, .pad_token = -1};
-    tsr_text text = {0};
-    c.sliding_window = cases[i].window, c.full_attention_step = cases[i].step;
-    tsr_hf_config_json(&c, "float32", NULL, &text);
-    CHECK_AT(strstr(text.data, cases[i].want) != NULL, "%s", text.data);
-    tsr_text_free(&text);
+    const char *section = tsr_arena_printf(
+        arena,
+        "transformer_config: {model_type: gpt_oss, vocab_size: 9, num_blocks: 3, "
+        "sliding_window: %d, full_attention_step: %d}\n",
+        (int)cases[i].window, (int)cases[i].step);
+    const char *json = json_of(section, "float32", "{}");
+    CHECK_AT(strstr(json, cases[i].want) != NULL, "%s", json);
   }
 }
 
@@ -99,7 +103,7 @@ static void test_no_windows(void) {
   "\"moe_intermediate_size\": 1408, \"routed_scaling_factor\": 1.0, \"head_dim\": 128, " SIZES
 
 static const char *glm_yaml(const char *scaling_factor, const char *attention) {
-  return tsr_arena_printf(
+  return sizes_of(tsr_arena_printf(
       arena,
       "transformer_config:\n  model_type: glm4_moe\n  vocab_size: 201088\n  embedding_dim: 2880\n"
       "  intermediate_dim: 1408\n  num_blocks: 46\n  num_heads: 64\n  num_groups: 8\n"
@@ -108,12 +112,12 @@ static const char *glm_yaml(const char *scaling_factor, const char *attention) {
       "  num_kept_groups: 1\n  norm_topk_prob: true\n  routed_scaling_factor: 1.0\n"
       "  head_dim: 128\n  max_sequence_length: 131072\n  dropout_prob: 0.0\n  norm_eps: 1e-05\n"
       "  theta: 10000.0\n  partial_rotary_factor: %s\n%s  weight_tying: disabled\n",
-      scaling_factor, attention);
+      scaling_factor, attention));
 }
 
 /* The same with another line of num_expert_groups. */
 static const char *with_groups(const char *text, const char *line) {
-  static const char before[] = "  num_expert_groups: 1\n";
+  static const char before[] = "num_expert_groups: 1\n";
   const char *at = strstr(text, before);
   return tsr_arena_printf(arena, "%.*s%s%s", (int)(at - text), text, line, at + strlen(before));
 }
@@ -122,24 +126,24 @@ static void test_glm4_moe(void) {
   CHECK_STR(
       read("{" GLM ", \"attention_bias\": true, \"num_nextn_predict_layers\": 1}"),
       glm_yaml("0.5", "  use_qk_norm: false\n  attention_bias: true\n"));
-  CHECK_INT(last_read.mtp_layers, 1);
+  CHECK_INT(last_read.prediction_blocks, 1);
   CHECK_STR(
       read("{" GLM ", \"use_qk_norm\": true, \"num_nextn_predict_layers\": 0, "
            "\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}, "
            "\"n_group\": 1}"),
       glm_yaml("0.25", "  use_qk_norm: true\n"));
-  CHECK_INT(last_read.mtp_layers, 0);
+  CHECK_INT(last_read.prediction_blocks, 0);
   CHECK_STR(
       read("{" GLM ", \"partial_rotary_factor\": null}"),
       glm_yaml("1.0", "  use_qk_norm: false\n"));
   /* without topk_group one group is kept */
   CHECK_STR(
       read("{" GLM ", \"n_group\": 4}"),
-      with_groups(glm_yaml("0.5", "  use_qk_norm: false\n"), "  num_expert_groups: 4\n"));
+      with_groups(glm_yaml("0.5", "  use_qk_norm: false\n"), "num_expert_groups: 4\n"));
   CHECK_STR(
       read("{" GLM ", \"first_k_dense_replace\": 46}"),
-      "error: 'config.json': first_k_dense_replace 46 is not supported\n"
-      "      = supported: less than num_hidden_layers\n");
+      "error: 'config.json': first_k_dense_replace 46 is not supported: it must be less "
+      "than num_hidden_layers 46\n");
 }
 
 int main(void) {

@@ -111,8 +111,6 @@ static void test_taken(void) {
        .dtype = "F32",
        .ndim = 1,
        .shape = {4}},
-      {.as = "h.0.attn.bias", .dtype = "BOOL", .ndim = 2, .shape = {2, 2}},
-      {.as = "h.0.attn.masked_bias", .dtype = "F32"},
       {.as = "lm_head.weight",
        .dtype = "BF16",
        .ndim = 2,
@@ -122,7 +120,30 @@ static void test_taken(void) {
        .dtype = "BF16",
        .ndim = 2,
        .shape = {0, 32}}};
-  check_taken(old, 5, "");
+  check_taken(old, 3, "");
+}
+
+/* GPT-2's causal masks, which are no weights. */
+static void test_masks(void) {
+  static const change masks[] = {
+      {.as = "transformer.h.0.attn.bias", .dtype = "BOOL", .ndim = 2, .shape = {2, 2}},
+      {.as = "transformer.h.0.attn.masked_bias", .dtype = "F32"}};
+  static const char gpt2[] = TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_gpt2_tanh";
+  static const char *const strips[] = {"", "transformer."};
+  tsr_hf_import_options options = {.graphs_folder = graphs, .version = "test"};
+  CHECK(tsr_hf_import(arena, gpt2, "good-gpt2", &options, diags));
+  for (int i = 0; i < 2; i++) {
+    make_folder_of(gpt2, masks, 2, strips[i]);
+    CHECK(import("in"));
+    CHECK_STR(scratch_diags(diags), "");
+    shell("cmp out/rank-00000.safetensors good-gpt2/rank-00000.safetensors && rm -r out");
+  }
+  make_folder(masks, 2, "");
+  check_refused(
+      "error: 'in/model.safetensors': tensor 'transformer.h.0.attn.bias' of shape (2, 2) has no "
+      "place in the model\n"
+      "error: 'in/model.safetensors': tensor 'transformer.h.0.attn.masked_bias' of shape () has no "
+      "place in the model\n");
 }
 
 /* The blocks behind the last one that predict further tokens, so many as config.json has. */
@@ -153,7 +174,7 @@ static void test_tensors(void) {
       .as = "lm_head.weight", .dtype = "BF16", .ndim = 2, .shape = {50, 32}};
   make_folder(&head, 1, "");
   check_refused("error: 'in/model.safetensors': tensor 'lm_head.weight' is not "
-                "'model.embed_tokens.weight', although tie_word_embeddings is true\n");
+                "'model.embed_tokens.weight', although config.json ties them\n");
   static const change all[] = {
       {.name = "model.norm.weight", .as = NULL},
       {.name = "model.layers.0.mlp.up_proj.weight", .as = "model.layers.0.mlp.up.weight"},
@@ -309,8 +330,8 @@ static void test_export(void) {
       "mlp/config.yaml:1:1: error: transformers has no class for mlp\n"
       "    1 | mlp_config:\n"
       "      | ^~~~~~~~~~\n"
-      "      = gpt2, llama, qwen3, mixtral, olmoe, qwen2_moe, qwen3_moe, deepseek_v2, "
-      "deepseek_v3, glm4_moe and gpt_oss can be exported\n");
+      "      = graphs with 'huggingface' can be exported: deepseek, deepseek_v2, deepseek_v3, "
+      "glm4_moe, gpt2, gpt_oss, llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe\n");
   make_checkpoint(
       "bare", "transformer_config:\n  model_type: gpt2\n  vocab_size: 50\n  bias: false\n");
   check_not_exported(
@@ -373,6 +394,7 @@ int main(void) {
   diags = tsr_diags_new(arena);
   scratch_enter(folder);
   test_taken();
+  test_masks();
   test_mtp();
   test_tensors();
   test_experts();

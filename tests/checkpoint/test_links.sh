@@ -81,7 +81,7 @@ json.dump(config, open("wrong/config.json", "w"))
 PYTHON
   rm -rf made
   ends 2 import wrong --out made
-  says "error: 'wrong/config.json': key '$(sed 's/.*[.]//; s/: 0//' <<< "$mistake")' should be above 0, not 0"
+  says "error: 'wrong/config.json': key '${mistake%: 0}' should be above 0, not 0"
   [ ! -e made ] || complain "$mistake: a failed import has left its folder"
 done
 
