@@ -3,7 +3,7 @@
 #include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
-#include "train/compile.h"
+#include "train/generate.h"
 #include <string.h>
 
 enum { THREADS = 1 };
@@ -16,13 +16,14 @@ typedef struct {
   tsr_compiled compiled;
   const int32_t *tokens;
   int rows, sequence;
+  int chunk; /* of tsr_compile_options: -1: no cache */
   tsr_diags *diags;
 } session;
 
 static bool compile(session *s, const tsr_kernels *kernels) {
   tsr_mesh *mesh = tsr_mesh_make_cpu(s->arena, (int[]){1}, 1);
   tsr_cpu_context device = {kernels, THREADS};
-  tsr_compile_options o = {.config = s->config, .rows = s->rows, .chunk = -1};
+  tsr_compile_options o = {.config = s->config, .rows = s->rows, .chunk = s->chunk};
   o.window = s->sequence;
   o.graphs_folder = TSR_SOURCE_ROOT "/configs/graphs";
   o.target = tsr_cpu_target(&device);
@@ -50,25 +51,59 @@ static float *read_logits(const session *s, const tsr_executable *executable, in
   return out;
 }
 
+/* The checkpoint's model in memory. */
+static tsr_process *open_model(session *s, const char *checkpoint, tsr_executable **executables) {
+  tsr_set sets[] = {
+      {tsr_arena_printf(s->arena, "training_config.sequence_length=%d", s->sequence)},
+      {tsr_arena_printf(s->arena, "training_config.batch_size=%d", s->rows)}};
+  const tsr_kernels *kernels = tsr_kernels_get(NULL);
+  if (!tsr_checkpoint_find(s->arena, checkpoint, TSR_NOWHERE, &s->manifest, s->diags)) return NULL;
+  const char *path = tsr_path_join(s->arena, s->manifest.folder, s->manifest.config);
+  if (!tsr_config_load(s->arena, path, sets, 2, &s->config, s->diags) || !compile(s, kernels))
+    return NULL;
+  tsr_process_options w = {
+      .parallel = s->parallel, .kernels = kernels, .threads = THREADS, .seed = 1};
+  tsr_process *process;
+  tsr_programs programs[2];
+  int count = tsr_generation_programs(&s->compiled, programs);
+  bool ok = tsr_process_open(s->arena, &w, programs, count, &process, executables, s->diags);
+  return ok ? process : NULL;
+}
+
+int32_t *hf_session_generate(
+    tsr_arena *arena, const char *checkpoint, const int32_t *prompt, int count, int new_tokens,
+    tsr_diags *diags) {
+  session s = {.arena = arena, .rows = 1, .sequence = count + new_tokens, .diags = diags};
+  tsr_executable *executables[2];
+  tsr_process *process = open_model(&s, checkpoint, executables);
+  if (!process) return NULL;
+  tsr_generator generator =
+      tsr_generator_of(&s.compiled, executables, s.compiled.model->vocab_size);
+  tsr_generating how = {
+      .max_new_tokens = new_tokens, .sampling = {.repetition_penalty = 1, .top_p = 1}};
+  tsr_continuation text;
+  tsr_generating_speed speed;
+  bool ok = generator.decode &&
+            tsr_checkpoint_load(arena, &s.manifest, executables[0], TSR_LOAD_MODEL, true, diags) &&
+            tsr_generate_texts(
+                arena, &generator, &(tsr_prompt){prompt, count}, 1, &how, &text, &speed, diags);
+  tsr_process_close(process);
+  return ok && text.count == new_tokens ? text.tokens : NULL;
+}
+
 float *hf_session_logits(
     tsr_arena *arena, const char *checkpoint, const int32_t *tokens, int rows, int sequence,
     int64_t *ret_vocab, tsr_diags *diags) {
   session s = {
-      .arena = arena, .tokens = tokens, .rows = rows, .sequence = sequence, .diags = diags};
-  tsr_set sets[] = {
-      {tsr_arena_printf(arena, "training_config.sequence_length=%d", sequence)},
-      {tsr_arena_printf(arena, "training_config.batch_size=%d", rows)}};
-  const tsr_kernels *kernels = tsr_kernels_get(NULL);
-  if (!tsr_checkpoint_find(arena, checkpoint, TSR_NOWHERE, &s.manifest, diags)) return NULL;
-  const char *path = tsr_path_join(arena, s.manifest.folder, s.manifest.config);
-  if (!tsr_config_load(arena, path, sets, 2, &s.config, diags) || !compile(&s, kernels))
-    return NULL;
-  tsr_process_options w = {
-      .parallel = s.parallel, .kernels = kernels, .threads = THREADS, .seed = 1};
-  tsr_process *process;
+      .arena = arena,
+      .tokens = tokens,
+      .rows = rows,
+      .sequence = sequence,
+      .chunk = -1,
+      .diags = diags};
   tsr_executable *executable;
-  if (!tsr_process_open(arena, &w, &s.compiled.programs, 1, &process, &executable, diags))
-    return NULL;
+  tsr_process *process = open_model(&s, checkpoint, &executable);
+  if (!process) return NULL;
   float *logits = NULL;
   if (tsr_checkpoint_load(arena, &s.manifest, executable, TSR_LOAD_MODEL, true, diags)) {
     tsr_executable_run(executable, 0, fill_row, &s);

@@ -10,5 +10,10 @@
 float *hf_session_logits(
     tsr_arena *arena, const char *checkpoint, const int32_t *tokens, int rows, int sequence,
     int64_t *ret_vocab, tsr_diags *diags);
+/* The `new_tokens` most likely tokens behind the prompt, with a cache of keys and values, in the
+ * arena. NULL with an error. */
+int32_t *hf_session_generate(
+    tsr_arena *arena, const char *checkpoint, const int32_t *prompt, int count, int new_tokens,
+    tsr_diags *diags);
 
 #endif

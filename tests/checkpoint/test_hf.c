@@ -50,6 +50,23 @@ static void check_logits(const char *checkpoint, const char *reference) {
   tsr_reference_close(ref);
 }
 
+/* The text that transformers makes greedily of the first tokens. */
+static void check_generated(const char *checkpoint, const char *reference) {
+  enum { PROMPT = 10, MOST = 64 };
+  tsr_reference *ref = tsr_reference_open(reference);
+  int ndim;
+  int64_t shape[TSR_REFERENCE_DIMS_MAX];
+  const int32_t *tokens = tsr_reference_i32(ref, "tokens", NULL, NULL);
+  const int32_t *want = tsr_reference_i32(ref, "generated", &ndim, shape);
+  int count = (int)shape[0];
+  CHECK(ndim == 1 && count > 0 && count < MOST);
+  const int32_t *got = hf_session_generate(arena, checkpoint, tokens, PROMPT, count, diags);
+  CHECK_AT(got != NULL, "%s: %s", checkpoint, scratch_diags(diags));
+  for (int i = 0; got && i < count; i++)
+    CHECK_AT(got[i] == want[i], "%s: token %d is %d, not %d", checkpoint, i, got[i], want[i]);
+  tsr_reference_close(ref);
+}
+
 /* Two folders have the same tensors, byte by byte. */
 static void check_same(const char *left, const char *right, int files) {
   tsr_hf_folder a, b;
@@ -126,6 +143,14 @@ static void test_model(const char *name, const char *dtype) {
   check_same_file(
       tsr_arena_printf(arena, "%s/config.yaml", name),
       tsr_arena_printf(arena, "%s/config.yaml", again));
+}
+
+/* One whose file has a text, too. */
+static void test_family(const char *name, const char *dtype) {
+  test_model(name, dtype);
+  check_generated(
+      name,
+      tsr_arena_printf(arena, TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_%s.safetensors", name));
 }
 
 static uint16_t round_to_bf16(uint32_t bits) { /* to the nearest, ties to even */
@@ -270,6 +295,15 @@ int main(void) {
       "gpt_oss-out/config.json", "\"layer_types\": [\"sliding_attention\", \"full_attention\"],"));
   test_model("gpt_oss_f32", "f32");
   CHECK(has_line("gpt_oss_f32-out/config.json", "\"rope_scaling\": {\"rope_type\": \"default\"},"));
+  test_family("qwen2", "bf16");
+  test_family("smollm3", "f32");
+  test_family("olmo2", "bf16");
+  test_family("granite", "f16");
+  test_family("starcoder2", "bf16");
+  test_family("gpt_neox", "f16");
+  test_family("phi3", "bf16");
+  test_family("gemma2", "bf16");
+  test_family("gemma3", "f32");
   test_expert_dtypes("deepseek_v3_moe");
   test_expert_dtypes("glm4_moe");
   test_expert_dtypes("gpt_oss");

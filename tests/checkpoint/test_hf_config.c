@@ -98,15 +98,15 @@ static void test_llama(void) {
   CHECK_STR(
       read("{" LLAMA ", \"attention_bias\": true, \"mlp_bias\": true, \"hidden_act\": \"gelu\","
            "\"partial_rotary_factor\": 0.5, \"rope_interleaved\": true,"
-           "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}"),
+           "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}}"),
       "error: 'config.json': hidden_act 'gelu' is not supported\n"
       "      = supported: 'silu'\n"
       "error: 'config.json': partial_rotary_factor 0.5 is not supported\n"
       "      = supported: 1\n"
       "error: 'config.json': rope_interleaved true is not supported\n"
       "      = supported: false\n"
-      "error: 'config.json': rope_scaling.rope_type 'linear' is not supported\n"
-      "      = supported: 'default', 'llama3'\n");
+      "error: 'config.json': rope_scaling.rope_type 'dynamic' is not supported\n"
+      "      = supported: 'default', 'llama3', 'linear', 'yarn'\n");
   CHECK_STR(
       read("{" LLAMA
            ", \"rope_scaling\": {\"type\": \"default\", \"partial_rotary_factor\": null}}"),
@@ -114,8 +114,21 @@ static void test_llama(void) {
       "null\n");
   CHECK_STR(
       read("{" LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2.0}}"),
-      "error: 'config.json': rope_parameters.rope_type 'yarn' is not supported\n"
-      "      = supported: 'default', 'llama3'\n");
+      "error: 'config.json': key 'rope_parameters.original_max_position_embeddings' is missing\n");
+  const char *yarn = read("{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2.0, "
+                          "\"original_max_position_embeddings\": 77, \"beta_fast\": 16}}");
+  CHECK_AT(
+      strstr(yarn, "\nrope_scaling.yarn_factor: 2\n") &&
+          strstr(yarn, "\nrope_scaling.original_context_length: 77\n") &&
+          strstr(yarn, "\nrope_scaling.beta_fast: 16\n") &&
+          strstr(yarn, "\nrope_scaling.linear_factor: 0\n"),
+      "%s", yarn);
+  const char *linear =
+      read("{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}}");
+  CHECK_AT(
+      strstr(linear, "\nrope_scaling.linear_factor: 2.5\n") &&
+          strstr(linear, "\nrope_scaling.scaling_factor: 0\n"),
+      "%s", linear);
   /* outside the scaling it is the one that counts */
   CHECK_STR(
       read("{" LLAMA ", \"tie_word_embeddings\": true, \"original_max_position_embeddings\": 77, "
@@ -241,8 +254,10 @@ static void test_refused(void) {
   CHECK_STR(
       read("{\"model_type\": \"gpt_neo\"}"),
       "error: 'config.json': model_type 'gpt_neo' is not supported\n"
-      "      = supported: 'deepseek_v3', 'deepseek_v2', 'glm4_moe', 'gpt2', 'gpt_oss', 'llama', "
-      "'mistral', 'mixtral', 'olmoe', 'qwen2_moe', 'qwen3', 'qwen3_moe'\n");
+      "      = supported: 'deepseek_v3', 'deepseek_v2', 'gemma2', 'gemma3_text', 'glm4_moe', "
+      "'gpt2', "
+      "'gpt_neox', 'gpt_oss', 'granite', 'llama', 'mistral', 'mixtral', 'olmo2', 'olmoe', 'phi3', "
+      "'qwen2', 'qwen2_moe', 'qwen3', 'qwen3_moe', 'smollm3', 'starcoder2'\n");
   CHECK_STR(read("[]"), "error: 'config.json' should be an object\n");
   CHECK_STR(read("{}"), "error: 'config.json': key 'model_type' is missing\n");
   CHECK_STR(

@@ -331,7 +331,9 @@ static void test_export(void) {
       "    1 | mlp_config:\n"
       "      | ^~~~~~~~~~\n"
       "      = graphs with 'huggingface' can be exported: deepseek, deepseek_v2, deepseek_v3, "
-      "glm4_moe, gpt2, gpt_oss, llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe\n");
+      "gemma2, gemma3, glm4_moe, gpt2, gpt_neox, gpt_oss, granite, llama, mixtral, olmo2, olmoe, "
+      "phi3, "
+      "qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, starcoder2\n");
   make_checkpoint(
       "bare", "transformer_config:\n  model_type: gpt2\n  vocab_size: 50\n  bias: false\n");
   check_not_exported(

@@ -29,7 +29,7 @@ def family(c, model_type, changes, **keys):
 @feature("Gemma 2: soft caps of scores and logits, norms of 1 + w around each branch, windows by block; one rank's bits")
 def gemma2(c):
     family(c, "gemma2", dict(attention_soft_cap=0.0, logits_soft_cap=0.0, sliding_window=0, full_attention_blocks=[0],
-                             query_pre_attn_scalar=30.0), num_groups=2, sliding_window=5, attention_soft_cap=0.01)
+                             query_pre_attn_scalar=30), num_groups=2, sliding_window=5, attention_soft_cap=0.01)
 
 
 @feature("Gemma 3: norms of queries and keys, rotary wavelengths of their own in blocks with a window; one rank's bits")
