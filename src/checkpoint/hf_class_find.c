@@ -62,6 +62,33 @@ static bool search_file(search *s, const char *name) {
   return true;
 }
 
+/* What models have that no op computes; NULL: nothing that is known here. */
+static const char *lacking(const char *type) {
+  static const char *const types[][2] = {
+      {"qwen3_next", "gated delta nets"},
+      {"qwen3_5", "gated delta nets"},
+      {"qwen3_5_text", "gated delta nets"},
+      {"qwen3_5_moe", "gated delta nets"},
+      {"kimi_linear", "gated delta nets"},
+      {"mamba", "state space layers"},
+      {"mamba2", "state space layers"},
+      {"falcon_mamba", "state space layers"},
+      {"falcon_h1", "state space layers"},
+      {"jamba", "state space layers"},
+      {"bamba", "state space layers"},
+      {"granitemoehybrid", "state space layers"},
+      {"nemotron_h", "state space layers"},
+      {"rwkv", "recurrent layers"},
+      {"recurrent_gemma", "recurrent layers"},
+      {"falcon", "ALiBi or shared layer norms"},
+      {"bloom", "ALiBi"},
+      {"mpt", "ALiBi"},
+      {"gemma3", "a vision tower (its text model is of the model_type gemma3_text)"}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (!strcmp(types[i][0], type)) return types[i][1];
+  return NULL;
+}
+
 static bool refuse_type(search *s, const char **names, int count) {
   tsr_text types = {0};
   for (int f = 0; f < count; f++) {
@@ -77,6 +104,8 @@ static bool refuse_type(search *s, const char **names, int count) {
   }
   const char *value = tsr_arena_printf(s->arena, "'%s'", s->type);
   tsr_hf_unsupported(s->path, type_key, value, types.data, s->diags);
+  const char *what = lacking(s->type);
+  if (what) tsr_diag_hint(s->diags, "%s has %s, which no graph file can describe", s->type, what);
   tsr_text_free(&types);
   return false;
 }

@@ -258,6 +258,20 @@ static void test_refused(void) {
       "'gpt2', "
       "'gpt_neox', 'gpt_oss', 'granite', 'llama', 'mistral', 'mixtral', 'olmo2', 'olmoe', 'phi3', "
       "'qwen2', 'qwen2_moe', 'qwen3', 'qwen3_moe', 'smollm3', 'starcoder2'\n");
+  static const char *const lacking[][2] = {
+      {"qwen3_next", "gated delta nets"},
+      {"qwen3_5", "gated delta nets"},
+      {"mamba", "state space layers"},
+      {"falcon", "ALiBi or shared layer norms"},
+      {"gemma3", "a vision tower (its text model is of the model_type gemma3_text)"}};
+  for (int i = 0; i < 5; i++) {
+    const char *type = lacking[i][0];
+    const char *said = read(tsr_arena_printf(arena, "{\"model_type\": \"%s\"}", type));
+    CHECK_AT(
+        strstr(said, tsr_arena_printf(arena, "model_type '%s' is not supported", type)) &&
+            strstr(said, tsr_arena_printf(arena, "%s has %s,", type, lacking[i][1])),
+        "%s", said);
+  }
   CHECK_STR(read("[]"), "error: 'config.json' should be an object\n");
   CHECK_STR(read("{}"), "error: 'config.json': key 'model_type' is missing\n");
   CHECK_STR(
@@ -343,9 +357,11 @@ static void test_json(void) {
 
 int main(void) {
   static const char *const models[] = {
-      "gpt2-124m",      "llama-3.2-1b",     "llama-3.1-405b", "smollm2-135m", "qwen3-0.6b",
-      "qwen3-32b",      "mixtral-8x7b",     "qwen3-30b-a3b",  "olmoe-1b-7b",  "qwen1.5-moe-a2.7b",
-      "tinyllama-1.1b", "deepseek-v2-lite", "deepseek-v3",    "gpt-oss-20b",  "glm-4.5-air"};
+      "gpt2-124m",      "llama-3.2-1b",     "llama-3.1-405b", "smollm2-135m",  "qwen3-0.6b",
+      "qwen3-32b",      "mixtral-8x7b",     "qwen3-30b-a3b",  "olmoe-1b-7b",   "qwen1.5-moe-a2.7b",
+      "tinyllama-1.1b", "deepseek-v2-lite", "deepseek-v3",    "gpt-oss-20b",   "glm-4.5-air",
+      "qwen2.5-0.5b",   "gemma-2-2b",       "gemma-3-1b",     "phi-3-mini-4k", "phi-4",
+      "olmo-2-7b",      "smollm3-3b",       "granite-3.1-2b", "starcoder2-3b", "pythia-160m"};
   arena = tsr_arena_new();
   diags = tsr_diags_new(arena);
   test_gpt2();
