@@ -5,7 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t prompt_records(const tsr_text_choice *c) { return c->records_count - c->drawn; }
+/* None are kept where they are not wanted. */
+static int64_t prompt_records(const tsr_text_choice *c) {
+  return c->records_count > c->drawn ? c->records_count - c->drawn : 0;
+}
 
 int64_t tsr_text_choice_records(const tsr_text_choice *c) {
   int64_t count = c->records_count, least = prompt_records(c);

@@ -16,26 +16,31 @@ struct tsr_connection {
 
 struct tsr_connections {
   pthread_mutex_t lock;
-  pthread_cond_t ended; /* waits with CLOCK_MONOTONIC */
+  pthread_cond_t changed; /* of the end, and of an answer's; waits with CLOCK_MONOTONIC */
   pthread_t watcher;
   tsr_connection *first;
   double seconds;
   bool is_ending;
 };
 
-static void *watch(void *context) {
+/* A tenth of a second, or until something changes; the lock is held. */
+static void wait_a_moment(tsr_connections *all) {
   enum { NANOSECONDS = 100000000, SECOND = 1000000000 };
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += NANOSECONDS;
+  if (until.tv_nsec >= SECOND) until.tv_sec++, until.tv_nsec -= SECOND;
+  pthread_cond_timedwait(&all->changed, &all->lock, &until);
+}
+
+static void *watch(void *context) {
   tsr_connections *all = context;
   pthread_mutex_lock(&all->lock);
   while (!all->is_ending) {
-    struct timespec until;
     double now = tsr_seconds_now();
     for (tsr_connection *c = all->first; c; c = c->next)
       if (c->sends_since > 0 && now - c->sends_since > all->seconds) shutdown(c->socket, SHUT_RDWR);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += NANOSECONDS;
-    if (until.tv_nsec >= SECOND) until.tv_sec++, until.tv_nsec -= SECOND;
-    pthread_cond_timedwait(&all->ended, &all->lock, &until);
+    wait_a_moment(all);
   }
   pthread_mutex_unlock(&all->lock);
   return NULL;
@@ -49,7 +54,7 @@ bool tsr_connections_open(
   pthread_mutex_init(&all->lock, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&all->ended, &monotonic);
+  pthread_cond_init(&all->changed, &monotonic);
   pthread_condattr_destroy(&monotonic);
   *ret_connections = all;
   return !pthread_create(&all->watcher, NULL, watch, all);
@@ -58,7 +63,7 @@ bool tsr_connections_open(
 void tsr_connections_close(tsr_connections *all) {
   pthread_mutex_lock(&all->lock);
   all->is_ending = true;
-  pthread_cond_signal(&all->ended);
+  pthread_cond_broadcast(&all->changed);
   pthread_mutex_unlock(&all->lock);
   pthread_join(all->watcher, NULL);
 }
@@ -93,6 +98,20 @@ void tsr_connection_has_sent(tsr_connections *all, tsr_connection *c) {
 void tsr_connection_may_send(tsr_connections *all, tsr_connection *c) {
   pthread_mutex_lock(&all->lock);
   c->sends_since = tsr_seconds_now();
+  pthread_cond_broadcast(&all->changed);
+  pthread_mutex_unlock(&all->lock);
+}
+
+static bool is_serving(const tsr_connections *all) {
+  for (const tsr_connection *c = all->first; c; c = c->next)
+    if (!(c->sends_since > 0)) return true;
+  return false;
+}
+
+void tsr_connections_wait(tsr_connections *all, double seconds) {
+  double until = tsr_seconds_now() + seconds;
+  pthread_mutex_lock(&all->lock);
+  while (is_serving(all) && tsr_seconds_now() < until) wait_a_moment(all);
   pthread_mutex_unlock(&all->lock);
 }
 

@@ -21,6 +21,8 @@ void tsr_connections_remove(tsr_connections *connections, tsr_connection *connec
 void tsr_connection_has_sent(tsr_connections *connections, tsr_connection *connection);
 /* The next request may come. */
 void tsr_connection_may_send(tsr_connections *connections, tsr_connection *connection);
+/* Until no request is being served, at most so many seconds. */
+void tsr_connections_wait(tsr_connections *connections, double seconds);
 /* Whether the client has closed its side. */
 bool tsr_connection_is_gone(const tsr_connection *connection);
 

@@ -210,6 +210,12 @@ static void notice(
 
 /* ---- the server ---- */
 
+/* No path has characters that would be escaped, so one with escapes is none of them. */
+static size_t leave_escapes(void *context, struct MHD_Connection *connection, char *text) {
+  (void)context, (void)connection;
+  return strlen(text);
+}
+
 bool tsr_http_server_open(
     tsr_arena *arena, const tsr_http_settings *settings, const tsr_served_model *model,
     tsr_scheduler *scheduler, tsr_metrics *counts, tsr_http_server **ret_server, tsr_diags *diags) {
@@ -226,8 +232,9 @@ bool tsr_http_server_open(
             MHD_USE_ITC,
         0, NULL, NULL, handle, s, MHD_OPTION_LISTEN_SOCKET, settings->socket,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings->connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(settings->sending_s + 1), MHD_OPTION_NOTIFY_COMPLETED, complete, NULL,
-        MHD_OPTION_NOTIFY_CONNECTION, notice, s, MHD_OPTION_END);
+        (unsigned)(settings->sending_s + 1), MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, complete, NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, s,
+        MHD_OPTION_END);
   if (s->daemon) return true;
   return tsr_diag_failure(diags, TSR_NOWHERE, "the server of HTTP cannot be started");
 }
@@ -240,7 +247,9 @@ void tsr_http_server_refuse(tsr_http_server *s) {
 }
 
 void tsr_http_server_close(tsr_http_server *s) {
+  const double to_send = 2; /* answers that are made, to clients that read */
   if (s->daemon) tsr_http_server_refuse(s);
+  if (s->daemon) tsr_connections_wait(s->connections, to_send);
   if (s->daemon) MHD_stop_daemon(s->daemon);
   if (s->has_socket) close(s->settings.socket);
   if (s->connections) tsr_connections_close(s->connections);

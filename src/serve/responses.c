@@ -119,8 +119,8 @@ static int64_t settled_records(const tsr_text_choice *c) {
   int64_t count = tsr_text_choice_records(c);
   if (c->finish) return count;
   if (!c->drawn) return 0;
-  while (count > 0 && c->records[count - 1].begin >= c->stream.settled &&
-         count > c->records_count - c->drawn)
+  while (count > c->records_count - c->drawn && count > 0 &&
+         c->records[count - 1].begin >= c->stream.settled)
     count--;
   return count;
 }
