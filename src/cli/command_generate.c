@@ -176,7 +176,7 @@ static bool compile_generation(generation *g) {
         a->diags, TSR_NOWHERE, "no key/value cache, so each token takes the whole window: %s",
         g->compiled.why_no_cache);
   console_print_dumps(a, &g->m.setup, &g->compiled);
-  tsr_programs programs[2];
+  tsr_programs programs[TSR_GENERATION_PROGRAMS_MAX];
   int count = tsr_generation_programs(&g->compiled, programs);
   return trained_model_load(&g->m, &g->compiled, programs, count);
 }

@@ -7,6 +7,7 @@
 #include "cli/console.h"
 #include "report/comm_trace.h"
 #include "runtime/process.h"
+#include "train/text_batch.h"
 
 typedef struct {
   app *a;
@@ -21,7 +22,7 @@ typedef struct {
   bool has_own_config;              /* --config, not the checkpoint's */
   bool keeps_units;                 /* the user has given numerics.units */
   tsr_process *process;
-  tsr_executable *executable[2];
+  tsr_executable *executable[TSR_GENERATION_PROGRAMS_MAX];
   bool traces; /* TESSERA_COMM_TRACE: the communication of each pass goes to stderr */
   tsr_comm_trace comm_trace;
   int64_t passes; /* that were traced */

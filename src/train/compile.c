@@ -215,12 +215,13 @@ prove(tsr_arena *arena, const tsr_parallel *p, const tsr_programs *programs, tsr
 
 /* Makes the graph one of `new_tokens` of each text; false where something else than attention mixes
  * positions. */
-static bool cache(tsr_compiled *c, int64_t new_tokens) {
+static bool cache(tsr_compiled *c, int64_t new_tokens, bool last_only) {
   tsr_graph *cached;
   int64_t most = c->model->sequence;
   if (new_tokens > most) new_tokens = most;
   if (!most) c->why_no_cache = "the model has no sequence";
-  if (!most || !tsr_pass_cache(c->graph, new_tokens, true, &cached, &c->why_no_cache)) return false;
+  if (!most || !tsr_pass_cache(c->graph, new_tokens, last_only, &cached, &c->why_no_cache))
+    return false;
   c->graph = cached;
   c->new_tokens = new_tokens;
   return true;
@@ -256,6 +257,7 @@ typedef struct {
   tsr_compile_purpose purpose;
   int64_t new_tokens;
   tsr_batch_kind batch;
+  bool scores; /* the logits of all new tokens, not of the last one */
 } request;
 
 /* What speaks against sharing an evaluation's samples out is no error: each rank can have all. */
@@ -303,7 +305,7 @@ static bool compile_program(
   if (ret->split.of && !tsr_pass_take_params(ret->graph, ret->split.of, diags)) return false;
   if (training) ret->graph = recompute(o, ret->graph);
   if (pipeline->splits_backward) tsr_pass_weights(ret->graph);
-  if (new_tokens && !cache(ret, new_tokens)) return true;
+  if (new_tokens && !cache(ret, new_tokens, !want.scores)) return true;
   bool by_sample = want.batch == TSR_BATCH_BY_SAMPLE;
   if (by_sample && !split_loss(o, ret)) return true;
   ret->graph = narrow(o, ret->graph);
@@ -352,6 +354,19 @@ inspect_generation(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mix
   return tsr_pass_cache(model->graph, 1, true, &cached, &why) ? NULL : why;
 }
 
+/* The logits of all new tokens may be much memory, so they are fewer where the vocabulary is large.
+ */
+static bool compile_scores(
+    tsr_arena *arena, const tsr_compile_options *o, request want, tsr_compiled *ret,
+    tsr_diags *diags) {
+  const int64_t logits_max = 1 << 25;
+  int64_t tokens = logits_max / (ret->batch * ret->model->vocab_padded);
+  want.new_tokens = tokens < 2 ? 2 : tokens < ret->new_tokens ? tokens : ret->new_tokens;
+  want.scores = true;
+  ret->score = tsr_arena_alloc(arena, sizeof *ret->score);
+  return compile_program(arena, o, want, ret->score, diags);
+}
+
 /* The window's tokens come in chunks; each new one comes alone. Without a cache a text is of the
  * model's own sequence: what is not filled of that may be seen by attention that is not causal.
  * Where texts would see each other, there is one at a time, which every rank of dp computes. */
@@ -379,7 +394,8 @@ static bool compile_generation(
   other.split = &ret->split;
   other.split_of = ret->split.of;
   want.new_tokens = 1;
-  return compile_program(arena, &other, want, ret->decode, diags);
+  if (!compile_program(arena, &other, want, ret->decode, diags)) return false;
+  return !o->scores || compile_scores(arena, &other, want, ret, diags);
 }
 
 /* Where samples see each other, or their number counts, every rank of dp has exactly those that are

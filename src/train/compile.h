@@ -18,8 +18,8 @@ typedef enum {
                       */
 } tsr_compile_outputs;
 
-/* Of one run: training, evaluation, generation's two. */
-enum { TSR_COMPILED_PROGRAMS_MAX = 4 };
+/* Of one run: training, evaluation, generation's three. */
+enum { TSR_COMPILED_PROGRAMS_MAX = 5 };
 
 typedef struct {
   const tsr_config *config;
@@ -40,6 +40,7 @@ typedef struct {
   int64_t window; /* tokens that the model sees at most (training's sequence_length) */
   int64_t chunk;  /* tokens of each text that one run of the first program takes (64); below 0:
                      no cache */
+  bool scores;    /* with a cache: also a program whose logits are those of each new token */
 } tsr_compile_options;
 
 typedef struct tsr_compiled {
@@ -56,7 +57,8 @@ typedef struct tsr_compiled {
    * `decode` one. Else new_tokens is 0, decode NULL, and every token takes the whole window. */
   int64_t new_tokens;
   struct tsr_compiled *decode;
-  const char *why_no_cache; /* of generation that has none */
+  struct tsr_compiled *score; /* where it is wanted: logits of each of its own `new_tokens` */
+  const char *why_no_cache;   /* of generation that has none */
 } tsr_compiled;
 
 /* What tsr_compile reads the model with. */
