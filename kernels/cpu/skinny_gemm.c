@@ -156,9 +156,10 @@ static void add_group(
   case n:                                                                                          \
     add_rows(w, x, stride, depth, to, ahead, n);                                                   \
     break;
-    ROWS(1) ROWS(2) ROWS(3) ROWS(4)
+    ROWS(1)
+    ROWS(2) ROWS(3) ROWS(4)
 #if defined(__AVX512F__)
-    ROWS(5) ROWS(6) ROWS(7) ROWS(8)
+        ROWS(5) ROWS(6) ROWS(7) ROWS(8)
 #endif
 #undef ROWS
   }
@@ -187,8 +188,7 @@ static void panel_run(const panel *s, float *y, const float *x, int64_t rows) {
     if (end < p->K) ahead = fetch_of(s, end, multiplied);
     for (int64_t r = 0; r < rows; r += TOGETHER)
       add_group(w, x + r * p->x_stride + k, p->x_stride, depth, sums + r, &ahead, rows - r);
-    if (end % TSR_GEMM_DEPTH == 0 || end == p->K)
-      complete(all, sums, rows, k < TSR_GEMM_DEPTH);
+    if (end % TSR_GEMM_DEPTH == 0 || end == p->K) complete(all, sums, rows, k < TSR_GEMM_DEPTH);
   }
   float bias[PANEL] = {0};
   if (p->bias) memcpy(bias, p->bias + s->n, (size_t)s->columns * sizeof *bias);

@@ -231,7 +231,7 @@ static bool generate(generation *g) {
   if (!a->job.is_silent) show_all(g, texts);
   if (!a->options.quiet && speed.decode_seconds > 0)
     fprintf(
-        stderr, "prompt: %lld tokens, %.0f/s; new: %lld tokens, %.0f/s\n",
+        stderr, "prompt: %lld tokens, %.0f/s; new: %lld tokens, %.2f/s\n",
         (long long)speed.prefill_tokens,
         speed.prefill_seconds > 0 ? (double)speed.prefill_tokens / speed.prefill_seconds : 0.0,
         (long long)speed.decode_tokens, (double)speed.decode_tokens / speed.decode_seconds);

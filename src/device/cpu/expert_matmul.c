@@ -143,7 +143,7 @@ static float *linear_packed(const linear_round *r, const cpu_expert_segment *row
 }
 
 /* Of few rows reading w is all the work: the weight is not packed for them. */
-enum { FEW_ROWS = 4 };
+enum { FEW_ROWS = 16 };
 static bool is_skinny(const linear_round *r, const cpu_expert_segment *rows) {
   return rows->count <= FEW_ROWS && r->s.pieces == 1 && !is_dx(r->c->call.task);
 }

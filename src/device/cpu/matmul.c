@@ -213,7 +213,7 @@ static bool linear_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *re
 ROUNDS_OF(many_rows, linear_plan, linear_gemm)
 
 /* Of few rows threads take columns: reading w is all the work. */
-enum { FEW_ROWS = 16 };
+enum { FEW_ROWS = 32 };
 static bool has_skinny_gemm(const tsr_task *t) {
   return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS && t->inputs[1].dtype != TSR_NF4;
 }
