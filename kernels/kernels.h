@@ -289,7 +289,7 @@ typedef struct {
   /* ---- attention with a cache: items are b*G + g ---- */
   int64_t (*attention_cached_scratch)(const tsr_attention_cached *c); /* bytes per thread */
   /* What is not real becomes 0. The bits of a position are those of `attention` over the whole
-   * sequence, however many tokens are new. */
+   * sequence, however many tokens are new and wherever its pages are. */
   void (*attention_cached)(
       const tsr_attention_cached *c, float *out, const float *q, const float *keys,
       const float *values, void *scratch, int64_t begin, int64_t end);

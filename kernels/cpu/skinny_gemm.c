@@ -157,9 +157,11 @@ static void add_group(
     add_rows(w, x, stride, depth, to, ahead, n);                                                   \
     break;
     ROWS(1)
-    ROWS(2) ROWS(3) ROWS(4)
+    ROWS(2)
+    ROWS(3)
+    ROWS(4)
 #if defined(__AVX512F__)
-        ROWS(5) ROWS(6) ROWS(7) ROWS(8)
+    ROWS(5) ROWS(6) ROWS(7) ROWS(8)
 #endif
 #undef ROWS
   }
