@@ -9,9 +9,10 @@
 /* Commands that read a configuration. */
 #define CONFIGURED                                                                                 \
   (ONLY(TRAIN) | ONLY(CHECK) | ONLY(INSPECT) | ONLY(TRACE) | ONLY(PROFILE) | ONLY(PLAN) |          \
-   ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(DATA))
+   ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(SERVE) | ONLY(DATA))
 /* Those that run a program, or would. */
 #define COMPILED                                                                                   \
-  (ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE) | ONLY(PLAN) | ONLY(EVALUATE) | ONLY(GENERATE))
+  (ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE) | ONLY(PLAN) | ONLY(EVALUATE) | ONLY(GENERATE) |      \
+   ONLY(SERVE))
 
 #endif

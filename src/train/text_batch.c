@@ -296,8 +296,10 @@ static bool score_prompt(tsr_text_batch *b, row *r, const run *made, int64_t fir
 static void draw(tsr_text_batch *b, row *r) {
   enum { NEW_TOKENS = 1024 };
   const tsr_text_request *q = &r->request;
+  tsr_sampling sampling = q->sampling;
+  sampling.drawn_from = q->count;
   int32_t token = tsr_sample_token(
-      &q->sampling, b->logits, b->generator->vocab_size, r->tokens, r->count, (uint64_t)r->count,
+      &sampling, b->logits, b->generator->vocab_size, r->tokens, r->count, (uint64_t)r->count,
       b->scratch);
   if (token < 0) {
     end_text(r, TSR_TEXT_NO_TOKEN);

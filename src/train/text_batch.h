@@ -56,7 +56,7 @@ typedef enum {
 typedef struct {
   const int32_t *tokens; /* of the prompt, each in [0, vocab_size): copied */
   int64_t count;         /* at least 1; of more than the window's the last count */
-  tsr_sampling sampling;
+  tsr_sampling sampling; /* drawn_from is not read: it is `count` */
   int64_t max_new_tokens;
   const int32_t *stops; /* tokens that end a text and are no part of it; they outlast it */
   int stops_count;
