@@ -8,9 +8,8 @@
 enum { PROMPTS = 6, NEW = 9, LONG = 200, TEXT_MAX = 1 << 14 };
 
 /* Sizes that ship, with a short window. */
-static const char *const families[] = {
-    "nanogpt_char", "nanollama3", "nanoqwen3", "nanomixtral", "nanodeepseek", "nanoglm4",
-    "nanogptoss"};
+static const char *const families[] = {"nanogpt_char", "nanollama3", "nanoqwen3", "nanomixtral",
+                                       "nanodeepseek", "nanoglm4",   "nanogptoss"};
 
 static const char window_of_20[] =
     "transformer_config: {model_type: llama, vocab_size: 61, embedding_dim: 32, num_blocks: 2, "
@@ -53,8 +52,7 @@ static void draw(
   text_model *m = text_model_open(yaml, o);
   *ret_pages = m->compiled.cache.pages_max;
   CHECK((o.chunk < 0) == (m->compiled.decode == NULL));
-  if (!tsr_generate_texts(
-          arena, &m->generator, prompts, PROMPTS, &how, ret_texts, &speed, diags))
+  if (!tsr_generate_texts(arena, &m->generator, prompts, PROMPTS, &how, ret_texts, &speed, diags))
     text_fail(diags);
   text_model_close(m);
 }
