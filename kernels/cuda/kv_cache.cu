@@ -9,8 +9,8 @@
 
 enum row_choice { CHOICE_KEEP, CHOICE_LOOK_UP, CHOICE_LAST };
 
-/* `rows` rows of new tokens, `each` of a sequence; `length` rows of the table, whose positions begin
- * at row `first`. */
+/* `rows` rows of new tokens, `each` of a sequence; `length` rows of the table, whose positions
+ * begin at row `first`. */
 struct row_walk {
   int64_t rows, each, length, first;
   const int32_t *positions, *counts;

@@ -133,7 +133,8 @@ tsr_graph *tsr_pass_precision(const tsr_graph *graph, tsr_precision_types how);
  * pages, in the order of its positions, of which there may be as many as the graph had. Where ranks
  * split the batch, the pool is split alike, and the numbers count inside the rank's part. No number
  * depends on where the pages are: every position's have the bits that they had without a cache.
- * After stages, before precision; what is placed then is not split along positions, so over cp everything must be whole.
+ * After stages, before precision; what is placed then is not split along positions, so over cp
+ * everything must be whole.
  *
  * False for a graph in which something else mixes positions; `ret_why` names it. */
 #define TSR_CACHE_POSITIONS "cache.positions"
