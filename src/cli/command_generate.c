@@ -132,7 +132,7 @@ static bool read_prompts(generation *g) {
       a->diags, TSR_NOWHERE, "nothing to resume from: --prompt, --prompt-file or --chat is needed");
 }
 
-enum { ROWS_MAX = 16 };
+enum { ROWS = 16 };
 
 /* A window for the longest text that there will be, so that the cache is no larger than it must. */
 static bool compile_generation(generation *g) {
@@ -144,7 +144,8 @@ static bool compile_generation(generation *g) {
   o.window = longest + g->m.setup.config->eval.max_new_tokens;
   if (!most) o.window = 0;
   else if (o.window > most) o.window = most;
-  o.rows = g->count < ROWS_MAX ? g->count : ROWS_MAX;
+  int64_t rows = a->options.max_batch ? a->options.max_batch : ROWS;
+  o.rows = g->count < rows ? g->count : rows;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &g->compiled, a->diags)) return false;
   tsr_run_data_needs needs = {.text = true, .vocab = g->compiled.model->vocab_size};
   if (!tsr_run_data_check_end_of_text(g->m.setup.config, &needs, a->diags)) return false;
@@ -210,7 +211,7 @@ static bool generate(generation *g) {
   if (!a->job.is_silent) show_all(g, texts);
   if (!a->options.quiet && speed.decode_seconds > 0)
     fprintf(
-        stderr, "prompt: %lld tokens, %.0f/s; new: %lld tokens, %.0f/s\n",
+        stderr, "prompt: %lld tokens, %.0f/s; new: %lld tokens, %.2f/s\n",
         (long long)speed.prefill_tokens,
         speed.prefill_seconds > 0 ? (double)speed.prefill_tokens / speed.prefill_seconds : 0.0,
         (long long)speed.decode_tokens, (double)speed.decode_tokens / speed.decode_seconds);

@@ -6,6 +6,9 @@
 #include "cli/options.h"
 
 #define ONLY(command) (1u << TSR_COMMAND_##command)
+
+/* Commands that write text. */
+#define TEXTS (ONLY(GENERATE) | ONLY(SERVE))
 /* Commands that read a configuration. */
 #define CONFIGURED                                                                                 \
   (ONLY(TRAIN) | ONLY(CHECK) | ONLY(INSPECT) | ONLY(TRACE) | ONLY(PROFILE) | ONLY(PLAN) |          \

@@ -75,7 +75,7 @@ static bool open_model(serving *s) {
              a->diags);
 }
 
-/* All rows have a window of the whole context. */
+/* Every text may be as long as the context. */
 static bool compile(serving *s) {
   enum { ROWS = 16 };
   app *a = s->m.a;

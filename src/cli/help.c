@@ -199,8 +199,11 @@ static const entry options[] = {
                   "folder unless given\n"},
     {ONLY(SERVE), "  --context N      serve: tokens of a prompt and its answer; the model's "
                   "positions unless given\n"},
-    {ONLY(SERVE), "  --max-batch N, --max-queue N  serve: texts that are continued at once (16), "
-                  "and that may wait (256)\n"},
+    {TEXTS, "  --max-batch N    generate, serve: texts that are continued at once (16)\n"},
+    {TEXTS, "  --cache-pages N  generate, serve: pages of 16 tokens in the key/value cache, which "
+            "these texts share;\n"
+            "                   as many as all of them can need unless given\n"},
+    {ONLY(SERVE), "  --max-queue N    serve: texts that may wait (256)\n"},
     {ONLY(SERVE), "  --max-body N, --timeout T  serve: bytes of a request (1048576), and the time "
                   "that it may take (10m)\n"},
     {ONLY(DATA),

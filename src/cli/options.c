@@ -19,9 +19,6 @@ static const char *const commands[TSR_COMMANDS] = {
   (ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK) | ONLY(CHECKPOINT) | ONLY(IMPORT) | ONLY(EXPORT) |    \
    ONLY(TOKENIZE))
 
-/* Commands that write text. */
-#define TEXTS (ONLY(GENERATE) | ONLY(SERVE))
-
 typedef enum { FLAG, VALUE, PATH, VALUES, OPTIONAL, KEY } option_kind;
 typedef struct {
   const char *word;
@@ -67,7 +64,8 @@ static const option options[] = {
     {"--token", VALUE, AT(token), ONLY(SERVE)},
     {"--model-name", VALUE, AT(model_name), ONLY(SERVE)},
     {"--context", VALUE, AT(context_text), ONLY(SERVE)},
-    {"--max-batch", VALUE, AT(max_batch_text), ONLY(SERVE)},
+    {"--max-batch", VALUE, AT(max_batch_text), TEXTS},
+    {"--cache-pages", VALUE, AT(cache_pages_text), TEXTS},
     {"--max-queue", VALUE, AT(max_queue_text), ONLY(SERVE)},
     {"--max-body", VALUE, AT(max_body_text), ONLY(SERVE)},
     {"--timeout", VALUE, AT(timeout_text), ONLY(SERVE)},
@@ -256,6 +254,7 @@ static void check_serve(tsr_options *c, tsr_diags *diags) {
   option_check_number("--port", c->port_text, 0, &c->port, diags);
   option_check_number("--context", c->context_text, 2, &c->context, diags);
   option_check_number("--max-batch", c->max_batch_text, 1, &c->max_batch, diags);
+  option_check_number("--cache-pages", c->cache_pages_text, 1, &c->cache_pages, diags);
   option_check_number("--max-queue", c->max_queue_text, 1, &c->max_queue, diags);
   option_check_number("--max-body", c->max_body_text, 1, &c->max_body, diags);
   option_check_duration("--timeout", c->timeout_text, &c->timeout_s, diags);

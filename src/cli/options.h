@@ -72,11 +72,13 @@ typedef struct {
   const char *checkpoint, *data;
   tsr_words prompts;
   const char *prompt_file, *chat;
-  const char *adapter; /* and export */
+  const char *adapter;                           /* and export */
+  const char *max_batch_text, *cache_pages_text; /* generate, serve */
+  int64_t max_batch, cache_pages;                /* 0: not given */
   /* serve */
   const char *host, *token, *model_name, *timeout_text;
-  const char *port_text, *max_batch_text, *max_queue_text, *max_body_text, *context_text;
-  int64_t port, max_batch, max_queue, max_body, context;
+  const char *port_text, *max_queue_text, *max_body_text, *context_text;
+  int64_t port, max_queue, max_body, context;
   double timeout_s;
   /* checkpoint reshard, export */
   bool merge;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/text_batch.h"
 #include "base/memory.h"
+#include "train/page_pool.h"
 #include "train/score_check.h"
 #include "train/token_chances.h"
 #include <assert.h>
@@ -14,10 +15,13 @@ typedef struct {
   tsr_text_request request;
   int32_t *tokens; /* all of the text; of the heap, and kept for the row's next text */
   int64_t count, capacity;
-  int64_t begin;  /* of what the model sees */
-  int64_t cached; /* of these, how many the cache has */
-  int64_t taken;  /* by the run that is under way */
-  int64_t scored; /* tokens of the prompt that need no report any more */
+  int64_t begin;       /* of what the model sees */
+  int64_t cached;      /* of these, how many the cache has */
+  int64_t taken;       /* by the run that is under way */
+  int64_t scored;      /* tokens of the prompt that need no report any more */
+  tsr_page_pool *pool; /* NULL: there is no cache */
+  int32_t *pages;      /* of the text, from its first token to its end */
+  int64_t pages_count;
 } row;
 
 struct tsr_text_batch {
@@ -25,8 +29,9 @@ struct tsr_text_batch {
   tsr_generating_speed speed;
   row *rows;
   int64_t rows_count, window;
-  int64_t width; /* of the run that is under way: tokens of each row */
-  float *logits; /* of one place */
+  tsr_page_pool *pools; /* of the cache's pages */
+  int64_t width;        /* of the run that is under way: tokens of each row */
+  float *logits;        /* of one place */
   void *scratch;
   tsr_token_chance likeliest[TSR_LIKELIEST_MAX];
 };
@@ -80,9 +85,24 @@ static void make_room(row *r, int64_t tokens) {
   r->tokens = tsr_memory_grow(r->tokens, sizeof *r->tokens * (size_t)tokens);
 }
 
+/* A text has all pages that it may need from the beginning, so that it can be continued to its end
+ * whatever other texts do. A text that has filled the window begins anew in the same ones. */
+static int64_t pages_of(const tsr_text_batch *b, const tsr_text_request *q) {
+  int64_t room = b->window - q->count, longest = b->window;
+  if (!has_cache(b)) return 0;
+  if (room > 0 && q->max_new_tokens < room) longest = q->count + q->max_new_tokens;
+  return tsr_cache_plan_pages(&b->generator->generation->cache, longest);
+}
+
+static void free_row(row *r) {
+  r->is_used = false;
+  if (r->pages_count) tsr_page_pool_give_back(r->pool, r->pages_count, r->pages);
+  r->pages_count = 0;
+}
+
 static void end_text(row *r, tsr_text_end end) {
   int64_t prompt = r->request.count;
-  r->is_used = false;
+  free_row(r);
   r->request.ended(r->request.context, r->tokens + prompt, r->count - prompt, end);
 }
 
@@ -97,6 +117,16 @@ static void free_rows(void *batch) {
   for (int64_t i = 0; i < b->rows_count; i++) free(b->rows[i].tokens);
 }
 
+static void open_pools(tsr_arena *arena, tsr_text_batch *b) {
+  const tsr_cache_plan *plan = &b->generator->generation->cache;
+  b->pools = tsr_arena_array(arena, tsr_page_pool, plan->pools);
+  for (int64_t i = 0; i < plan->pools; i++) b->pools[i] = tsr_page_pool_new(arena, plan->pages);
+  for (int64_t i = 0; i < b->rows_count; i++) {
+    b->rows[i].pool = &b->pools[i * plan->pools / b->rows_count];
+    b->rows[i].pages = tsr_arena_array(arena, int32_t, plan->pages_max);
+  }
+}
+
 tsr_text_batch *tsr_text_batch_new(tsr_arena *arena, const tsr_generator *generator) {
   const tsr_compiled *c = generator->generation;
   tsr_text_batch *b = tsr_arena_alloc(arena, sizeof *b);
@@ -104,6 +134,7 @@ tsr_text_batch *tsr_text_batch_new(tsr_arena *arena, const tsr_generator *genera
   b->rows_count = c->batch;
   b->window = c->model->sequence;
   b->rows = tsr_arena_array(arena, row, b->rows_count);
+  if (has_cache(b)) open_pools(arena, b);
   b->logits = tsr_arena_array(arena, float, c->model->vocab_padded);
   b->scratch = tsr_arena_alloc(arena, tsr_sampling_scratch_bytes(generator->vocab_size));
   tsr_arena_on_free(arena, free_rows, b);
@@ -124,14 +155,20 @@ int64_t tsr_text_batch_texts(const tsr_text_batch *b) {
   return count;
 }
 
-bool tsr_text_batch_has_room(const tsr_text_batch *b, const tsr_text_request *request) {
-  (void)request; /* every text has a row's part of the cache */
-  return tsr_text_batch_texts(b) < b->rows_count;
+/* The first free row whose pool has as many free pages; rows_count: there is none. */
+static int64_t find_row(const tsr_text_batch *b, int64_t pages) {
+  int64_t at = 0;
+  for (; at < b->rows_count; at++)
+    if (!b->rows[at].is_used && (!pages || b->rows[at].pool->count >= pages)) break;
+  return at;
+}
+
+bool tsr_text_batch_has_room(const tsr_text_batch *b, const tsr_text_request *q) {
+  return find_row(b, pages_of(b, q)) < b->rows_count;
 }
 
 int tsr_text_batch_add(tsr_text_batch *b, const tsr_text_request *q) {
-  int64_t at = 0;
-  while (at < b->rows_count && b->rows[at].is_used) at++;
+  int64_t pages = pages_of(b, q), at = find_row(b, pages);
   assert(at < b->rows_count && q->count > 0 && q->likeliest <= TSR_LIKELIEST_MAX);
   assert(
       !q->scores_prompt ||
@@ -145,14 +182,18 @@ int tsr_text_batch_add(tsr_text_batch *b, const tsr_text_request *q) {
       .tokens = r->tokens,
       .count = q->count,
       .capacity = r->capacity,
-      .scored = 1};
+      .scored = 1,
+      .pool = r->pool,
+      .pages = r->pages,
+      .pages_count = pages};
+  if (pages) tsr_page_pool_take(r->pool, pages, r->pages);
   slide(b, r, b->window);
   return (int)at;
 }
 
 void tsr_text_batch_remove(tsr_text_batch *b, int text) {
   assert(b->rows[text].is_used);
-  b->rows[text].is_used = false;
+  free_row(&b->rows[text]);
 }
 
 void tsr_text_batch_interrupt(tsr_text_batch *b) {
@@ -162,6 +203,12 @@ void tsr_text_batch_interrupt(tsr_text_batch *b) {
 
 /* ---- a run ---- */
 
+/* Entries that the text does not need are pages all the same. */
+static void fill_pages(const tsr_text_batch *b, const row *r, int32_t *to) {
+  int64_t each = b->generator->generation->cache.pages_each;
+  for (int64_t i = 0; i < each; i++) to[i] = r->pages_count ? r->pages[i % r->pages_count] : 0;
+}
+
 /* What is not filled must be tokens all the same. */
 static void fill(void *context, const char *input, int64_t sample, void *to) {
   const tsr_text_batch *b = context;
@@ -169,6 +216,10 @@ static void fill(void *context, const char *input, int64_t sample, void *to) {
   bool positions = !strcmp(input, TSR_CACHE_POSITIONS), counts = !strcmp(input, TSR_CACHE_COUNTS);
   if (positions || counts) {
     *(int32_t *)to = (int32_t)(positions ? r->cached : r->taken);
+    return;
+  }
+  if (!strcmp(input, TSR_CACHE_PAGES)) {
+    fill_pages(b, r, to);
     return;
   }
   memset(to, 0, sizeof(int32_t) * (size_t)b->width);

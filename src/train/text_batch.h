@@ -93,7 +93,8 @@ int64_t tsr_text_batch_window(const tsr_text_batch *batch);
 int64_t tsr_text_batch_texts(const tsr_text_batch *batch); /* that are there now */
 tsr_generating_speed tsr_text_batch_speed(const tsr_text_batch *batch);
 
-/* Whether this text could be added now. */
+/* Whether this text could be added now: there is a row for it, and there are all pages of the cache
+ * that it may need. A text always has room in a batch without texts. */
 bool tsr_text_batch_has_room(const tsr_text_batch *batch, const tsr_text_request *request);
 /* Adds a text where there is room for it; the number by which it can be removed until it has ended.
  * Other texts may have that number later. A text that has nothing to do ends in the next step. */

@@ -68,8 +68,9 @@ static void check_same(
 /* ---- what does not matter ---- */
 
 /* What is planned for the ranks is what is allocated; keys and values of all blocks are a part of
- * it: (rows, window, groups of a rank * head_dim), twice. */
-static void check_memory(const text_model *m, int64_t blocks, int64_t features) {
+ * it: (pages, page, groups of a rank * head_dim), twice. */
+static void
+check_memory(const text_model *m, const text_options *o, int64_t blocks, int64_t features) {
   tsr_programs programs[TSR_GENERATION_PROGRAMS_MAX];
   int count = tsr_generation_programs(&m->compiled, programs), stages = m->parallel.size[TSR_PP];
   int64_t total = 0, cache = 0, ranks = m->parallel.ranks / stages;
@@ -79,9 +80,11 @@ static void check_memory(const text_model *m, int64_t blocks, int64_t features) 
     total += memory.total * ranks;
     cache += memory.cache * ranks;
   }
-  int64_t rows = m->compiled.batch, copies = m->parallel.size[TSR_CP];
+  int64_t page = o->page ? o->page : 16, rows = m->compiled.batch;
+  int64_t positions = rows * ((WINDOW + page - 1) / page * page), copies = m->parallel.size[TSR_CP];
+  if (o->pages) positions = o->pages * page;
   CHECK_INT(total, tsr_process_bytes(m->process));
-  CHECK_INT(cache, m->compiled.decode ? 2 * blocks * rows * WINDOW * features * 4 * copies : 0);
+  CHECK_INT(cache, m->compiled.decode ? 2 * blocks * positions * features * 4 * copies : 0);
 }
 
 static void check_options(const task *t, int model, const tsr_continuation *want) {
@@ -98,6 +101,11 @@ static void check_options(const task *t, int model, const tsr_continuation *want
       {"tp 2", {.tp = 2, .rows = PROMPTS}},
       {"pp 2", {.pp = 2, .rows = 2, .chunk = 7}},
       {"cp 2", {.cp = 2, .rows = 2}},
+      {"pages of 48", {.rows = 4, .page = 48}},
+      {"2 pages", {.rows = 5, .pages = 2}},
+      {"9 pages, chunks of 5", {.rows = PROMPTS, .pages = 9, .chunk = 5}},
+      {"6 pages, dp 2", {.dp = 2, .rows = 6, .pages = 6}},
+      {"6 pages, pp 2 tp 2", {.pp = 2, .tp = 2, .rows = 4, .pages = 6}},
       {"dp 2 tp 2", {.dp = 2, .tp = 2, .rows = 4}},
       {"pp 2 dp 2 tp 4", {.pp = 2, .dp = 2, .tp = 4, .threads = 2}}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -105,7 +113,7 @@ static void check_options(const task *t, int model, const tsr_continuation *want
     text_model *m = text_model_open(models[model], cases[i].o);
     CHECK((cases[i].o.chunk < 0) == (m->compiled.decode == NULL));
     CHECK_INT(m->compiled.batch % m->parallel.size[TSR_DP], 0);
-    check_memory(m, 2, 32);
+    check_memory(m, &cases[i].o, 2, 32);
     draw(t, m, 0, PROMPTS, got);
     check_same(got, want, PROMPTS, cases[i].what, model);
     text_model_close(m);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 typedef struct {
-  int pp, dp, cp, tp, threads; /* 0: 1 */
-  int64_t rows, chunk, window; /* as in tsr_compile_options */
+  int pp, dp, cp, tp, threads;              /* 0: 1 */
+  int64_t rows, chunk, window, page, pages; /* as in tsr_compile_options */
   bool scores;
 } text_options;
 
@@ -62,6 +62,8 @@ static inline text_model *text_model_open(const char *yaml, text_options o) {
   c.rows = o.rows;
   c.chunk = o.chunk;
   c.window = o.window;
+  c.page = o.page;
+  c.pages = o.pages;
   c.scores = o.scores;
   if (!tsr_compile(arena, &c, TSR_COMPILE_GENERATE, &m->compiled, diags)) text_fail(diags);
   int count = tsr_generation_programs(&m->compiled, programs);
