@@ -70,13 +70,23 @@ typedef struct {
 
 /* Attention of new tokens to themselves and to what a cache holds: causal, without dropout. q and
  * out (B,T,H*D) are of T new tokens a sequence; of sequence b the first counts[b] are real and
- * stand at positions[b] and on. keys (B,length,G*D) and values (B,length,G*Dv) hold all positions,
- * the new ones too; out is (B,T,H*Dv). */
+ * stand at positions[b] and on. keys (pages,page,G*D) and values (pages,page,G*Dv) are pools of
+ * pages that hold all positions, the new ones too: position p of sequence b is in page
+ * pages[b * pages_each + p / page]. out is (B,T,H*Dv). */
 typedef struct {
   tsr_attention a;
-  int64_t length;
-  const int32_t *positions, *counts;
+  int64_t page, pages_each; /* page: a multiple of 16 */
+  const int32_t *positions, *counts, *pages;
 } tsr_attention_cached;
+
+/* Of keys before those that a window shows, kernels may read as many, but no number depends on
+ * finite ones. */
+enum { TSR_ATTENTION_CACHED_BEFORE = 96 };
+
+/* Positions that a sequence may have. */
+static inline int64_t tsr_attention_cached_length(const tsr_attention_cached *c) {
+  return c->page * c->pages_each;
+}
 
 /* The sums that wait between the steps: of queries softmax and out, or dq; of keys dk and dv. */
 typedef enum { TSR_ATTENTION_OUT, TSR_ATTENTION_DQ, TSR_ATTENTION_DKV } tsr_attention_sum;

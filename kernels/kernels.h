@@ -126,11 +126,12 @@ enum { TSR_GEMM_ROWS = 12, TSR_GEMM_COLUMNS = 32 }; /* of both, panels are divis
  * split. */
 enum { TSR_GEMM_DEPTH = 384 };
 
-/* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows, and bias (N) as in tsr_gemm. */
+/* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows, and bias (N) as in tsr_gemm. w is
+ * seen as tsr_gemm's b is: (K,N), rs 1. */
 typedef struct {
-  int64_t R, K, x_stride, w_stride, y_stride;
+  int64_t R, K, x_stride, y_stride;
   const float *bias;
-  tsr_element w_type;
+  tsr_matrix w;
 } tsr_skinny_gemm;
 
 /* How an update ends in a weight w that is kept in bf16 alone, without a copy in f32. The optimizer
@@ -236,8 +237,7 @@ typedef struct {
   /* with few rows, in the time that it takes to read w: items are columns of y. The bits are
    * those of gemm */
   void (*skinny_gemm)(
-      const tsr_skinny_gemm *p, float *y, const float *x, const void *w, int64_t begin,
-      int64_t end);
+      const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, int64_t end);
 
   /* ---- embedding ---- */
   /* out (R,C): table row tokens[r] - v_begin where v_begin <= tokens[r] < v_end, else zeros; -0
@@ -291,7 +291,7 @@ typedef struct {
   /* ---- attention with a cache: items are b*G + g ---- */
   int64_t (*attention_cached_scratch)(const tsr_attention_cached *c); /* bytes per thread */
   /* What is not real becomes 0. The bits of a position are those of `attention` over the whole
-   * sequence, however many tokens are new. */
+   * sequence, however many tokens are new and wherever its pages are. */
   void (*attention_cached)(
       const tsr_attention_cached *c, float *out, const float *q, const float *keys,
       const float *values, void *scratch, int64_t begin, int64_t end);

@@ -93,11 +93,12 @@ const char *app_graphs_folder(const app *a) {
   return tsr_arena_printf(a->arena, "%s/configs/graphs", a->share);
 }
 
-/* Of commands that the processes of a job do not run together: those that write files are for one
- * process. */
+/* Of commands that the processes of a job do not run together: those that write files, or take a
+ * port, are for one process. */
 static bool check_processes(app *a) {
   const tsr_options *o = &a->options;
-  if (!(o->out || o->svg || o->calibration)) return true;
+  bool serves = o->command == TSR_COMMAND_SERVE;
+  if (!(o->out || o->svg || o->calibration || serves)) return true;
   return tsr_job_require_one_process(&a->job, tsr_command_name(o->command));
 }
 
@@ -141,7 +142,8 @@ static int run_command(app *a) {
       [TSR_COMMAND_TOKENIZE] = app_run_tokenize, [TSR_COMMAND_CHECKPOINT] = app_run_checkpoint,
       [TSR_COMMAND_DATA] = app_run_data,         [TSR_COMMAND_KERNELS] = app_run_kernels,
       [TSR_COMMAND_DOCTOR] = app_run_doctor,     [TSR_COMMAND_VERIFY] = app_run_verify,
-      [TSR_COMMAND_LOCK] = app_run_lock,         [TSR_COMMAND_COMPARE] = app_run_compare};
+      [TSR_COMMAND_LOCK] = app_run_lock,         [TSR_COMMAND_COMPARE] = app_run_compare,
+      [TSR_COMMAND_SERVE] = app_run_serve};
   return commands[a->options.command](a);
 }
 

@@ -3,13 +3,16 @@
  * over the head's dimensions, a softmax of a whole row, the output over the keys from the first on.
  * So it does not matter how many tokens are new.
  *
- * Many of them go as blocks of queries against packed keys, as there. Of few, packing would cost
- * more than the products: keys are turned in registers as they are read, and nothing is read twice
- * for the heads of a group. */
+ * Many of them go as blocks of queries against packed keys, as there, gathered from their pages. Of
+ * few, packing would cost more than the products: keys are turned in registers as they are read, a
+ * page at a time, and nothing is read twice for the heads of a group. */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/transpose.h"
 #include <assert.h>
 #include <stddef.h>
+
+_Static_assert(
+    (int)PIECE <= (int)TSR_ATTENTION_CACHED_BEFORE, "keys are read from where a piece begins");
 
 enum { FEW = 4, HEADS = 8 }; /* heads whose sums are in registers at once */
 
@@ -23,9 +26,22 @@ typedef struct {
   int64_t b, g, first; /* the first new token's position */
   int64_t heads, rows; /* of the group; real new tokens */
   int64_t q_stride, k_stride, out_stride, v_stride, Dv;
-  const float *q, *keys, *values; /* (T, H, D) of the group's first head; (length, G, D), Dv */
+  const float *q, *keys, *values; /* (T, H, D) of the group's first head; pools (rows, G, D), Dv */
+  const int32_t *pages;           /* of the sequence */
   float *out;
 } group;
+
+/* The row of the pools that has a position. */
+static inline int64_t row_at(const group *s, int64_t position) {
+  int64_t page = s->c->page;
+  return s->pages[position / page] * page + position % page;
+}
+
+/* The end of a run of rows that follow each other from this position on, at most `end`. */
+static inline int64_t run_end(const group *s, int64_t position, int64_t end) {
+  int64_t next = (position / s->c->page + 1) * s->c->page;
+  return next < end ? next : end;
+}
 
 static group group_at(
     const tsr_attention_cached *c, float *out, const float *q, const float *keys,
@@ -34,7 +50,7 @@ static group group_at(
   group s = {.c = c, .b = item / a->G, .g = item % a->G, .heads = a->H / a->G};
   int64_t room;
   s.first = c->positions[s.b];
-  room = c->length - s.first;
+  room = tsr_attention_cached_length(c) - s.first;
   s.rows = c->counts[s.b];
   if (s.rows > a->T) s.rows = a->T;
   if (s.rows > room) s.rows = room;
@@ -46,8 +62,9 @@ static group group_at(
   s.v_stride = a->G * s.Dv;
   s.q = q + s.b * a->T * s.q_stride + s.g * s.heads * a->D;
   s.out = out + s.b * a->T * s.out_stride + s.g * s.heads * s.Dv;
-  s.keys = keys + s.b * c->length * s.k_stride + s.g * a->D;
-  s.values = values + s.b * c->length * s.v_stride + s.g * s.Dv;
+  s.keys = keys + s.g * a->D;
+  s.values = values + s.g * s.Dv;
+  s.pages = c->pages ? c->pages + s.b * c->pages_each : NULL;
   return s;
 }
 
@@ -61,25 +78,25 @@ typedef struct {
 
 static int64_t few_layout(const tsr_attention_cached *c, float *at, few *f) {
   int64_t heads = c->a.H / c->a.G, queries = round_to(heads * c->a.D, 16);
-  f->scores_width = round_to(c->length, LANES) + 16;
+  f->scores_width = round_to(tsr_attention_cached_length(c), LANES) + 16;
   f->queries = at;
   f->scores = at ? at + queries : NULL;
   return queries + heads * f->scores_width;
 }
 
-/* WIDTH keys' scores for `heads` heads, from key j on; keys from `seen` on repeat the last one. */
+/* WIDTH keys' scores for `heads` heads, from key j on, all of one page; keys from `seen` on repeat
+ * the last one. */
 static inline __attribute__((always_inline)) void
 few_scores(const group *s, const few *f, int64_t j, int64_t seen, int64_t from, int heads) {
   int64_t D = s->c->a.D;
-  const float *queries = f->queries + from * D;
+  const float *queries = f->queries + from * D, *keys = s->keys + row_at(s, j) * s->k_stride;
   vector sums[HEADS];
   for (int h = 0; h < heads; h++) sums[h] = (vector){0};
   for (int64_t d = 0; d < D; d += WIDTH) {
     int64_t wide = D - d < WIDTH ? D - d : WIDTH;
     vector square[WIDTH];
     for (int r = 0; r < WIDTH; r++) {
-      int64_t key = j + r < seen ? j + r : seen - 1;
-      const float *x = s->keys + key * s->k_stride + d;
+      const float *x = keys + (j + r < seen ? r : seen - 1 - j) * s->k_stride + d;
       square[r] = wide == WIDTH ? lanes_load(x, 0) : vector_part(x, wide);
     }
     turn_square(square);
@@ -109,11 +126,13 @@ static inline __attribute__((always_inline)) void few_weigh(
     int vectors, float *out) {
   vector sums[4];
   _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[v] = (vector){0};
-  const float *x = s->values + begin * s->v_stride + d;
-  for (int64_t j = begin; j < seen; j++, x += s->v_stride) {
-    vector weight = weights[j] - (vector){0};
-    _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[v] =
-        vector_fused(weight, lanes_load(x, v), sums[v]);
+  for (int64_t j = begin; j < seen;) {
+    const float *x = s->values + row_at(s, j) * s->v_stride + d;
+    for (int64_t end = run_end(s, j, seen); j < end; j++, x += s->v_stride) {
+      vector weight = weights[j] - (vector){0};
+      _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[v] =
+          vector_fused(weight, lanes_load(x, v), sums[v]);
+    }
   }
   _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++)
       vector_store(out + d + v * WIDTH, sums[v] * factor);
@@ -127,7 +146,8 @@ static void few_weigh_rest(
   vector sum = {0};
   for (int64_t j = begin; j < seen; j++)
     sum = vector_fused(
-        weights[j] - (vector){0}, vector_part(s->values + j * s->v_stride + d, wide), sum);
+        weights[j] - (vector){0}, vector_part(s->values + row_at(s, j) * s->v_stride + d, wide),
+        sum);
   sum *= factor;
   memcpy(out + d, &sum, (size_t)wide * sizeof *out);
 }
@@ -176,16 +196,39 @@ static void few_token(const group *s, const few *f, int64_t row) {
 
 /* ---- many tokens ---- */
 
+/* What follows the parts of attention: the keys and the values of a head, in their order. */
+static int64_t
+many_layout(const tsr_attention_cached *c, void *at, attention_parts *p, float **keys) {
+  tsr_attention whole = c->a;
+  whole.T = tsr_attention_cached_length(c);
+  whole.dropout = 0;
+  int64_t Dv = tsr_attention_value_size(&whole),
+          before = attention_layout(&whole, 1, at, p) + QUERIES * round_to(Dv, WIDEST);
+  *keys = at ? (float *)at + before : NULL;
+  return before + whole.T * (whole.D + Dv);
+}
+
+/* Rows [begin, end) of a pool, in the order of their positions. */
+static void gather(
+    const group *s, float *to, const float *pool, int64_t stride, int64_t wide, int64_t begin,
+    int64_t end) {
+  for (int64_t j = begin; j < end; j++)
+    memcpy(to + j * wide, pool + row_at(s, j) * stride, (size_t)wide * sizeof *to);
+}
+
 static void many_tokens(const group *s, void *scratch) {
   tsr_attention whole = s->c->a;
   attention_parts p;
-  whole.T = s->c->length;
+  float *keys, *values;
+  many_layout(s->c, scratch, &p, &keys);
+  values = keys + tsr_attention_cached_length(s->c) * whole.D;
   whole.dropout = 0;
-  attention_layout(&whole, 1, scratch, &p);
   whole.T = s->first + s->rows;
   int64_t begin = block_at(&whole, (head){0}, s->first).begin;
-  head strides = {.k_stride = s->k_stride, .v_stride = s->v_stride};
-  pack_keys(&whole, &p, PACK_OUT, 0, s->keys, s->values, &strides, begin, whole.T);
+  head strides = {.k_stride = whole.D, .v_stride = s->Dv};
+  gather(s, keys, s->keys, s->k_stride, whole.D, begin, whole.T);
+  gather(s, values, s->values, s->v_stride, s->Dv, begin, whole.T);
+  pack_keys(&whole, &p, PACK_OUT, 0, keys, values, &strides, begin, whole.T);
   for (int64_t h = 0; h < s->heads; h++)
     for (int64_t row = 0; row < s->rows; row += QUERIES) {
       block part = block_at(&whole, (head){0}, s->first + row);
@@ -203,13 +246,10 @@ static void many_tokens(const group *s, void *scratch) {
 }
 
 int64_t LEVEL(attention_cached_scratch)(const tsr_attention_cached *c) {
-  tsr_attention whole = c->a;
   attention_parts p;
+  float *keys;
   few f;
-  whole.T = c->length;
-  int64_t floats = few_layout(c, NULL, &f);
-  int64_t many = attention_layout(&whole, 1, NULL, &p) +
-                 QUERIES * round_to(tsr_attention_value_size(&c->a), WIDEST);
+  int64_t floats = few_layout(c, NULL, &f), many = many_layout(c, NULL, &p, &keys);
   if (c->a.T > FEW && many > floats) floats = many;
   return floats * (int64_t)sizeof(float);
 }
@@ -217,7 +257,7 @@ int64_t LEVEL(attention_cached_scratch)(const tsr_attention_cached *c) {
 void LEVEL(attention_cached)(
     const tsr_attention_cached *c, float *out, const float *q, const float *keys,
     const float *values, void *scratch, int64_t begin, int64_t end) {
-  assert(c->a.H % c->a.G == 0 && c->a.causal);
+  assert(c->a.H % c->a.G == 0 && c->a.causal && c->page % SUM_STEP == 0);
   few f;
   few_layout(c, scratch, &f);
   for (int64_t item = begin; item < end; item++) {

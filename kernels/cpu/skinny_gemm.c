@@ -1,108 +1,210 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A product with few rows, y = x w^T: what decoding is made of. Reading w is all its work, so w is
- * read once, in the order in which it lies, and turned in registers; gemm packs it first. */
+ * read once for all rows, in the order in which it lies: a chunk of a panel of its rows is widened
+ * and turned in registers, and stays in the first cache while the rows of x are multiplied by it.
+ * gemm packs all of w first.
+ *
+ * The chunk that comes next is fetched meanwhile: a panel's rows are more streams than a processor
+ * foresees while it computes. */
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/fp16.h"
 #include "kernels/cpu/level.h"
 #include "kernels/cpu/transpose.h"
 
-enum { TOGETHER = 4 }; /* rows of x whose sums are in registers at once */
+enum {
+  PANEL = 2 * WIDTH, /* rows of w, which are columns of y */
+  CHUNK = 64,        /* of K */
+  ROWS_MAX = 32,     /* rows of x for which w is read once */
+  LINE = 64
+};
+_Static_assert(TSR_GEMM_DEPTH % CHUNK == 0, "a chunk is of one chain");
+
+/* Rows of x whose sums are in registers at once, two vectors each. */
+#if defined(__AVX512F__)
+enum { TOGETHER = 8 };
+#else
+enum { TOGETHER = 4 };
+#endif
 
 typedef struct {
   const tsr_skinny_gemm *p;
-  const float *x, *bias; /* of the first row and column */
-  const void *w;
-  int64_t columns; /* of WIDTH that are in use */
-} square;
+  int64_t n, columns; /* the first row of w; how many of PANEL are in use */
+} panel;
 
-/* `wide` numbers of w, at most WIDTH, from element `at` on; zeros follow. */
+/* What is fetched while a chunk is multiplied. */
+typedef struct {
+  const char *data; /* (rows, lines * LINE bytes), rows `stride` bytes apart */
+  int64_t rows, stride, lines, row, line;
+  int64_t each; /* lines for each k of a group of rows */
+} fetch;
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- a chunk of w in f32: (depth, PANEL) ---- */
+
+/* As many elements of a row of w as fill a vector of 32-bit words; zeros follow. */
 static inline __attribute__((always_inline)) vector
-weights_load(const square *s, int64_t at, int64_t wide, const tsr_element type) {
-  float part[WIDTH];
+words_load(const void *row, int64_t elements, int in_word) {
+  vector words = {0};
+  if (elements >= WIDTH * in_word) return lanes_load(row, 0);
+  memcpy(&words, row, (size_t)(elements * 4 / in_word));
+  return words;
+}
+
+static inline __attribute__((always_inline)) vector halves_load(const uint16_t *row, int64_t wide) {
   uint16_t half[WIDTH] = {0};
-  if (type == TSR_ELEMENT_F32) {
-    const float *w = (const float *)s->w + at;
-    return wide == WIDTH ? lanes_load(w, 0) : vector_part(w, wide);
-  }
-  memcpy(half, (const uint16_t *)s->w + at, (size_t)wide * sizeof *half);
-  if (type == TSR_ELEMENT_BF16)
-    for (int i = 0; i < WIDTH; i++) part[i] = bf16_value(half[i]);
-  else
-    for (int i = 0; i < WIDTH; i++) part[i] = fp16_value(half[i]);
+  float part[WIDTH];
+  memcpy(half, row, (size_t)least(wide, WIDTH) * sizeof *half);
+#if defined(__AVX512F__)
+  return (vector)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)half));
+#elif defined(__F16C__)
+  return (vector)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)half));
+#endif
+  for (int i = 0; i < WIDTH; i++) part[i] = fp16_value(half[i]);
   return lanes_load(part, 0);
 }
 
-/* Adds the products of k in [k, k + wide), which is at most WIDTH. */
-static inline __attribute__((always_inline)) void square_add(
-    const square *s, int64_t k, int64_t wide, vector *sums, int rows, const tsr_element type) {
-  vector transposed[WIDTH];
-  _Pragma("GCC unroll 16") for (int c = 0; c < WIDTH; c++) transposed[c] =
-      weights_load(s, (c < s->columns ? c : 0) * s->p->w_stride + k, wide, type);
-  turn_square(transposed);
-  if (wide == WIDTH) {
-    _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) for (int r = 0; r < rows; r++)
-        sums[r] =
-            vector_fused(s->x[r * s->p->x_stride + k + i] - (vector){0}, transposed[i], sums[r]);
-    return;
+/* WIDTH rows of w from row `first` of the panel on; rows that are not in use repeat row 0. bf16 is
+ * turned in pairs. */
+static inline __attribute__((always_inline)) void
+square_load(const panel *s, int first, int64_t k, int64_t depth, float *to, tsr_element type) {
+  const tsr_matrix *w = &s->p->w;
+  const int step = type == TSR_ELEMENT_BF16 ? 2 * WIDTH : WIDTH;
+  for (int64_t i = 0; i < depth; i += step) {
+    vector words[WIDTH];
+    _Pragma("GCC unroll 16") for (int c = 0; c < WIDTH; c++) {
+      int64_t row = first + c < s->columns ? first + c : 0;
+      const void *at = tsr_element_at(w->data, type, w->first + (s->n + row) * w->cs + k + i);
+      words[c] = type == TSR_ELEMENT_F16
+                     ? halves_load(at, depth - i)
+                     : words_load(at, depth - i, type == TSR_ELEMENT_BF16 ? 2 : 1);
+    }
+    turn_square(words);
+    float *out = to + i * PANEL + first;
+    _Pragma("GCC unroll 16") for (int c = 0; c < WIDTH; c++) {
+      if (type == TSR_ELEMENT_BF16) {
+        vector_bits pair = (vector_bits)words[c];
+        vector_store(out + 2 * c * PANEL, (vector)(pair << 16));
+        vector_store(out + (2 * c + 1) * PANEL, (vector)(pair & 0xFFFF0000u));
+      } else {
+        vector_store(out + c * PANEL, words[c]);
+      }
+    }
   }
-  for (int i = 0; i < wide; i++)
-    for (int r = 0; r < rows; r++)
-      sums[r] =
-          vector_fused(s->x[r * s->p->x_stride + k + i] - (vector){0}, transposed[i], sums[r]);
 }
 
-/* y (rows, columns) */
 static inline __attribute__((always_inline)) void
-square_run(const square *s, float *y, const int rows, const tsr_element type) {
+chunk_load_type(const panel *s, int64_t k, int64_t depth, float *to, tsr_element type) {
+  square_load(s, 0, k, depth, to, type);
+  square_load(s, WIDTH, k, depth, to, type);
+}
+
+static void chunk_load(const panel *s, int64_t k, int64_t depth, float *to) {
+  tsr_element type = s->p->w.type;
+  if (type == TSR_ELEMENT_F32) chunk_load_type(s, k, depth, to, TSR_ELEMENT_F32);
+  else if (type == TSR_ELEMENT_BF16) chunk_load_type(s, k, depth, to, TSR_ELEMENT_BF16);
+  else chunk_load_type(s, k, depth, to, TSR_ELEMENT_F16);
+}
+
+static fetch fetch_of(const panel *s, int64_t k, int64_t multiplied) {
+  const tsr_matrix *w = &s->p->w;
+  int64_t bytes = tsr_element_bytes(w->type);
+  fetch f = {.rows = s->columns, .stride = w->cs * bytes};
+  f.data = tsr_element_at(w->data, w->type, w->first + s->n * w->cs + k);
+  f.lines = (least(s->p->K - k, CHUNK) * bytes + LINE - 1) / LINE;
+  f.each = (f.rows * f.lines + multiplied - 1) / multiplied;
+  return f;
+}
+
+static inline void fetch_some(fetch *f) {
+  for (int64_t i = 0; i < f->each && f->line < f->lines; i++) {
+    __builtin_prefetch(f->data + f->row * f->stride + f->line * LINE, 0, 3);
+    if (++f->row < f->rows) continue;
+    f->row = 0;
+    f->line++;
+  }
+}
+
+/* ---- a chunk times rows of x ---- */
+
+typedef vector row_sums[2];
+
+static inline __attribute__((always_inline)) void add_rows(
+    const float *w, const float *x, int64_t stride, int64_t depth, row_sums *to, fetch *ahead,
+    const int rows) {
+  row_sums sums[TOGETHER];
+  _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++) sums[r][0] = to[r][0],
+                                                         sums[r][1] = to[r][1];
+  for (int64_t k = 0; k < depth; k++) {
+    vector w0 = lanes_load(w + k * PANEL, 0), w1 = lanes_load(w + k * PANEL, 1);
+    fetch_some(ahead);
+    _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++) {
+      vector each = vector_all(x[r * stride + k]);
+      sums[r][0] = vector_fused(each, w0, sums[r][0]);
+      sums[r][1] = vector_fused(each, w1, sums[r][1]);
+    }
+  }
+  _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++) to[r][0] = sums[r][0],
+                                                         to[r][1] = sums[r][1];
+}
+
+static void add_group(
+    const float *w, const float *x, int64_t stride, int64_t depth, row_sums *to, fetch *ahead,
+    int64_t rows) {
+  switch (rows < TOGETHER ? rows : TOGETHER) {
+#define ROWS(n)                                                                                    \
+  case n:                                                                                          \
+    add_rows(w, x, stride, depth, to, ahead, n);                                                   \
+    break;
+    ROWS(1)
+    ROWS(2)
+    ROWS(3)
+    ROWS(4)
+#if defined(__AVX512F__)
+    ROWS(5) ROWS(6) ROWS(7) ROWS(8)
+#endif
+#undef ROWS
+  }
+}
+
+/* The chain of gemm: sums of TSR_GEMM_DEPTH products, added to one another. */
+static void complete(row_sums *all, row_sums *sums, int64_t rows, bool first) {
+  for (int64_t r = 0; r < rows; r++)
+    for (int v = 0; v < 2; v++) {
+      all[r][v] = first ? sums[r][v] : all[r][v] + sums[r][v];
+      sums[r][v] = (vector){0};
+    }
+}
+
+/* y (rows, columns) = x (rows, K) times the panel, rows at most ROWS_MAX */
+static void panel_run(const panel *s, float *y, const float *x, int64_t rows) {
   const tsr_skinny_gemm *p = s->p;
-  vector all[TOGETHER], sums[TOGETHER];
-  for (int64_t k = 0; k < p->K;) {
-    int64_t end = p->K - k < TSR_GEMM_DEPTH ? p->K : k + TSR_GEMM_DEPTH;
-    bool first = k == 0;
-    for (int r = 0; r < rows; r++) sums[r] = (vector){0};
-    for (; k + WIDTH <= end; k += WIDTH) square_add(s, k, WIDTH, sums, rows, type);
-    if (k < end) square_add(s, k, end - k, sums, rows, type);
-    k = end;
-    for (int r = 0; r < rows; r++) all[r] = first ? sums[r] : all[r] + sums[r];
+  float w[CHUNK * PANEL] __attribute__((aligned(64)));
+  row_sums all[ROWS_MAX], sums[ROWS_MAX];
+  int64_t multiplied = (rows + TOGETHER - 1) / TOGETHER * CHUNK;
+  memset(sums, 0, (size_t)rows * sizeof *sums);
+  for (int64_t k = 0; k < p->K; k += CHUNK) {
+    int64_t depth = least(p->K - k, CHUNK), end = k + depth;
+    fetch ahead = {0};
+    chunk_load(s, k, depth, w);
+    if (end < p->K) ahead = fetch_of(s, end, multiplied);
+    for (int64_t r = 0; r < rows; r += TOGETHER)
+      add_group(w, x + r * p->x_stride + k, p->x_stride, depth, sums + r, &ahead, rows - r);
+    if (end % TSR_GEMM_DEPTH == 0 || end == p->K) complete(all, sums, rows, k < TSR_GEMM_DEPTH);
   }
-  if (s->bias) {
-    vector bias = vector_part(s->bias, s->columns);
-    for (int r = 0; r < rows; r++) all[r] += bias;
-  }
-  for (int r = 0; r < rows; r++)
-    memcpy(y + r * p->y_stride, &all[r], (size_t)s->columns * sizeof *y);
-}
-
-static inline __attribute__((always_inline)) void
-rows_run(const square *s, float *y, int64_t rows, const tsr_element type) {
-  switch (rows) {
-  case 1:
-    square_run(s, y, 1, type);
-    break;
-  case 2:
-    square_run(s, y, 2, type);
-    break;
-  case 3:
-    square_run(s, y, 3, type);
-    break;
-  default:
-    square_run(s, y, TOGETHER, type);
+  float bias[PANEL] = {0};
+  if (p->bias) memcpy(bias, p->bias + s->n, (size_t)s->columns * sizeof *bias);
+  for (int64_t r = 0; r < rows; r++) {
+    for (int v = 0; p->bias && v < 2; v++) all[r][v] += lanes_load(bias, v);
+    memcpy(y + r * p->y_stride + s->n, &all[r], (size_t)s->columns * sizeof *y);
   }
 }
 
 void LEVEL(skinny_gemm)(
-    const tsr_skinny_gemm *p, float *y, const float *x, const void *w, int64_t begin, int64_t end) {
-  for (int64_t n = begin; n < end; n += WIDTH)
-    for (int64_t r = 0; r < p->R; r += TOGETHER) {
-      square s = {
-          .p = p,
-          .x = x + r * p->x_stride,
-          .bias = p->bias ? p->bias + n : NULL,
-          .w = tsr_element_at(w, p->w_type, n * p->w_stride),
-          .columns = end - n < WIDTH ? end - n : WIDTH};
-      float *to = y + r * p->y_stride + n;
-      if (p->w_type == TSR_ELEMENT_F32) rows_run(&s, to, p->R - r, TSR_ELEMENT_F32);
-      else if (p->w_type == TSR_ELEMENT_BF16) rows_run(&s, to, p->R - r, TSR_ELEMENT_BF16);
-      else rows_run(&s, to, p->R - r, TSR_ELEMENT_F16);
+    const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, int64_t end) {
+  for (int64_t r = 0; r < p->R; r += ROWS_MAX)
+    for (int64_t n = begin; n < end; n += PANEL) {
+      panel s = {p, n, least(end - n, PANEL)};
+      panel_run(&s, y + r * p->y_stride, x + r * p->x_stride, least(p->R - r, ROWS_MAX));
     }
 }

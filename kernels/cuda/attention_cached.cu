@@ -10,6 +10,8 @@
 
 enum { WARPS = CACHED_WARPS, THREADS = WARPS * TSR_WARP, STACK = 32 };
 enum { SPLIT = CACHED_SPLIT, WIDTH_MAX = CACHED_WIDTH };
+static_assert(
+    (int)SPLIT <= (int)TSR_ATTENTION_CACHED_BEFORE, "keys are read from where a split begins");
 enum { KEY_LANES = 8, KEYS_AT_ONCE = TSR_WARP / KEY_LANES };
 
 /* A block's place: `heads` of the group from the one that q and out point to. */
@@ -19,6 +21,8 @@ template <typename N> struct token {
   int64_t begin, seen; /* it sees the keys [begin, seen); 0 where the token is not real */
   int64_t stride, D;   /* of the cache */
   float soft_cap;      /* 0: none */
+  const int32_t *pages;
+  int page;
   int heads;
 };
 
@@ -30,13 +34,15 @@ token_at(const tsr_attention_cached &c, N *out, const N *q, const N *keys, const
   int64_t chunk = blockIdx.x % chunks, g = blockIdx.x / chunks % a.G;
   int64_t row = blockIdx.x / chunks / a.G, b = row / a.T, t = row % a.T;
   int64_t h = chunk * HEADS, left = group - h, position = c.positions[b];
-  bool real = t < c.counts[b] && position + t < c.length;
-  int64_t at = (row * a.H + g * group + h) * a.D, cache = (b * c.length * a.G + g) * a.D;
+  bool real = t < c.counts[b] && position + t < c.page * c.pages_each;
+  int64_t at = (row * a.H + g * group + h) * a.D;
   token<N> x;
   x.q = q + at;
   x.out = out + at;
-  x.keys = keys + cache;
-  x.values = values + cache;
+  x.keys = keys + g * a.D;
+  x.values = values + g * a.D;
+  x.pages = c.pages + b * c.pages_each;
+  x.page = (int)c.page;
   x.seen = real ? position + t + 1 : 0;
   x.begin = a.window && x.seen > a.window ? x.seen - a.window : 0;
   x.stride = a.G * a.D;
@@ -44,6 +50,12 @@ token_at(const tsr_attention_cached &c, N *out, const N *q, const N *keys, const
   x.soft_cap = a.soft_cap;
   x.heads = (int)(left < HEADS ? left : HEADS);
   return x;
+}
+
+/* Where a position is in the pools. */
+template <typename N> static __device__ inline int64_t row_at(const token<N> &x, int64_t position) {
+  int at = (int)position;
+  return ((int64_t)x.pages[at / x.page] * x.page + at % x.page) * x.stride;
 }
 
 /* A split's numbers for one head, in shared memory. */
@@ -73,7 +85,7 @@ static __device__ inline void split_scores(
   for (int i = 0; i < SPLIT; i += KEYS_AT_ONCE) {
     int key = i + lane / KEY_LANES;
     bool seen = first + key >= x.begin && first + key < x.seen;
-    const N *row = x.keys + (seen ? first + key : x.seen - 1) * x.stride;
+    const N *row = x.keys + row_at(x, seen ? first + key : x.seen - 1);
     float sums[HEADS] = {0};
     for (int64_t d = part * W; d < x.D; d += KEY_LANES * W) {
       float k[W];
@@ -118,7 +130,7 @@ split_values(const token<N> &x, const float (*scores)[SPLIT], split_part *parts,
 #pragma unroll 4
     for (int key = 0; key < keys; key++) {
       float v[4];
-      row_load<4>(v, x.values + (first + key) * x.stride, d, x.D, packed);
+      row_load<4>(v, x.values + row_at(x, first + key), d, x.D, packed);
 #pragma unroll
       for (int h = 0; h < HEADS; h++)
 #pragma unroll

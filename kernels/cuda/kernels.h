@@ -276,17 +276,22 @@ void tsr_cuda_attention_ring_dkv(
 void tsr_cuda_attention_ring_dkv_finish(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, void *dk, void *dv,
     const float *acc);
-/* positions and counts are in device memory. */
+/* positions, counts and pages are in device memory. */
 void tsr_cuda_attention_cached(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_cached *c, void *out, const void *q,
     const void *keys, const void *values);
 
 /* ---- kv_cache.cu: rows of `bytes` each, for C new tokens of each sequence b < B, of which the
  * first counts[b] are real and stand at positions[b] and on; both in device memory ---- */
-/* The real rows of x (B,C) go to their positions in out (B,T); the rest of out stays. */
+/* The pages of each sequence, (B, each) in device memory; positions of one. */
+typedef struct {
+  const int32_t *of;
+  int64_t page, each;
+} tsr_cuda_pages;
+/* The real rows of x (B,C) go to their positions in the pool out (pages,page); the rest stays. */
 void tsr_cuda_kv_cache_append(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *positions, const int32_t *counts,
-    int64_t bytes, int64_t B, int64_t C, int64_t T);
+    const tsr_cuda_pages *pages, int64_t bytes, int64_t B, int64_t C);
 /* out (B,C) = the rows first + position of a table of `rows`; behind its end, the last one. */
 void tsr_cuda_gather_rows(
     tsr_cuda_stream s, void *out, const void *table, const int32_t *positions, int64_t bytes,

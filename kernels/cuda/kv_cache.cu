@@ -9,12 +9,13 @@
 
 enum row_choice { CHOICE_KEEP, CHOICE_LOOK_UP, CHOICE_LAST };
 
-/* `rows` rows of new tokens, `each` of a sequence; `length` rows of a sequence's cache or of the
- * table, whose positions begin at row `first`. */
+/* `rows` rows of new tokens, `each` of a sequence; `length` rows of the table, whose positions
+ * begin at row `first`. */
 struct row_walk {
   int64_t rows, each, length, first;
   const int32_t *positions, *counts;
   int64_t elements; /* of a row */
+  tsr_cuda_pages pages;
 };
 
 /* From row `from` to row `to`, where there is something to move. */
@@ -27,8 +28,9 @@ template <row_choice CHOICE>
 static __device__ inline row_move row_move_at(const row_walk &w, int64_t row) {
   int64_t b = row / w.each, i = row % w.each;
   if (CHOICE == CHOICE_KEEP) {
-    int64_t at = w.positions[b] + i;
-    return {row, b * w.length + at, i < w.counts[b] && at < w.length};
+    int64_t at = w.positions[b] + i, page = w.pages.page;
+    if (i >= w.counts[b] || at >= page * w.pages.each) return {row, 0, false};
+    return {row, w.pages.of[b * w.pages.each + at / page] * page + at % page, true};
   }
   if (CHOICE == CHOICE_LOOK_UP) {
     int64_t at = w.first + w.positions[b] + i;
@@ -78,18 +80,18 @@ static void rows_go(tsr_cuda_stream s, void *out, const void *x, int64_t bytes, 
 
 extern "C" void tsr_cuda_kv_cache_append(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *positions, const int32_t *counts,
-    int64_t bytes, int64_t B, int64_t C, int64_t T) {
-  rows_go<CHOICE_KEEP>(s, out, x, bytes, {B * C, C, T, 0, positions, counts, 0});
+    const tsr_cuda_pages *pages, int64_t bytes, int64_t B, int64_t C) {
+  rows_go<CHOICE_KEEP>(s, out, x, bytes, {B * C, C, 0, 0, positions, counts, 0, *pages});
 }
 
 extern "C" void tsr_cuda_gather_rows(
     tsr_cuda_stream s, void *out, const void *table, const int32_t *positions, int64_t bytes,
     int64_t B, int64_t C, int64_t rows, int64_t first) {
-  rows_go<CHOICE_LOOK_UP>(s, out, table, bytes, {B * C, C, rows, first, positions, NULL, 0});
+  rows_go<CHOICE_LOOK_UP>(s, out, table, bytes, {B * C, C, rows, first, positions, NULL, 0, {}});
 }
 
 extern "C" void tsr_cuda_slice_last(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *counts, int64_t bytes, int64_t B,
     int64_t C) {
-  rows_go<CHOICE_LAST>(s, out, x, bytes, {B, 1, C, 0, NULL, counts, 0});
+  rows_go<CHOICE_LAST>(s, out, x, bytes, {B, 1, C, 0, NULL, counts, 0, {}});
 }

@@ -39,6 +39,7 @@ int app_run_plan(app *a);
 int app_run_trace(app *a);
 int app_run_evaluate(app *a);
 int app_run_generate(app *a);
+int app_run_serve(app *a);
 int app_run_checkpoint(app *a);
 int app_run_import(app *a);
 int app_run_export(app *a);

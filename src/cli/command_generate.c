@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `generate`. */
-#include "cli/trained_model.h"
+#include "cli/text_ends.h"
 #include "base/file_read.h"
-#include "checkpoint/hf_side_files.h"
-#include "data/chat_template_builtin.h"
 #include "data/conversation.h"
 #include "data/text_check.h"
 #include "train/generate.h"
 #include <string.h>
-
-enum { ENDS_MAX = 64 };
 
 typedef struct {
   trained_model m;
@@ -17,7 +13,7 @@ typedef struct {
   tsr_prompt *prompts;
   const char **texts;
   int count;
-  int32_t stops[TSR_CHAT_STOPS_MAX + ENDS_MAX]; /* tokens that end a text */
+  int32_t stops[TEXT_ENDS_MAX]; /* tokens that end a text */
   int stops_count;
   tsr_text waiting; /* bytes of it that are no whole character yet */
 } generation;
@@ -94,17 +90,6 @@ static bool add_lines(generation *g, char *text, size_t bytes) {
   return ok;
 }
 
-static bool find_stops(generation *g) {
-  const tsr_tokenizer *tokenizer = &g->m.data.dataset.tokenizer;
-  int chat = tsr_chat_stops(tokenizer, g->stops), ends;
-  if (!tsr_hf_ends(
-          g->m.a->arena, g->m.weights.folder, tokenizer->vocab_size, ENDS_MAX, g->stops + chat,
-          &ends, g->m.a->diags))
-    return false;
-  g->stops_count = chat + ends;
-  return true;
-}
-
 static void hash_prompts(generation *g) {
   tsr_text all = {0};
   tsr_text_add_bytes(&all, g->stops, sizeof *g->stops * (size_t)g->stops_count);
@@ -139,7 +124,7 @@ static bool read_prompts(generation *g) {
   const char *own = g->m.setup.config->eval.prompt;
   if (ok && !g->count && *own) ok = add_prompt(g, "eval_config.prompt", own, strlen(own));
   if (ok && g->count) {
-    ok = find_stops(g);
+    ok = text_ends_find(&g->m, g->stops, &g->stops_count);
     hash_prompts(g);
   }
   if (!ok || g->count) return ok;
@@ -147,25 +132,20 @@ static bool read_prompts(generation *g) {
       a->diags, TSR_NOWHERE, "nothing to resume from: --prompt, --prompt-file or --chat is needed");
 }
 
-static int64_t size_of(const tsr_config *c, const char *key) {
-  int64_t value = 0;
-  const tsr_yaml *node = c->model.map ? tsr_yaml_get(c->model.map, key) : NULL;
-  return node && tsr_yaml_int(node, &value) && value > 0 ? value : 0;
-}
-
-enum { ROWS_MAX = 16 };
+enum { ROWS = 16 };
 
 /* A window for the longest text that there will be, so that the cache is no larger than it must. */
 static bool compile_generation(generation *g) {
   app *a = g->m.a;
   tsr_compile_options o = prepare_compile_options(a, &g->m.setup, &g->m.data);
-  int64_t longest = 0, most = size_of(g->m.setup.config, "max_sequence_length");
+  int64_t longest = 0, most = trained_model_positions(&g->m);
   for (int i = 0; i < g->count; i++)
     if (g->prompts[i].count > longest) longest = g->prompts[i].count;
   o.window = longest + g->m.setup.config->eval.max_new_tokens;
   if (!most) o.window = 0;
   else if (o.window > most) o.window = most;
-  o.rows = g->count < ROWS_MAX ? g->count : ROWS_MAX;
+  int64_t rows = a->options.max_batch ? a->options.max_batch : ROWS;
+  o.rows = g->count < rows ? g->count : rows;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &g->compiled, a->diags)) return false;
   tsr_run_data_needs needs = {.text = true, .vocab = g->compiled.model->vocab_size};
   if (!tsr_run_data_check_end_of_text(g->m.setup.config, &needs, a->diags)) return false;
@@ -176,7 +156,7 @@ static bool compile_generation(generation *g) {
         a->diags, TSR_NOWHERE, "no key/value cache, so each token takes the whole window: %s",
         g->compiled.why_no_cache);
   console_print_dumps(a, &g->m.setup, &g->compiled);
-  tsr_programs programs[2];
+  tsr_programs programs[TSR_GENERATION_PROGRAMS_MAX];
   int count = tsr_generation_programs(&g->compiled, programs);
   return trained_model_load(&g->m, &g->compiled, programs, count);
 }
@@ -231,7 +211,7 @@ static bool generate(generation *g) {
   if (!a->job.is_silent) show_all(g, texts);
   if (!a->options.quiet && speed.decode_seconds > 0)
     fprintf(
-        stderr, "prompt: %lld tokens, %.0f/s; new: %lld tokens, %.0f/s\n",
+        stderr, "prompt: %lld tokens, %.0f/s; new: %lld tokens, %.2f/s\n",
         (long long)speed.prefill_tokens,
         speed.prefill_seconds > 0 ? (double)speed.prefill_tokens / speed.prefill_seconds : 0.0,
         (long long)speed.decode_tokens, (double)speed.decode_tokens / speed.decode_seconds);

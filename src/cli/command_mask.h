@@ -6,12 +6,16 @@
 #include "cli/options.h"
 
 #define ONLY(command) (1u << TSR_COMMAND_##command)
+
+/* Commands that write text. */
+#define TEXTS (ONLY(GENERATE) | ONLY(SERVE))
 /* Commands that read a configuration. */
 #define CONFIGURED                                                                                 \
   (ONLY(TRAIN) | ONLY(CHECK) | ONLY(INSPECT) | ONLY(TRACE) | ONLY(PROFILE) | ONLY(PLAN) |          \
-   ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(DATA))
+   ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(SERVE) | ONLY(DATA))
 /* Those that run a program, or would. */
 #define COMPILED                                                                                   \
-  (ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE) | ONLY(PLAN) | ONLY(EVALUATE) | ONLY(GENERATE))
+  (ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE) | ONLY(PLAN) | ONLY(EVALUATE) | ONLY(GENERATE) |      \
+   ONLY(SERVE))
 
 #endif

@@ -24,6 +24,7 @@ static const entry usages[] = {
     {ONLY(GENERATE), "tessera-train generate --checkpoint DIR [--adapter DIR] (--prompt TEXT | "
                      "--prompt-file FILE | "
                      "--chat FILE) [options]\n"},
+    {ONLY(SERVE), "tessera-train serve --checkpoint DIR [--adapter DIR] [--port N] [options]\n"},
     {ONLY(CHECKPOINT), "tessera-train checkpoint (ls | show | verify) DIR\n"},
     {ONLY(CHECKPOINT), "tessera-train checkpoint diff DIR DIR\n"},
     {ONLY(CHECKPOINT), "tessera-train checkpoint (merge | reshard) DIR --out DIR [--shards N]\n"},
@@ -59,6 +60,9 @@ static const entry summaries[] = {
      "  evaluate         prints the loss, perplexity and bits per byte of a checkpoint "
      "over data\n"},
     {ONLY(GENERATE), "  generate         writes text that resumes from prompts\n"},
+    {ONLY(SERVE),
+     "  serve            answers requests of OpenAI's API over HTTP, many at once, and "
+     "has a page to chat\n"},
     {ONLY(CHECKPOINT),
      "  checkpoint       lists, shows, verifies and compares checkpoints; merge writes "
      "one file of whole\n"
@@ -165,12 +169,13 @@ static const entry options[] = {
     {ONLY(VERIFY), "  --steps A-B      verify: these steps; all unless given\n"},
     {ONLY(PROFILE),
      "  --steps N        profile: so many steps, after one to warm up; 5 unless given\n"},
-    {ONLY(EVALUATE) | ONLY(GENERATE),
-     "  --checkpoint DIR evaluate, generate: a checkpoint, a run's folder (its newest), "
+    {ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(SERVE),
+     "  --checkpoint DIR evaluate, generate, serve: a checkpoint, a run's folder (its newest), "
      "or an imported model;\n"
      "                   on one rank, unless --config or --set sets another mesh\n"},
-    {ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(EXPORT),
-     "  --adapter DIR    evaluate, generate, export: adapters in PEFT's format for the model, "
+    {ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(SERVE) | ONLY(EXPORT),
+     "  --adapter DIR    evaluate, generate, serve, export: adapters in PEFT's format for the "
+     "model, "
      "which export merges\n"
      "                   into it\n"},
     {ONLY(EVALUATE),
@@ -185,6 +190,22 @@ static const entry options[] = {
      "  --max-new-tokens N, --temperature X, --top-k N, --top-p X, --repetition-penalty "
      "X, --seed N\n"
      "                   generate: as in eval_config\n"},
+    {ONLY(SERVE),
+     "  --host NAME, --port N  serve: where it listens; 127.0.0.1 and 8000 unless given; 0: any "
+     "port, which is printed\n"},
+    {ONLY(SERVE), "  --token TEXT     serve: what clients must send as a bearer token; else "
+                  "TESSERA_SERVE_TOKEN, if it is set\n"},
+    {ONLY(SERVE), "  --model-name TEXT  serve: the model's name in requests; the checkpoint's "
+                  "folder unless given\n"},
+    {ONLY(SERVE), "  --context N      serve: tokens of a prompt and its answer; the model's "
+                  "positions unless given\n"},
+    {TEXTS, "  --max-batch N    generate, serve: texts that are continued at once (16)\n"},
+    {TEXTS, "  --cache-pages N  generate, serve: pages of 16 tokens in the key/value cache, which "
+            "these texts share;\n"
+            "                   as many as all of them can need unless given\n"},
+    {ONLY(SERVE), "  --max-queue N    serve: texts that may wait (256)\n"},
+    {ONLY(SERVE), "  --max-body N, --timeout T  serve: bytes of a request (1048576), and the time "
+                  "that it may take (10m)\n"},
     {ONLY(DATA),
      "  --sample N       data show: the sample, counted from 0 in the order in which the "
      "run reads them; 0 unless given\n"},

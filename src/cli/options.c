@@ -4,16 +4,15 @@
 #include "base/text.h"
 #include "base/uri.h"
 #include "cli/command_mask.h"
-#include <errno.h>
+#include "cli/option_values.h"
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",    "inspect",    "trace",  "profile", "plan",
-    "evaluate", "generate", "checkpoint", "import", "export",  "tokenize",
-    "data",     "kernels",  "doctor",     "verify", "lock",    "compare"};
+    "train",    "check",      "inspect", "trace",   "profile",  "plan", "evaluate",
+    "generate", "checkpoint", "import",  "export",  "tokenize", "data", "kernels",
+    "doctor",   "verify",     "lock",    "compare", "serve"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
@@ -58,8 +57,18 @@ static const option options[] = {
     {"--record-routing", PATH, AT(record_routing), ONLY(TRAIN)},
     {"--replay-routing", PATH, AT(replay_routing), ONLY(TRAIN)},
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
-    {"--checkpoint", PATH, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
-    {"--adapter", PATH, AT(adapter), ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(EXPORT)},
+    {"--checkpoint", PATH, AT(checkpoint), TEXTS | ONLY(EVALUATE)},
+    {"--adapter", PATH, AT(adapter), ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(EXPORT) | ONLY(SERVE)},
+    {"--host", VALUE, AT(host), ONLY(SERVE)},
+    {"--port", VALUE, AT(port_text), ONLY(SERVE)},
+    {"--token", VALUE, AT(token), ONLY(SERVE)},
+    {"--model-name", VALUE, AT(model_name), ONLY(SERVE)},
+    {"--context", VALUE, AT(context_text), ONLY(SERVE)},
+    {"--max-batch", VALUE, AT(max_batch_text), TEXTS},
+    {"--cache-pages", VALUE, AT(cache_pages_text), TEXTS},
+    {"--max-queue", VALUE, AT(max_queue_text), ONLY(SERVE)},
+    {"--max-body", VALUE, AT(max_body_text), ONLY(SERVE)},
+    {"--timeout", VALUE, AT(timeout_text), ONLY(SERVE)},
     {"--data", VALUE, AT(data), ONLY(EVALUATE)},
     {"--prompt", VALUES, AT(prompts), ONLY(GENERATE)},
     {"--prompt-file", PATH, AT(prompt_file), ONLY(GENERATE)},
@@ -229,40 +238,6 @@ static void add_argument(const parser *p, const char *word) {
 
 /* ---- checks ---- */
 
-static void check_list(
-    const char *option_word, const char *list, const char *const *known_words, int count,
-    tsr_diags *diags) {
-  for (const char *at = list; at && *at;) {
-    char word[32];
-    size_t length = strcspn(at, ",");
-    snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), at);
-    bool known = false;
-    for (int i = 0; i < count; i++) known |= !strcmp(word, known_words[i]);
-    if (!known) {
-      tsr_diag_error(diags, TSR_NOWHERE, "%s: there is nothing called '%s'", option_word, word);
-      tsr_diag_nearest(diags, word, known_words, count);
-    }
-    at += length + (at[length] == ',');
-  }
-}
-
-/* An integer from `least` to what an int holds. */
-static void check_number(
-    const char *option_word, const char *text, int64_t least, int64_t *ret_value,
-    tsr_diags *diags) {
-  char *end;
-  if (!text || !*text) return;
-  errno = 0;
-  long long value = strtoll(text, &end, 10);
-  bool octal = text[0] == '0' && text[1]; /* in the configuration */
-  bool whole = *end == 0 && *text >= '0' && *text <= '9' && !octal;
-  if (whole && !errno && value >= least && value <= INT_MAX) *ret_value = value;
-  else
-    tsr_diag_error(
-        diags, TSR_NOWHERE, "%s: '%s' is no integer from %lld to %d", option_word, text,
-        (long long)least, INT_MAX);
-}
-
 /* Of verify and trace: "990-1000", or one step. */
 static void check_steps(tsr_options *c, tsr_diags *diags) {
   const char *text = c->steps_text;
@@ -275,11 +250,14 @@ static void check_steps(tsr_options *c, tsr_diags *diags) {
   tsr_diag_error(diags, TSR_NOWHERE, "--steps: '%s' is no range of steps, such as 991-1000", text);
 }
 
-static void check_duration(tsr_options *c, tsr_diags *diags) {
-  const char *text = c->time_limit_text;
-  if (text && *text && !tsr_config_duration(text, &c->time_limit_s))
-    tsr_diag_error(
-        diags, TSR_NOWHERE, "--time-limit: '%s' is no time such as 5400, 90m or 1h30m", text);
+static void check_serve(tsr_options *c, tsr_diags *diags) {
+  option_check_number("--port", c->port_text, 0, &c->port, diags);
+  option_check_number("--context", c->context_text, 2, &c->context, diags);
+  option_check_number("--max-batch", c->max_batch_text, 1, &c->max_batch, diags);
+  option_check_number("--cache-pages", c->cache_pages_text, 1, &c->cache_pages, diags);
+  option_check_number("--max-queue", c->max_queue_text, 1, &c->max_queue, diags);
+  option_check_number("--max-body", c->max_body_text, 1, &c->max_body, diags);
+  option_check_duration("--timeout", c->timeout_text, &c->timeout_s, diags);
 }
 
 /* Options that only some commands have. */
@@ -341,6 +319,7 @@ static bool lacks_config(const tsr_options *c) {
     return !c->calibration;
   case TSR_COMMAND_EVALUATE:
   case TSR_COMMAND_GENERATE:
+  case TSR_COMMAND_SERVE:
     return !c->checkpoint;
   case TSR_COMMAND_CHECKPOINT:
   case TSR_COMMAND_IMPORT:
@@ -386,7 +365,8 @@ static void check_tensor(const tsr_options *c, tsr_diags *diags) {
 }
 
 static void check_needs(const tsr_options *c, tsr_diags *diags) {
-  bool text = c->command == TSR_COMMAND_EVALUATE || c->command == TSR_COMMAND_GENERATE;
+  bool text = c->command == TSR_COMMAND_EVALUATE || c->command == TSR_COMMAND_GENERATE ||
+              c->command == TSR_COMMAND_SERVE;
   if (!lacks_config(c)) return;
   if (text) tsr_diag_error(diags, TSR_NOWHERE, "no weights: --checkpoint DIR is needed");
   else
@@ -408,19 +388,20 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
     else if (!command) command = parse_command(&p, argv[i]);
     else add_argument(&p, argv[i]);
   }
-  check_list("--dump", c->dump, dumps, sizeof dumps / sizeof *dumps, diags);
-  check_list("--emit", c->emit, emits, sizeof emits / sizeof *emits, diags);
-  check_list("--split", c->split, splits, sizeof splits / sizeof *splits, diags);
-  check_number("--sample", c->sample_text, 0, &c->sample, diags);
-  check_number("--rank", c->rank_text, 0, &c->rank, diags);
+  option_check_list("--dump", c->dump, dumps, sizeof dumps / sizeof *dumps, diags);
+  option_check_list("--emit", c->emit, emits, sizeof emits / sizeof *emits, diags);
+  option_check_list("--split", c->split, splits, sizeof splits / sizeof *splits, diags);
+  option_check_number("--sample", c->sample_text, 0, &c->sample, diags);
+  option_check_number("--rank", c->rank_text, 0, &c->rank, diags);
   if (c->command == TSR_COMMAND_VERIFY || c->command == TSR_COMMAND_TRACE) check_steps(c, diags);
-  else check_number("--steps", c->steps_text, 1, &c->steps, diags);
-  check_number("--check-determinism", c->determinism_text, 1, &c->determinism, diags);
+  else option_check_number("--steps", c->steps_text, 1, &c->steps, diags);
+  option_check_number("--check-determinism", c->determinism_text, 1, &c->determinism, diags);
   if (c->determinism_text && c->dump_grads)
     tsr_diag_error(diags, TSR_NOWHERE, "--check-determinism writes nothing, not even --dump-grads");
-  check_number("--shards", c->shards_text, 1, &c->shards, diags);
-  check_number("--threads", c->threads_text, 1, &c->threads, diags);
-  check_duration(c, diags);
+  option_check_number("--shards", c->shards_text, 1, &c->shards, diags);
+  option_check_number("--threads", c->threads_text, 1, &c->threads, diags);
+  option_check_duration("--time-limit", c->time_limit_text, &c->time_limit_s, diags);
+  check_serve(c, diags);
   check_owned(&p);
   check_bench(c, diags);
   check_prove(c, diags);

@@ -25,6 +25,7 @@ typedef enum {
   TSR_COMMAND_VERIFY,
   TSR_COMMAND_LOCK,
   TSR_COMMAND_COMPARE,
+  TSR_COMMAND_SERVE,
   TSR_COMMANDS
 } tsr_command;
 
@@ -71,7 +72,14 @@ typedef struct {
   const char *checkpoint, *data;
   tsr_words prompts;
   const char *prompt_file, *chat;
-  const char *adapter; /* and export */
+  const char *adapter;                           /* and export */
+  const char *max_batch_text, *cache_pages_text; /* generate, serve */
+  int64_t max_batch, cache_pages;                /* 0: not given */
+  /* serve */
+  const char *host, *token, *model_name, *timeout_text;
+  const char *port_text, *max_queue_text, *max_body_text, *context_text;
+  int64_t port, max_queue, max_body, context;
+  double timeout_s;
   /* checkpoint reshard, export */
   bool merge;
   const char *shards_text, *dtype;

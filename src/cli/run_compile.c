@@ -69,6 +69,7 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
   if (a->options.dump_grads) o.outputs = TSR_OUTPUTS_GRADIENTS;
   o.records_routing = a->options.record_routing != NULL;
   o.replays_routing = a->options.replay_routing != NULL;
+  o.pages = a->options.cache_pages;
   o.target = target_of(a, s);
   return o;
 }

@@ -27,7 +27,8 @@ static bool computes(const app *a) {
   tsr_command c = a->options.command;
   if (c == TSR_COMMAND_TRACE) return a->options.save != NULL;
   return c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_EVALUATE ||
-         c == TSR_COMMAND_GENERATE || c == TSR_COMMAND_VERIFY || c == TSR_COMMAND_COMPARE;
+         c == TSR_COMMAND_GENERATE || c == TSR_COMMAND_SERVE || c == TSR_COMMAND_VERIFY ||
+         c == TSR_COMMAND_COMPARE;
 }
 
 bool setup_load_config(app *a, setup *s) {

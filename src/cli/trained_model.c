@@ -122,7 +122,7 @@ static bool check_text(trained_model *m) {
     return true;
   return tsr_diag_error(
       a->diags, TSR_NOWHERE, "%s is for models of text, and this one is none",
-      a->options.command == TSR_COMMAND_EVALUATE ? "evaluate" : "generate");
+      tsr_command_name(a->options.command));
 }
 
 bool trained_model_check_whole(app *a, const tsr_manifest *m, tsr_location location) {
@@ -175,6 +175,13 @@ bool trained_model_open(trained_model *m) {
   ok = ok && setup_fix_recipe(a, s) && setup_map_ranks(a, s) && setup_open_device(a, s) &&
        tsr_config_require_model(s->config, a->diags) && check_text(m);
   return tsr_job_all_succeeded(&a->job, ok);
+}
+
+int64_t trained_model_positions(const trained_model *m) {
+  int64_t value = 0;
+  const tsr_yaml *map = m->setup.config->model.map;
+  const tsr_yaml *node = map ? tsr_yaml_get(map, "max_sequence_length") : NULL;
+  return node && tsr_yaml_int(node, &value) && value > 0 ? value : 0;
 }
 
 static void print_pass(void *context, tsr_recorder *recorder) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A trained model that evaluate and generate use: a checkpoint's weights on this command's mesh. */
+/* A trained model that evaluate, generate and serve use: a checkpoint's weights on this command's
+ * mesh. */
 #ifndef TSR_CLI_TRAINED_MODEL_H
 #define TSR_CLI_TRAINED_MODEL_H
 #include "base/hash.h"
@@ -7,6 +8,7 @@
 #include "cli/console.h"
 #include "report/comm_trace.h"
 #include "runtime/process.h"
+#include "train/text_batch.h"
 
 typedef struct {
   app *a;
@@ -21,7 +23,7 @@ typedef struct {
   bool has_own_config;              /* --config, not the checkpoint's */
   bool keeps_units;                 /* the user has given numerics.units */
   tsr_process *process;
-  tsr_executable *executable[2];
+  tsr_executable *executable[TSR_GENERATION_PROGRAMS_MAX];
   bool traces; /* TESSERA_COMM_TRACE: the communication of each pass goes to stderr */
   tsr_comm_trace comm_trace;
   int64_t passes; /* that were traced */
@@ -32,6 +34,8 @@ bool trained_model_check_whole(app *a, const tsr_manifest *weights, tsr_location
 /* Finds the checkpoint, loads its configuration (or --config), and decides all that setup has. The
  * mesh is one rank unless a --set lays out ranks. Collective. */
 bool trained_model_open(trained_model *m);
+/* The positions that the model has at most: its key max_sequence_length; 0: it has no such key. */
+int64_t trained_model_positions(const trained_model *m);
 /* Memory for the programs of `compiled`, with the checkpoint's parameters. Collective. */
 bool trained_model_load(
     trained_model *m, const tsr_compiled *compiled, const tsr_programs *programs, int count);

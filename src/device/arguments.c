@@ -108,12 +108,12 @@ tsr_attention tsr_document_attention_of(const tsr_task_call *c) {
   return a;
 }
 
-/* inputs: q, keys, values, positions, counts */
+/* inputs: q, keys, values, positions, counts, pages */
 tsr_attention_cached tsr_attention_cached_of(const tsr_task_call *c) {
   const tsr_tensor *q = &c->task->inputs[0], *k = &c->task->inputs[1];
   const tsr_attention_cached_attrs *attr = &tsr_task_attrs(c)->attention_cached;
   int64_t D = attr->head_dim;
-  tsr_attention_cached a = {.length = k->shape[1]};
+  tsr_attention_cached a = {.page = k->shape[1], .pages_each = c->task->inputs[5].shape[1]};
   a.a = (tsr_attention){
       .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
   a.a.Dv = attr->v_head_dim;
@@ -124,6 +124,7 @@ tsr_attention_cached tsr_attention_cached_of(const tsr_task_call *c) {
   if (!c->rank) return a;
   a.positions = tsr_operand_address(c, &c->task->inputs[3]);
   a.counts = tsr_operand_address(c, &c->task->inputs[4]);
+  a.pages = tsr_operand_address(c, &c->task->inputs[5]);
   return a;
 }
 

@@ -426,16 +426,17 @@ static const char *infer_ring_dkv_out(const inference *i) {
   return NULL;
 }
 
-/* q, keys, values, positions, counts → out */
+/* q, keys, values, positions, counts, pages → out */
 static const char *infer_attention_cached(const inference *i) {
   i->out[0] = value_heads(i, i->in[0]);
   return NULL;
 }
 
-/* x (B, C, W), positions (B), counts (B) → (B, length, W) */
+/* x (B, C, W), positions (B), counts (B), pages (B, pages of a row) → (pages, page, W) */
 static const char *infer_kv_cache_append(const inference *i) {
   i->out[0] = type_of(i->in[0]);
-  i->out[0].shape[1] = i->node->attr.kv_cache_append.length;
+  i->out[0].shape[0] = i->node->attr.kv_cache_append.pages;
+  i->out[0].shape[1] = i->node->attr.kv_cache_append.page;
   return NULL;
 }
 

@@ -5,18 +5,18 @@
  *
  * passes/position_rules.h: which nodes compute every position by itself. */
 #include "passes/position_rules.h"
+#include <assert.h>
 #include <string.h>
 
 typedef struct {
   const tsr_graph *old;
   tsr_graph *g;
-  int64_t count; /* tokens of the new graph */
-  bool last_only;
-  int logits;                    /* of the old graph */
-  int *map;                      /* per old value: the new one, or -1 */
-  tsr_positions at;              /* of the old graph */
-  bool *needed;                  /* per old value */
-  int tokens, positions, counts; /* tokens: of the old graph */
+  tsr_cache_shape shape;
+  int logits;                           /* of the old graph */
+  int *map;                             /* per old value: the new one, or -1 */
+  tsr_positions at;                     /* of the old graph */
+  bool *needed;                         /* per old value */
+  int tokens, positions, counts, pages; /* tokens: of the old graph */
 } caching;
 
 static bool fail(caching *c, const char *why) {
@@ -47,13 +47,16 @@ static void copy_sources(caching *c) {
   for (int v = 0; v < c->old->values_count; v++) {
     tsr_value copy = c->old->values[v];
     if (copy.kind == TSR_VALUE_NODE || (copy.kind == TSR_VALUE_INPUT && v != c->tokens)) continue;
-    if (v == c->tokens) copy.shape[1] = c->count;
+    if (v == c->tokens) copy.shape[1] = c->shape.new_tokens;
     c->map[v] = tsr_graph_copy_value(c->g, &copy);
   }
   const tsr_value *tokens = &c->old->values[c->tokens];
   c->positions =
       tsr_graph_input(c->g, TSR_CACHE_POSITIONS, TSR_I32, 1, tokens->shape, tokens->location);
   c->counts = tsr_graph_input(c->g, TSR_CACHE_COUNTS, TSR_I32, 1, tokens->shape, tokens->location);
+  int64_t pages[] = {tokens->shape[0], tsr_cache_pages_each(c->at.length, c->shape.page)};
+  c->pages = tsr_graph_input(c->g, TSR_CACHE_PAGES, TSR_I32, 2, pages, tokens->location);
+  if (!c->shape.pages) c->shape.pages = pages[0] * pages[1];
 }
 
 static void mark_needed(caching *c) {
@@ -91,8 +94,8 @@ static void copy_node(caching *c, int node, const int *inputs) {
   for (int o = 0; o < n->outputs_count; o++) {
     int id = c->g->nodes[c->g->nodes_count - 1].outputs[o], dim = c->at.dim[n->outputs[o]];
     tsr_value *v = &c->g->values[id];
-    if (dim >= 0) v->shape[dim] = v->shape[dim] / c->at.length * c->count;
-    if (dim >= 0) v->routed.tokens = v->routed.tokens / c->at.length * c->count;
+    if (dim >= 0) v->shape[dim] = v->shape[dim] / c->at.length * c->shape.new_tokens;
+    if (dim >= 0) v->routed.tokens = v->routed.tokens / c->at.length * c->shape.new_tokens;
     c->map[n->outputs[o]] = id;
   }
 }
@@ -115,7 +118,7 @@ static int value_of(caching *c, int old) {
 
 /* Rows of a table (positions, features), straight from the table that it is a slice of. */
 static int look_up(caching *c, const tsr_node *n, int table) {
-  tsr_attrs attr = {.gather_rows = {.count = c->count}};
+  tsr_attrs attr = {.gather_rows = {.count = c->shape.new_tokens}};
   table = tsr_positions_table(c->old, table, &attr.gather_rows.begin);
   const char *suffix = tsr_arena_printf(c->g->arena, ".%s", c->old->values[table].name);
   int inputs[] = {value_of(c, table), c->positions};
@@ -140,16 +143,18 @@ static bool check_attention(caching *c, const tsr_node *n) {
 static void add_attention(caching *c, const tsr_node *n, const int *in) {
   const tsr_attention_attrs *of = &n->attr.attention;
   bool sinks = n->inputs_count == 4;
-  tsr_attrs length = {.kv_cache_append = {c->at.length}};
+  tsr_attrs pool = {.kv_cache_append = {c->shape.pages, c->shape.page}};
   tsr_attrs attr = {
       .attention_cached = {of->head_dim, of->scale, of->window, of->v_head_dim, of->soft_cap}};
-  int keys = add(
-      c, TSR_OP_KV_CACHE_APPEND, n, ".keys", 3, (int[]){in[1], c->positions, c->counts}, &length);
-  int values = add(
-      c, TSR_OP_KV_CACHE_APPEND, n, ".values", 3, (int[]){in[2], c->positions, c->counts}, &length);
-  c->map[n->outputs[0]] =
-      add(c, TSR_OP_ATTENTION_CACHED, n, "", sinks ? 6 : 5,
-          (int[]){in[0], keys, values, c->positions, c->counts, sinks ? in[3] : -1}, &attr);
+  int keys =
+      add(c, TSR_OP_KV_CACHE_APPEND, n, ".keys", 4,
+          (int[]){in[1], c->positions, c->counts, c->pages}, &pool);
+  int values =
+      add(c, TSR_OP_KV_CACHE_APPEND, n, ".values", 4,
+          (int[]){in[2], c->positions, c->counts, c->pages}, &pool);
+  c->map[n->outputs[0]] = add(
+      c, TSR_OP_ATTENTION_CACHED, n, "", sinks ? 7 : 6,
+      (int[]){in[0], keys, values, c->positions, c->counts, c->pages, sinks ? in[3] : -1}, &attr);
 }
 
 /* The logits' product is of the last real tokens alone. */
@@ -157,7 +162,7 @@ static void slice_last(caching *c, const tsr_node *n, int *value) {
   *value = add(c, TSR_OP_SLICE_LAST, n, ".last", 2, (int[]){*value, c->counts}, NULL);
 }
 
-static bool takes_last(const caching *c) { return c->last_only && c->count > 1; }
+static bool takes_last(const caching *c) { return c->shape.last_only && c->shape.new_tokens > 1; }
 
 static bool take_node(caching *c, int node) {
   const tsr_node *n = &c->old->nodes[node];
@@ -203,11 +208,11 @@ static bool take_nodes(caching *c) {
 }
 
 bool tsr_pass_cache(
-    const tsr_graph *old, int64_t new_tokens, bool last_only, tsr_graph **ret_graph,
+    const tsr_graph *old, const tsr_cache_shape *shape, tsr_graph **ret_graph,
     const char **ret_why) {
-  caching c = {.old = old, .g = tsr_graph_derive(old), .count = new_tokens};
+  caching c = {.old = old, .g = tsr_graph_derive(old), .shape = *shape};
+  assert(shape->page > 0 && shape->page % TSR_CACHE_PAGE_STEP == 0);
   c.at = tsr_positions_new(old, 0);
-  c.last_only = last_only;
   c.tokens = -1;
   c.logits = tsr_graph_find_output(old, "logits");
   c.map = tsr_arena_array(old->arena, int, old->values_count);

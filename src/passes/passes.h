@@ -128,16 +128,31 @@ tsr_graph *tsr_pass_precision(const tsr_graph *graph, tsr_precision_types how);
 /* A graph for text, without loss, that gives `logits`, whose only input is tokens (batch,
  * positions), becomes one of `new_tokens` of each sequence, that stand behind those of earlier
  * runs. The inputs TSR_CACHE_POSITIONS and TSR_CACHE_COUNTS (batch) say where the new ones begin
- * and how many of them are real. Attention keeps its keys and values (TSR_FACT_KEPT), for as many
- * positions as the graph had; for those every position's numbers have the bits that they had.
- * `last_only`: logits (batch, 1, vocabulary) of the last real token alone. After stages, before
- * precision; what is placed then is not split along positions, so over cp everything must be whole.
+ * and how many of them are real. Attention keeps its keys and values (TSR_FACT_KEPT) in a pool of
+ * pages; the input TSR_CACHE_PAGES (batch, tsr_cache_pages_each) has the numbers of each sequence's
+ * pages, in the order of its positions, of which there may be as many as the graph had. Where ranks
+ * split the batch, the pool is split alike, and the numbers count inside the rank's part. No number
+ * depends on where the pages are: every position's have the bits that they had without a cache.
+ * After stages, before precision; what is placed then is not split along positions, so over cp
+ * everything must be whole.
  *
  * False for a graph in which something else mixes positions; `ret_why` names it. */
 #define TSR_CACHE_POSITIONS "cache.positions"
 #define TSR_CACHE_COUNTS "cache.counts"
+#define TSR_CACHE_PAGES "cache.pages"
+/* A page has a multiple of as many positions. */
+enum { TSR_CACHE_PAGE_STEP = 16 };
+typedef struct {
+  int64_t new_tokens;
+  bool last_only; /* logits (batch, 1, vocabulary) of the last real token alone */
+  int64_t page;   /* positions of a page */
+  int64_t pages;  /* of all ranks; 0: as many as all sequences can have */
+} tsr_cache_shape;
+static inline int64_t tsr_cache_pages_each(int64_t length, int64_t page) {
+  return (length + page - 1) / page;
+}
 bool tsr_pass_cache(
-    const tsr_graph *graph, int64_t new_tokens, bool last_only, tsr_graph **ret_graph,
+    const tsr_graph *graph, const tsr_cache_shape *shape, tsr_graph **ret_graph,
     const char **ret_why);
 
 /* A graph of text whose samples are runs of whole or partial documents, for which the input

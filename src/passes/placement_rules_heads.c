@@ -98,9 +98,17 @@ void tsr_place_attention_sinks_dx(call *c) {
   give_all(c, p);
 }
 
-/* x (batch, new tokens, features), others like it, a rope's table, numbers of each sequence
- * (batch), of attention its sinks (heads): batches and heads are independent. Nothing here is split
- * along positions. */
+/* Numbers of each sequence: (batch), and the pages of its cache, (batch, pages of a row). */
+static bool is_of_sequences(const call *c, int input) {
+  int pages = c->node->op == TSR_OP_ATTENTION_CACHED ? 5 : 3;
+  bool has_pages = c->node->op == TSR_OP_KV_CACHE_APPEND || pages == 5;
+  return ndim(c, input) == 1 || (has_pages && input == pages);
+}
+
+/* x (batch, new tokens, features), others like it, a rope's table, numbers of each sequence, of
+ * attention its sinks (heads): batches and heads are independent. Members that split the batch have
+ * their own parts of the pool of pages, and number these from 0 on. Nothing here is split along
+ * positions. */
 void tsr_place_cached(call *c) {
   tsr_op op = c->node->op;
   tsr_placement p = whole;
@@ -108,8 +116,8 @@ void tsr_place_cached(call *c) {
   for (int i = 0; i < tensors && p.kind != TSR_SHARD; i++)
     if (c->in[i].kind == TSR_SHARD && c->in[i].dim != 1) p = c->in[i];
   for (int i = 0; i < c->node->inputs_count; i++) {
-    c->in[i] = i < tensors ? p : ndim(c, i) == 1 && is_shard(p, 0) ? p : whole;
-    if (i == 5) c->in[i] = is_shard(p, 2) ? shard(0) : whole; /* the sinks */
+    c->in[i] = i < tensors ? p : is_of_sequences(c, i) && is_shard(p, 0) ? p : whole;
+    if (i == 6) c->in[i] = is_shard(p, 2) ? shard(0) : whole; /* the sinks */
     if (i < tensors && (op == TSR_OP_ATTENTION_CACHED || op == TSR_OP_ROPE_AT)) check_heads(c, i);
   }
   give_all(c, p);

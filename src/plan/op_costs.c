@@ -90,7 +90,8 @@ static double cost_ring_dkv(const tsr_task *t) {
 
 /* As if the cache were full. */
 static double cost_attention_cached(const tsr_task *t) {
-  return 2 * (elements(&t->inputs[0]) + elements(&t->outputs[0])) * (double)t->inputs[1].shape[1];
+  double length = (double)t->inputs[5].shape[1] * (double)t->inputs[1].shape[1];
+  return 2 * (elements(&t->inputs[0]) + elements(&t->outputs[0])) * length;
 }
 
 static cost_rule *const rules[] = {
@@ -159,7 +160,7 @@ static double bytes_of(const tsr_task *t) {
   for (int i = 0; i < t->inputs_count; i++) in += (double)tsr_tensor_bytes(&t->inputs[i]);
   for (int i = 0; i < t->outputs_count; i++) out += (double)tsr_tensor_bytes(&t->outputs[i]);
   if (t->op == TSR_OP_EMBEDDING) return (double)tsr_tensor_bytes(&t->inputs[0]) + 2 * out;
-  if (t->op == TSR_OP_KV_CACHE_APPEND) return 2 * in;
+  if (t->op == TSR_OP_KV_CACHE_APPEND) return 2 * (double)tsr_tensor_bytes(&t->inputs[0]);
   if (t->op == TSR_OP_GATHER_ROWS) return 2 * out;
   return t->outputs_count ? in + out : 2 * in;
 }

@@ -2,6 +2,7 @@
 #include "train/compile.h"
 #include "train/compile_checks.h"
 #include "graph/routing.h"
+#include "kernels/attention.h"
 #include "schedule/verify.h"
 #include "train/sequence_reduction_units.h"
 #include <string.h>
@@ -213,17 +214,77 @@ prove(tsr_arena *arena, const tsr_parallel *p, const tsr_programs *programs, tsr
   return tsr_programs_verify(arena, programs, &mesh, diags);
 }
 
+/* What is made: `new_tokens` > 0: with a cache. Where the graph does not allow that, or a loss by
+ * sample, there is no program, which is no error. */
+typedef struct {
+  tsr_compile_purpose purpose;
+  int64_t new_tokens, chunk; /* chunk: the most that any of the programs takes */
+  tsr_batch_kind batch;
+  bool scores; /* the logits of all new tokens, not of the last one */
+} request;
+
+/* The widest window of attention; 0: some of it sees all positions. */
+static int64_t attention_window(const tsr_graph *g) {
+  int64_t widest = 0;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op != TSR_OP_ATTENTION) continue;
+    if (!n->attr.attention.window) return 0;
+    if (n->attr.attention.window > widest) widest = n->attr.attention.window;
+  }
+  return widest;
+}
+
+/* A text's positions that are read or written while it has `new_tokens`, which may begin and end
+ * inside pages. */
+static int64_t pages_of_window(int64_t window, int64_t new_tokens, int64_t page) {
+  int64_t positions = window + TSR_ATTENTION_CACHED_BEFORE + new_tokens;
+  return tsr_cache_pages_each(positions, page) + 1;
+}
+
+static tsr_cache_plan
+cache_plan_of(const tsr_compile_options *o, const tsr_compiled *c, request want) {
+  tsr_cache_plan p = {.page = o->page ? o->page : TSR_CACHE_PAGE_STEP, .pools = 1};
+  int64_t window = attention_window(c->graph);
+  if (want.batch == TSR_BATCH_SHARED) p.pools = tsr_parallel_batch_ranks(o->parallel);
+  p.pages_each = p.pages_max = tsr_cache_pages_each(c->model->sequence, p.page);
+  int64_t round = pages_of_window(window, want.chunk, p.page);
+  if (window && round < p.pages_max) p.pages_max = round;
+  p.pages = o->pages ? (o->pages + p.pools - 1) / p.pools : c->batch / p.pools * p.pages_max;
+  return p;
+}
+
 /* Makes the graph one of `new_tokens` of each text; false where something else than attention mixes
  * positions. */
-static bool cache(tsr_compiled *c, int64_t new_tokens) {
+static bool cache(const tsr_compile_options *o, tsr_compiled *c, request want) {
   tsr_graph *cached;
+  tsr_cache_shape shape = {.new_tokens = want.new_tokens, .last_only = !want.scores};
   int64_t most = c->model->sequence;
-  if (new_tokens > most) new_tokens = most;
+  if (shape.new_tokens > most) shape.new_tokens = most;
   if (!most) c->why_no_cache = "the model has no sequence";
-  if (!most || !tsr_pass_cache(c->graph, new_tokens, true, &cached, &c->why_no_cache)) return false;
+  if (!most) return false;
+  c->cache = cache_plan_of(o, c, want);
+  shape.page = c->cache.page;
+  shape.pages = c->cache.pages * c->cache.pools;
+  if (!tsr_pass_cache(c->graph, &shape, &cached, &c->why_no_cache)) return false;
   c->graph = cached;
-  c->new_tokens = new_tokens;
+  c->new_tokens = shape.new_tokens;
   return true;
+}
+
+/* Every text can be alone in the cache. */
+static bool check_cache(const tsr_compile_options *o, const tsr_compiled *c, tsr_diags *diags) {
+  const tsr_cache_plan *p = &c->cache;
+  if (p->pages >= p->pages_max) return true;
+  return tsr_diag_error(
+      diags, TSR_NOWHERE,
+      "a cache of %lld pages%s has no room for one text of %lld tokens, which needs %lld pages of "
+      "%lld",
+      (long long)o->pages,
+      p->pools > 1
+          ? tsr_arena_printf(c->graph->arena, ", shared out to %lld ranks,", (long long)p->pools)
+          : "",
+      (long long)c->model->sequence, (long long)p->pages_max, (long long)p->page);
 }
 
 static bool has_samples(const tsr_graph *g) {
@@ -249,14 +310,6 @@ static void keep_whole_over_cp(const tsr_graph *g, tsr_lowering *l, tsr_placing 
   p->whole_positions = true;
   p->sequence_parallel = false;
 }
-
-/* What is made: `new_tokens` > 0: with a cache. Where the graph does not allow that, or a loss by
- * sample, there is no program, which is no error. */
-typedef struct {
-  tsr_compile_purpose purpose;
-  int64_t new_tokens;
-  tsr_batch_kind batch;
-} request;
 
 /* What speaks against sharing an evaluation's samples out is no error: each rank can have all. */
 static bool location(
@@ -303,7 +356,8 @@ static bool compile_program(
   if (ret->split.of && !tsr_pass_take_params(ret->graph, ret->split.of, diags)) return false;
   if (training) ret->graph = recompute(o, ret->graph);
   if (pipeline->splits_backward) tsr_pass_weights(ret->graph);
-  if (new_tokens && !cache(ret, new_tokens)) return true;
+  if (new_tokens && !cache(o, ret, want)) return true;
+  if (new_tokens && !check_cache(o, ret, diags)) return false;
   bool by_sample = want.batch == TSR_BATCH_BY_SAMPLE;
   if (by_sample && !split_loss(o, ret)) return true;
   ret->graph = narrow(o, ret->graph);
@@ -349,7 +403,21 @@ inspect_generation(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mix
   if (tsr_graph_find_output(model->graph, "logits") < 0) return NULL;
   *ret_mixes = !tsr_pass_check_mixed(model->graph, ROWS, tsr_diags_new(arena)) ||
                depends_on_batch(arena, o, TSR_COMPILE_GENERATE, 1, ROWS);
-  return tsr_pass_cache(model->graph, 1, true, &cached, &why) ? NULL : why;
+  tsr_cache_shape shape = {.new_tokens = 1, .last_only = true, .page = TSR_CACHE_PAGE_STEP};
+  return tsr_pass_cache(model->graph, &shape, &cached, &why) ? NULL : why;
+}
+
+/* The logits of all new tokens may be much memory, so they are fewer where the vocabulary is large.
+ */
+static bool compile_scores(
+    tsr_arena *arena, const tsr_compile_options *o, request want, tsr_compiled *ret,
+    tsr_diags *diags) {
+  const int64_t logits_max = 1 << 25;
+  int64_t tokens = logits_max / (ret->batch * ret->model->vocab_padded);
+  want.new_tokens = tokens < 2 ? 2 : tokens < ret->new_tokens ? tokens : ret->new_tokens;
+  want.scores = true;
+  ret->score = tsr_arena_alloc(arena, sizeof *ret->score);
+  return compile_program(arena, o, want, ret->score, diags);
 }
 
 /* The window's tokens come in chunks; each new one comes alone. Without a cache a text is of the
@@ -363,6 +431,7 @@ static bool compile_generation(
   const char *obstacle = inspect_generation(arena, o, &mixes);
   const char *why = chunk ? obstacle : "it is not wanted";
   request want = {.purpose = TSR_COMPILE_GENERATE, .new_tokens = why ? 0 : chunk};
+  want.chunk = chunk;
   tsr_compile_options other = *o;
   if (mixes) other.rows = 1;
   if (mixes) want.batch = TSR_BATCH_WHOLE;
@@ -379,7 +448,8 @@ static bool compile_generation(
   other.split = &ret->split;
   other.split_of = ret->split.of;
   want.new_tokens = 1;
-  return compile_program(arena, &other, want, ret->decode, diags);
+  if (!compile_program(arena, &other, want, ret->decode, diags)) return false;
+  return !o->scores || compile_scores(arena, &other, want, ret, diags);
 }
 
 /* Where samples see each other, or their number counts, every rank of dp has exactly those that are

@@ -18,8 +18,8 @@ typedef enum {
                       */
 } tsr_compile_outputs;
 
-/* Of one run: training, evaluation, generation's two. */
-enum { TSR_COMPILED_PROGRAMS_MAX = 4 };
+/* Of one run: training, evaluation, generation's three. */
+enum { TSR_COMPILED_PROGRAMS_MAX = 5 };
 
 typedef struct {
   const tsr_config *config;
@@ -40,7 +40,25 @@ typedef struct {
   int64_t window; /* tokens that the model sees at most (training's sequence_length) */
   int64_t chunk;  /* tokens of each text that one run of the first program takes (64); below 0:
                      no cache */
+  int64_t page;   /* positions of a page of the cache, a multiple of TSR_CACHE_PAGE_STEP (16) */
+  int64_t pages;  /* of the cache, for all texts at once (as many as `rows` long texts need) */
+  bool scores;    /* with a cache: also a program whose logits are those of each new token */
 } tsr_compile_options;
+
+/* The pages that texts have their keys and values in. Row i of the batch takes them from pool
+ * i * pools / batch. */
+typedef struct {
+  int64_t page, pages_each; /* positions of a page; entries of a row in the table */
+  int64_t pools, pages;     /* ranks that share the batch out; pages of each one's pool */
+  int64_t pages_max;        /* that a text needs at once, however long it is */
+} tsr_cache_plan;
+
+/* Pages that a text of so many tokens needs. Where all attention has a window they come round: page
+ * i of the text is page i % pages_max of what it has. */
+static inline int64_t tsr_cache_plan_pages(const tsr_cache_plan *plan, int64_t tokens) {
+  int64_t pages = tsr_cache_pages_each(tokens, plan->page);
+  return pages < plan->pages_max ? pages : plan->pages_max;
+}
 
 typedef struct tsr_compiled {
   tsr_model *model;
@@ -56,7 +74,9 @@ typedef struct tsr_compiled {
    * `decode` one. Else new_tokens is 0, decode NULL, and every token takes the whole window. */
   int64_t new_tokens;
   struct tsr_compiled *decode;
-  const char *why_no_cache; /* of generation that has none */
+  struct tsr_compiled *score; /* where it is wanted: logits of each of its own `new_tokens` */
+  tsr_cache_plan cache;       /* all three have this one */
+  const char *why_no_cache;   /* of generation that has none */
 } tsr_compiled;
 
 /* What tsr_compile reads the model with. */

@@ -1,32 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Text from a model: several prompts at once, each as if it were alone.
- *
- * With a cache (tsr_pass_cache) a prompt's tokens go through the model in chunks, and then each new
- * token by itself. A text that has filled the window continues with its last half, which is put in
- * the cache anew: learned positions end there, and so that no model's text depends on how long the
- * run was, rotary ones do the same. Without a cache every token takes all of that once more; both
- * ways give the same tokens. */
+/* Text from a model: a closed list of prompts, each as if it were alone (train/text_batch.h). */
 #ifndef TSR_TRAIN_GENERATE_H
 #define TSR_TRAIN_GENERATE_H
-#include "runtime/process.h"
-#include "train/compile.h"
-#include "train/sampling.h"
+#include "train/text_batch.h"
 #include <signal.h>
-
-/* A model with memory. */
-typedef struct {
-  const tsr_compiled *generation; /* of TSR_COMPILE_GENERATE */
-  tsr_executable *executable;     /* generation->programs */
-  tsr_executable *decode;         /* generation->decode->programs; NULL where there is none */
-  int64_t vocab_size;             /* tokens that may be drawn are below it */
-} tsr_generator;
-
-/* The programs of generation, to be put behind others of a process's; how many (1 or 2). */
-int tsr_generation_programs(const tsr_compiled *generation, tsr_programs ret_programs[2]);
-/* Of what tsr_process_open gave for them; `vocab_size` is the tokenizer's, of which the model may
- * know less. */
-tsr_generator tsr_generator_of(
-    const tsr_compiled *generation, tsr_executable *const *executable, int64_t vocab_size);
 
 typedef struct {
   const int32_t *tokens; /* each in [0, vocab_size) */
@@ -50,19 +27,11 @@ typedef struct {
   void *over_context;
 } tsr_generating;
 
-typedef enum { TSR_TEXT_FULL, TSR_TEXT_STOPPED, TSR_TEXT_INTERRUPTED } tsr_text_end;
 typedef struct {
   int32_t *tokens; /* the new ones */
   int64_t count;
-  tsr_text_end end; /* max_new_tokens were drawn, a stop was, or the run was interrupted */
+  tsr_text_end end; /* never TSR_TEXT_NO_TOKEN */
 } tsr_continuation;
-
-/* Runs that read more than a token of some text are prefill, others decoding; drawing is a part of
- * both. */
-typedef struct {
-  int64_t prefill_tokens, decode_tokens;
-  double prefill_seconds, decode_seconds;
-} tsr_generating_speed;
 
 /* Continues all prompts, the program's batch of them at once; the next prompt takes the place of
  * one that is done. A text is a function of its prompt, its index and the sampling alone. Fails

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 static const double GREEDY_BELOW = 0.01;
 static const uint64_t STREAM = 0x73616d706c65; /* "sample": apart from the seed's other streams */
@@ -23,6 +24,18 @@ static double penalise(double logit, double penalty) {
   return logit > 0 ? logit / penalty : logit * penalty;
 }
 
+/* `seen` (vocab_size) is for this function alone. */
+static void lower_drawn(
+    const tsr_sampling *sampling, const int32_t *history, int64_t history_count, int64_t vocab_size,
+    double *logits, int32_t *seen) {
+  if (sampling->frequency_penalty == 0 && sampling->presence_penalty == 0) return;
+  memset(seen, 0, sizeof *seen * (size_t)vocab_size);
+  for (int64_t i = sampling->drawn_from; i < history_count; i++) {
+    if (!seen[history[i]]++) logits[history[i]] -= sampling->presence_penalty;
+    logits[history[i]] -= sampling->frequency_penalty;
+  }
+}
+
 /* Adjusted logits, and the token of the largest; -1 if there is none. */
 static int32_t adjust(
     const tsr_sampling *sampling, const float *logits, int64_t vocab_size, const int32_t *history,
@@ -36,6 +49,11 @@ static int32_t adjust(
       if (!isnan(logit)) ret_logits[history[i]] = penalise(logit, sampling->repetition_penalty);
     }
   }
+  lower_drawn(
+      sampling, history, history_count, vocab_size, ret_logits,
+      (int32_t *)(ret_logits + vocab_size));
+  for (int i = 0; i < sampling->biases_count; i++)
+    ret_logits[sampling->biases[i].token] += sampling->biases[i].bias;
   int32_t best = -1;
   for (int64_t i = 0; i < vocab_size; i++)
     if (ret_logits[i] > (best < 0 ? -INFINITY : ret_logits[best])) best = (int32_t)i;

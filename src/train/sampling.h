@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The next token from logits: repetition penalty, temperature, top-k, top-p, draw, in this order.
- */
+/* The next token from logits: repetition penalty, frequency and presence penalties, biases,
+ * temperature, top-k, top-p, draw, in this order. */
 #ifndef TSR_TRAIN_SAMPLING_H
 #define TSR_TRAIN_SAMPLING_H
 #include <stddef.h>
 #include <stdint.h>
+
+typedef struct {
+  int32_t token;
+  double bias; /* is added to the token's logit */
+} tsr_logit_bias;
 
 typedef struct {
   double repetition_penalty; /* 1: off; Keskar et al., CTRL (2019): a token of the history has its
@@ -14,6 +19,12 @@ typedef struct {
   double top_p; /* keep the fewest likeliest whose probabilities reach p, at least one; >= 1: off */
   uint64_t seed;
   uint64_t stream; /* of the seed's; below 2^24 */
+  /* OpenAI's penalties, for tokens of the history from index `drawn_from` on: a token's logit is
+   * lowered by the first once for each time that it stands there, by the second if it does. */
+  double frequency_penalty, presence_penalty;
+  int64_t drawn_from;
+  const tsr_logit_bias *biases; /* (biases_count) of tokens below vocab_size */
+  int biases_count;
 } tsr_sampling;
 
 size_t tsr_sampling_scratch_bytes(int64_t vocab_size);

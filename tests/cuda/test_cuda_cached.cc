@@ -4,6 +4,29 @@
 #include "cuda_check.h"
 #include <algorithm>
 
+/* ---- pages: in any order, and one that no sequence has ---- */
+
+struct page_table {
+  int64_t page, each, count;
+  integers of; /* (B, each) */
+  int64_t rows() const { return count * page; }
+  int64_t row(int64_t b, int64_t position) const {
+    return of[(size_t)(b * each + position / page)] * page + position % page;
+  }
+};
+
+static page_table page_table_new(int64_t B, int64_t T) {
+  page_table p;
+  p.page = 16 * (1 + (int64_t)(check_random() % 3));
+  p.each = (T + p.page - 1) / p.page;
+  p.count = B * p.each + 1;
+  for (int64_t i = 0; i < p.count; i++) {
+    p.of.push_back((int32_t)i);
+    std::swap(p.of[(size_t)i], p.of[check_random() % (uint64_t)(i + 1)]);
+  }
+  return p;
+}
+
 /* ---- rows ---- */
 
 struct row_case {
@@ -31,16 +54,18 @@ row_copy(numbers &to, int64_t to_row, const numbers &from, int64_t from_row, int
 static void check_keep(tsr_cuda_type type, const row_case &r) {
   int64_t bytes = r.width * (int64_t)type_bytes(type);
   numbers x = rounded(type, random_numbers(r.B * r.C * r.width, 3));
-  numbers kept = rounded(type, random_numbers(r.B * r.T * r.width, 3)), want = kept;
+  page_table p = page_table_new(r.B, r.T);
+  numbers kept = rounded(type, random_numbers(p.rows() * r.width, 3)), want = kept;
   for (int64_t b = 0; b < r.B; b++)
     for (int64_t i = 0; i < r.counts[(size_t)b]; i++) {
       int64_t at = r.positions[(size_t)b] + i;
-      if (at < r.T) row_copy(want, b * r.T + at, x, b * r.C + i, r.width);
+      if (at < p.each * p.page) row_copy(want, p.row(b, at), x, b * r.C + i, r.width);
     }
   auto got = run_all("keep", [&](call_arrays &c) {
     void *out = c.changed(type, kept), *in = c.in(type, x);
     int32_t *positions = c.in(r.positions), *counts = c.in(r.counts);
-    tsr_cuda_kv_cache_append(NULL, out, in, positions, counts, bytes, r.B, r.C, r.T);
+    tsr_cuda_pages pages = {c.in(p.of), p.page, p.each};
+    tsr_cuda_kv_cache_append(NULL, out, in, positions, counts, &pages, bytes, r.B, r.C);
   });
   check_same("keep", got[0], want);
 }
@@ -142,33 +167,39 @@ static tsr_attention sizes_of(const attention_case &x, int64_t T) {
 struct chunk {
   int64_t C;
   integers positions, counts;
-  numbers q, k, v;
+  numbers q, k, v; /* k and v: pools */
+  page_table pages;
 };
 
 static void chunk_fill(const attention_case &x, chunk *c) {
   int64_t wide = x.H * x.D, narrow = x.G * x.D;
   c->q = numbers((size_t)(x.B * c->C * wide), NAN);
-  c->k = numbers(x.k.size(), NAN), c->v = c->k;
+  c->pages = page_table_new(x.B, x.T);
+  c->k = numbers((size_t)(c->pages.rows() * narrow), NAN), c->v = c->k;
   for (int64_t b = 0; b < x.B; b++) {
     int64_t first = c->positions[(size_t)b], count = c->counts[(size_t)b], start = b * x.T;
     if (count)
       std::copy_n(
           &x.q[(size_t)((start + first) * wide)], count * wide, &c->q[(size_t)(b * c->C * wide)]);
-    int64_t n = (first + count) * narrow;
-    std::copy_n(&x.k[(size_t)(start * narrow)], n, &c->k[(size_t)(start * narrow)]);
-    std::copy_n(&x.v[(size_t)(start * narrow)], n, &c->v[(size_t)(start * narrow)]);
+    for (int64_t at = 0; at < first + count; at++) {
+      row_copy(c->k, c->pages.row(b, at), x.k, start + at, narrow);
+      row_copy(c->v, c->pages.row(b, at), x.v, start + at, narrow);
+    }
   }
 }
 
 static void chunk_run(const attention_case &x, const chunk &c, call_arrays &arrays) {
   int32_t *positions = arrays.in(c.positions), *counts = arrays.in(c.counts);
-  tsr_attention_cached a = {sizes_of(x, c.C), x.T, positions, counts};
+  const page_table &p = c.pages;
+  tsr_attention_cached a = {sizes_of(x, c.C), p.page, p.each, positions, counts, arrays.in(p.of)};
   void *q = arrays.in(x.type, c.q), *k = arrays.in(x.type, c.k), *v = arrays.in(x.type, c.v);
   tsr_cuda_attention_cached(NULL, x.type, &a, arrays.out(x.type, (int64_t)c.q.size()), q, k, v);
 }
 
 static numbers chunk_expected(const attention_case &x, const chunk &c) {
-  tsr_attention_cached a = {sizes_of(x, c.C), x.T, c.positions.data(), c.counts.data()};
+  const page_table &p = c.pages;
+  tsr_attention_cached a = {sizes_of(x, c.C),   p.page,          p.each,
+                            c.positions.data(), c.counts.data(), p.of.data()};
   numbers want(c.q.size());
   std::vector<char> scratch((size_t)cpu->attention_cached_scratch(&a));
   cpu->attention_cached(
@@ -209,7 +240,7 @@ static single single_new(const attention_case &x, int64_t b, int64_t g) {
 static const numbers &single_at(single *s, int64_t position) {
   numbers &kept = s->of_position[(size_t)position];
   if (!kept.empty()) return kept;
-  chunk c = {1, {(int32_t)position}, {1}, {}, {}, {}};
+  chunk c = {1, {(int32_t)position}, {1}, {}, {}, {}, {}};
   chunk_fill(s->x, &c);
   call_arrays arrays;
   arrays.shift = 0;
@@ -269,7 +300,7 @@ static void check_attention(const attention_case &x) {
   numbers whole; /* none of a long one: the emulator would take a minute */
   if (x.T <= 1000) whole = whole_of(x);
   for (int64_t C : chunks) {
-    chunk c = {C, integers((size_t)x.B), integers((size_t)x.B), {}, {}, {}};
+    chunk c = {C, integers((size_t)x.B), integers((size_t)x.B), {}, {}, {}, {}};
     for (size_t b = 0; b < c.positions.size(); b++) {
       int64_t room = x.T - C > 0 ? x.T - C : 0;
       c.positions[b] = (int32_t)(b ? check_random() % (uint64_t)(room + 1) : (uint64_t)room);

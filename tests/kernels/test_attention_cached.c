@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attention with a cache has the bits of `attention` over the whole sequence, for any number of new
- * tokens, whatever the other sequences of the batch have, and reads no position that is not there.
- */
+ * tokens, whatever the other sequences of the batch have and wherever the pages are, and reads no
+ * position that is not there. */
 #include "kernel_check.h"
 
 typedef struct {
@@ -50,14 +50,39 @@ static sequences sequences_new(const tsr_kernels *k, sizes s) {
 
 static void sequences_free(sequences *x) { free(x->q), free(x->k), free(x->v), free(x->want); }
 
-/* What is behind the new tokens is a NaN: reading it would show. */
-static float *
-cache_new(const sequences *x, const float *from, int64_t head_size, const int64_t *have) {
-  int64_t width = x->s.G * head_size, all = x->s.B * x->s.length * width;
+/* Pages in any order, and some that no sequence has. */
+typedef struct {
+  int64_t page, each, count;
+  int32_t *of; /* (B, each) */
+} page_table;
+
+static page_table pages_new(const sizes *s) {
+  page_table p = {.page = 16 * (1 + (int64_t)(check_random() % 4))};
+  p.each = (s->length + p.page - 1) / p.page;
+  p.count = s->B * p.each + 3;
+  p.of = check_alloc((size_t)p.count * sizeof *p.of);
+  for (int64_t i = 0; i < p.count; i++) {
+    int64_t at = (int64_t)(check_random() % (uint64_t)(i + 1));
+    p.of[i] = p.of[at];
+    p.of[at] = (int32_t)i;
+  }
+  return p;
+}
+
+/* What is behind the new tokens, and in other pages, is a NaN: reading it would show. */
+static float *cache_new(
+    const sequences *x, const page_table *p, const float *from, int64_t head_size,
+    const int64_t *have) {
+  int64_t width = x->s.G * head_size, all = p->count * p->page * width;
   float *cache = input_new(all, 1);
-  for (int64_t i = 0; i < all; i++)
-    if (i / width % x->s.length < have[i / width / x->s.length]) cache[i] = from[i];
-    else memcpy(&cache[i], &guard_bits, sizeof guard_bits);
+  for (int64_t i = 0; i < all; i++) memcpy(&cache[i], &guard_bits, sizeof guard_bits);
+  for (int64_t b = 0; b < x->s.B; b++)
+    for (int64_t at = 0; at < have[b]; at++) {
+      int64_t row = p->of[b * p->each + at / p->page] * p->page + at % p->page;
+      memcpy(
+          cache + row * width, from + (b * x->s.length + at) * width,
+          (size_t)width * sizeof *cache);
+    }
   return cache;
 }
 
@@ -67,7 +92,10 @@ static void check_call(
     const int32_t *counts) {
   sizes s = x->s;
   int64_t width = s.H * s.D, out_width = s.H * value_size(&s), n = s.B * C * out_width, have[8];
-  tsr_attention_cached c = {.length = s.length, .positions = positions, .counts = counts};
+  page_table pages = pages_new(&s);
+  tsr_attention_cached c = {.page = pages.page, .pages_each = pages.each, .pages = pages.of};
+  c.positions = positions;
+  c.counts = counts;
   c.a = (tsr_attention){.B = s.B, .T = C, .H = s.H, .G = s.G, .D = s.D, .scale = s.scale};
   c.a.causal = true;
   c.a.window = s.window;
@@ -82,7 +110,8 @@ static void check_call(
           q + (b * C + i) * width, x->q + (b * s.length + positions[b] + i) * width,
           (size_t)width * sizeof *q);
   }
-  float *keys = cache_new(x, x->k, s.D, have), *values = cache_new(x, x->v, value_size(&s), have);
+  float *keys = cache_new(x, &pages, x->k, s.D, have);
+  float *values = cache_new(x, &pages, x->v, value_size(&s), have);
   output out = output_new(n), scratch = output_new((k->attention_cached_scratch(&c) + 3) / 4);
   RUN(s.B * s.G,
       k->attention_cached(&c, out.pass[pass], q, keys, values, scratch.pass[pass], begin, end));
@@ -99,7 +128,7 @@ static void check_call(
         (long long)C, (long long)b, positions[b], (long long)row, counts[b],
         (long long)(i % out_width), (double)out.pass[0][i], (double)want);
   }
-  free(q), free(keys), free(values), output_free(&out), output_free(&scratch);
+  free(q), free(keys), free(values), free(pages.of), output_free(&out), output_free(&scratch);
 }
 
 static void check_sizes(const tsr_kernels *k, sizes s) {

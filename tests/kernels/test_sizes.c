@@ -23,7 +23,7 @@ static tsr_attention draw_attention(void) {
 
 static void compare_attention(const tsr_kernels *k) {
   tsr_attention a = draw_attention();
-  tsr_attention_cached c = {.a = a, .length = a.T + draw(0, 200)};
+  tsr_attention_cached c = {.a = a, .page = 16 * draw(1, 3), .pages_each = draw(1, 20)};
   char shape[64];
   snprintf(
       shape, sizeof shape, "T %d, D %d, %s", (int)a.T, (int)a.D, a.dropout != 0 ? "dropout" : "no");

@@ -34,10 +34,21 @@ tsr_graph *cache_case_graph(tsr_arena *arena, const cache_case *c) {
   return g;
 }
 
-static tsr_graph *cached(tsr_graph *g, int64_t new_tokens, bool last_only) {
+/* With a seed there are more pages than the sequences need, and these have any of them. */
+static tsr_cache_shape shape_of(const session *s, int64_t new_tokens) {
+  const cache_case *c = s->of;
+  tsr_cache_shape shape = {
+      new_tokens, c->last_only, TSR_CACHE_PAGE_STEP * (1 + (int64_t)(c->seed % 3))};
+  int64_t ranks = s->parallel.size[TSR_DP] * s->parallel.size[TSR_EP];
+  if (c->seed) shape.pages = c->B * tsr_cache_pages_each(c->T, shape.page) + 2 * ranks;
+  return shape;
+}
+
+static tsr_graph *cached(const session *s, tsr_graph *g, int64_t new_tokens) {
   const char *why;
   tsr_graph *out;
-  if (tsr_pass_cache(g, new_tokens, last_only, &out, &why)) return out;
+  tsr_cache_shape shape = shape_of(s, new_tokens);
+  if (tsr_pass_cache(g, &shape, &out, &why)) return out;
   fprintf(stderr, "%s\n", why);
   abort();
 }
@@ -50,7 +61,7 @@ static tsr_graph *build(const session *s, int64_t new_tokens, tsr_diags *diags) 
       .count = stages - 1, .first = tsr_arena_array(s->arena, const char *, STAGES_MAX)};
   for (int i = 1; i < stages; i++) split.first[i - 1] = g->nodes[g->nodes_count * i / stages].name;
   if (!tsr_pass_stages(g, &split, diags)) die(diags);
-  if (new_tokens) g = cached(g, new_tokens, c->last_only);
+  if (new_tokens) g = cached(s, g, new_tokens);
   return c->dtype ? tsr_pass_precision(g, (tsr_precision_types){c->dtype, TSR_STORE_F32}) : g;
 }
 
@@ -98,8 +109,21 @@ static void session_open(session *s, tsr_arena *arena, const cache_case *c) {
 /* ---- runs ---- */
 
 typedef struct {
+  const session *s;
   int64_t positions[CACHE_SAMPLES_MAX], counts[CACHE_SAMPLES_MAX], width;
 } run;
+
+/* Page i of a sequence: those of a rank's sequences, with a seed turned round by some. */
+static void fill_pages(const run *r, int64_t sample, int32_t *to) {
+  const session *s = r->s;
+  tsr_cache_shape shape = shape_of(s, 0);
+  int64_t ranks = s->parallel.size[TSR_DP] * s->parallel.size[TSR_EP], each, first;
+  each = tsr_cache_pages_each(s->of->T, shape.page);
+  first = sample % (s->of->B / ranks) * each;
+  int64_t pages = s->of->B / ranks * each + (shape.pages ? 2 : 0);
+  for (int64_t i = 0; i < each; i++)
+    to[i] = (int32_t)((pages - 1 - first - i + (int64_t)(s->of->seed % 5)) % pages);
+}
 
 static int32_t token_at(int64_t sample, int64_t position) {
   return (int32_t)((sample * 31 + position * 17 + position * position * 5) % 24);
@@ -110,6 +134,7 @@ static void fill(void *context, const char *input, int64_t sample, void *row) {
   int32_t *to = row;
   if (!strcmp(input, TSR_CACHE_POSITIONS)) *to = (int32_t)r->positions[sample];
   else if (!strcmp(input, TSR_CACHE_COUNTS)) *to = (int32_t)r->counts[sample];
+  else if (!strcmp(input, TSR_CACHE_PAGES)) fill_pages(r, sample, to);
   else
     for (int64_t i = 0; i < r->width; i++)
       to[i] = i < r->counts[sample] ? token_at(sample, r->positions[sample] + i) : 0;
@@ -139,7 +164,7 @@ cache_logits cache_case_run(tsr_arena *arena, const cache_case *c) {
   session s;
   session_open(&s, arena, c);
   cache_logits all = {.width = 0};
-  run r = {.width = 0};
+  run r = {.s = &s};
   uint64_t chance = c->seed;
   for (int64_t done = 0; done < c->B * c->T;) {
     chance = chance * 6364136223846793005u + 1442695040888963407u;

@@ -139,7 +139,8 @@ static void check_refusal(const char *params, const char *calls, const char *wan
   cache_model m = {"refused", params, calls};
   tsr_graph *g = cache_case_graph(arena, &(cache_case){.model = &m, .B = B, .T = T}), *out = NULL;
   const char *why = "";
-  CHECK(!tsr_pass_cache(g, 1, true, &out, &why));
+  tsr_cache_shape shape = {.new_tokens = 1, .last_only = true, .page = TSR_CACHE_PAGE_STEP};
+  CHECK(!tsr_pass_cache(g, &shape, &out, &why));
   CHECK_STR(why, want);
   tsr_arena_free(arena);
 }

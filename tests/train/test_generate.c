@@ -80,9 +80,10 @@ static void check_same(
 /* ---- what does not matter ---- */
 
 /* What is planned for the ranks is what is allocated; keys and values of all blocks are a part of
- * it: (rows, window, groups of a rank * head_dim), twice. */
-static void check_memory(const text_model *m, int64_t blocks, int64_t features) {
-  tsr_programs programs[2];
+ * it: (pages, page, groups of a rank * head_dim), twice. */
+static void
+check_memory(const text_model *m, const text_options *o, int64_t blocks, int64_t features) {
+  tsr_programs programs[TSR_GENERATION_PROGRAMS_MAX];
   int count = tsr_generation_programs(&m->compiled, programs), stages = m->parallel.size[TSR_PP];
   int64_t total = 0, cache = 0, ranks = m->parallel.ranks / stages;
   for (int s = 0; s < stages; s++) {
@@ -91,9 +92,11 @@ static void check_memory(const text_model *m, int64_t blocks, int64_t features) 
     total += memory.total * ranks;
     cache += memory.cache * ranks;
   }
-  int64_t rows = m->compiled.batch, copies = m->parallel.size[TSR_CP];
+  int64_t page = o->page ? o->page : 16, rows = m->compiled.batch;
+  int64_t positions = rows * ((WINDOW + page - 1) / page * page), copies = m->parallel.size[TSR_CP];
+  if (o->pages) positions = o->pages * page;
   CHECK_INT(total, tsr_process_bytes(m->process));
-  CHECK_INT(cache, m->compiled.decode ? 2 * blocks * rows * WINDOW * features * 4 * copies : 0);
+  CHECK_INT(cache, m->compiled.decode ? 2 * blocks * positions * features * 4 * copies : 0);
 }
 
 static void check_options(const task *t, int model, const tsr_continuation *want) {
@@ -110,6 +113,11 @@ static void check_options(const task *t, int model, const tsr_continuation *want
       {"tp 2", {.tp = 2, .rows = PROMPTS}},
       {"pp 2", {.pp = 2, .rows = 2, .chunk = 7}},
       {"cp 2", {.cp = 2, .rows = 2}},
+      {"pages of 48", {.rows = 4, .page = 48}},
+      {"2 pages", {.rows = 5, .pages = 2}},
+      {"9 pages, chunks of 5", {.rows = PROMPTS, .pages = 9, .chunk = 5}},
+      {"6 pages, dp 2", {.dp = 2, .rows = 6, .pages = 6}},
+      {"6 pages, pp 2 tp 2", {.pp = 2, .tp = 2, .rows = 4, .pages = 6}},
       {"dp 2 tp 2", {.dp = 2, .tp = 2, .rows = 4}},
       {"pp 2 dp 2 tp 4", {.pp = 2, .dp = 2, .tp = 4, .threads = 2}}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -117,7 +125,7 @@ static void check_options(const task *t, int model, const tsr_continuation *want
     text_model *m = text_model_open(models[model], cases[i].o);
     CHECK((cases[i].o.chunk < 0) == (m->compiled.decode == NULL));
     CHECK_INT(m->compiled.batch % m->parallel.size[TSR_DP], 0);
-    check_memory(m, 2, 32);
+    check_memory(m, &cases[i].o, 2, 32);
     draw(t, m, 0, PROMPTS, got);
     check_same(got, want, PROMPTS, cases[i].what, model);
     text_model_close(m);
@@ -268,6 +276,130 @@ static void test_long_prompt(void) {
   tsr_arena_free(t.arena);
 }
 
+/* ---- log-probabilities ---- */
+
+typedef struct {
+  double chance[2 * WINDOW];
+  tsr_token_chance likeliest[2 * WINDOW][3];
+  int32_t tokens[2 * WINDOW];
+  int64_t first, next;
+  bool stops_early;
+} scores;
+
+static bool keep_score(void *context, const tsr_text_token *t) {
+  scores *s = context;
+  if (!s->next) s->first = t->index;
+  else CHECK_INT(t->index, s->next);
+  s->next = t->index + 1;
+  s->tokens[t->index] = t->chance.token;
+  s->chance[t->index] = t->chance.log_probability;
+  CHECK_INT(t->likeliest_count, 3);
+  memcpy(s->likeliest[t->index], t->likeliest, sizeof s->likeliest[0]);
+  CHECK(t->likeliest[0].log_probability >= t->likeliest[2].log_probability);
+  CHECK(t->chance.log_probability <= t->likeliest[0].log_probability);
+  return !s->stops_early || !t->is_drawn;
+}
+
+static void ignore_end(void *context, const int32_t *tokens, int64_t count, tsr_text_end end) {
+  (void)context, (void)tokens, (void)count, (void)end;
+}
+
+/* Prompts scored together with others; each prompt's text is continued by NEW tokens. */
+static void score_all(const task *t, text_model *m, int first, int count, scores *ret) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_diags *diags = tsr_diags_new(arena);
+  tsr_text_batch *batch = tsr_text_batch_new(arena, &m->generator);
+  for (int next = 0; next < count || tsr_text_batch_texts(batch);) {
+    tsr_text_request q = {.wants_chances = true, .likeliest = 3, .scores_prompt = true};
+    q.max_new_tokens = NEW;
+    q.sampling = (tsr_sampling){1, 0, 0, 1, 0, 0};
+    q.token = keep_score;
+    q.ended = ignore_end;
+    for (; next < count && tsr_text_batch_has_room(batch, &q); next++) {
+      q.tokens = t->prompts[first + next].tokens;
+      q.count = t->prompts[first + next].count;
+      q.context = &ret[next];
+      tsr_text_batch_add(batch, &q);
+    }
+    if (!tsr_text_batch_step(batch, diags)) text_fail(diags);
+  }
+  tsr_arena_free(arena);
+}
+
+static void check_scores(const scores *got, const scores *want, const tsr_prompt *prompt) {
+  CHECK_INT(got->first, prompt->count > 1 ? 1 : prompt->count);
+  CHECK_INT(got->next, prompt->count + NEW);
+  for (int64_t i = got->first; i < got->next; i++) {
+    if (i < prompt->count) CHECK_INT(got->tokens[i], prompt->tokens[i]);
+    else CHECK_INT(got->tokens[i], got->likeliest[i][0].token); /* greedy */
+    CHECK(!memcmp(&got->chance[i], &want->chance[i], sizeof(double)));
+    CHECK(!memcmp(got->likeliest[i], want->likeliest[i], sizeof want->likeliest[i]));
+  }
+}
+
+/* Scores do not depend on other texts, on chunks, nor on the cache; and a place's probability is
+ * that with which its token would be drawn there. */
+static void test_scores(int model) {
+  task t = task_new(0);
+  scores alone[PROMPTS] = {0};
+  text_model *m = text_model_open(models[model], (text_options){.rows = 1, .scores = true});
+  for (int p = 0; p < PROMPTS; p++) score_all(&t, m, p, 1, &alone[p]);
+  text_model_close(m);
+  for (int chunk = -1; chunk <= 5; chunk += 3) {
+    scores got[PROMPTS] = {0};
+    m = text_model_open(
+        models[model], (text_options){.rows = 3, .chunk = chunk ? chunk : 1, .scores = true});
+    score_all(&t, m, 0, PROMPTS, got);
+    for (int p = 0; p < PROMPTS; p++) check_scores(&got[p], &alone[p], &t.prompts[p]);
+    text_model_close(m);
+  }
+  scores again = {0};
+  m = text_model_open(models[model], (text_options){.rows = 2, .scores = true});
+  int64_t length = alone[2].next;
+  t.prompts[2] = (tsr_prompt){alone[2].tokens, length};
+  alone[2].tokens[0] = 26; /* prompt 2 begins with it, and it is not reported */
+  score_all(&t, m, 2, 1, &again);
+  for (int64_t i = 1; i < length && length <= WINDOW; i++)
+    CHECK(!memcmp(&again.chance[i], &alone[2].chance[i], sizeof(double)));
+  text_model_close(m);
+  tsr_arena_free(t.arena);
+}
+
+/* A text that is removed, or that its listener ends, leaves its row to the next one. */
+static void test_removal(void) {
+  task t = task_new(0);
+  scores kept = {0}, removed = {0}, stopped = {.stops_early = true}, alone = {0};
+  text_model *m = text_model_open(models[1], (text_options){.rows = 2, .scores = true});
+  score_all(&t, m, 4, 1, &alone);
+  tsr_diags *diags = tsr_diags_new(t.arena);
+  tsr_text_batch *batch = tsr_text_batch_new(t.arena, &m->generator);
+  tsr_text_request q = {.wants_chances = true, .likeliest = 3, .scores_prompt = true};
+  q.max_new_tokens = NEW;
+  q.sampling = (tsr_sampling){1, 0, 0, 1, 0, 0};
+  q.token = keep_score;
+  q.ended = ignore_end;
+  scores *listeners[] = {&removed, &stopped, &kept};
+  int numbers[3], places[] = {1, 5, 4};
+  for (int i = 0; i < 3; i++) {
+    if (i == 2) {
+      CHECK(!tsr_text_batch_has_room(batch, &q));
+      tsr_text_batch_remove(batch, numbers[0]);
+    }
+    q.tokens = t.prompts[places[i]].tokens;
+    q.count = t.prompts[places[i]].count;
+    q.context = listeners[i];
+    CHECK(tsr_text_batch_has_room(batch, &q));
+    numbers[i] = tsr_text_batch_add(batch, &q);
+  }
+  while (tsr_text_batch_texts(batch))
+    if (!tsr_text_batch_step(batch, diags)) text_fail(diags);
+  CHECK_INT(removed.next, 0);
+  CHECK_INT(stopped.next, t.prompts[5].count + 1);
+  check_scores(&kept, &alone, &t.prompts[4]);
+  text_model_close(m);
+  tsr_arena_free(t.arena);
+}
+
 static void test_errors(void) {
   task t = task_new(0);
   tsr_diags *diags = tsr_diags_new(t.arena);
@@ -293,6 +425,8 @@ int main(void) {
   test_interrupt();
   test_long_prompt();
   test_any_window();
+  for (int m = 0; m < MODELS; m++) test_scores(m);
+  test_removal();
   test_errors();
   return check_done("generate");
 }

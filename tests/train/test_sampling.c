@@ -2,6 +2,8 @@
 /* Drawing tokens: exact answers, distributions and the edges. */
 #include "tests/check.h"
 #include "train/sampling.h"
+#include "train/token_chances.h"
+#include <math.h>
 #include <stdalign.h>
 #include <stdlib.h>
 
@@ -117,7 +119,59 @@ static void test_edges(void) {
   CHECK_INT(tsr_sample_token(&PLAIN, LOGITS, 1, NULL, 0, 0, scratch), 0);
 }
 
+/* OpenAI's penalties count what was drawn, not the prompt; biases come on top. */
+static void test_penalties(void) {
+  tsr_sampling s = PLAIN;
+  const int32_t history[] = {4, 3, 1, 1}; /* logits 2, 1.5, 2, 2 */
+  s.temperature = 0;
+  s.drawn_from = 2;
+  s.presence_penalty = 0.25;
+  CHECK_INT(sample(&s, LOGITS, history, 4, 0), 4); /* 1 has 1.75 */
+  s.drawn_from = 0;
+  CHECK_INT(sample(&s, LOGITS, history, 4, 0), 1); /* of 1.75 and 1.75 the lower */
+  s.frequency_penalty = 0.125;
+  CHECK_INT(sample(&s, LOGITS, history, 4, 0), 4);     /* 1.625, and 1 has 1.5 */
+  CHECK_INT(sample(&s, LOGITS, history + 1, 3, 0), 4); /* 2 */
+  s.frequency_penalty = 0.75;
+  CHECK_INT(sample(&s, LOGITS, history, 4, 0), 4); /* 4, 7: both 1; the lower */
+  s.frequency_penalty = -1;
+  CHECK_INT(sample(&s, LOGITS, history, 4, 0), 1); /* 2 - 0.25 + 2 */
+  const tsr_logit_bias biases[] = {{6, 8}, {1, -2}, {6, -0.5}};
+  s.biases = biases;
+  s.biases_count = 3;
+  CHECK_INT(sample(&s, LOGITS, history, 4, 0), 6); /* -3 + 7.5 */
+  s.biases_count = 0;
+  s.frequency_penalty = s.presence_penalty = 0;
+  s.temperature = 1;
+  for (uint64_t i = 0; i < 16; i++)
+    CHECK_INT(sample(&s, LOGITS, history, 4, i), sample(&PLAIN, LOGITS, NULL, 0, i));
+}
+
+/* Against the same sum in long double. */
+static void test_chances(void) {
+  const float logits[V] = {0.5f, 2, NAN, 1.5f, 2, -INFINITY, -3, 80};
+  tsr_token_chance likeliest[V];
+  int count;
+  for (int at = 0; at < V; at++) {
+    long double sum = 0;
+    for (int i = 0; i < V; i++)
+      if (i != 2 && i != 5) sum += expl((long double)logits[i] - 80);
+    double want = (double)((long double)logits[at] - 80 - logl(sum));
+    double got = tsr_token_chances(logits, V, at, 4, likeliest, &count);
+    if (at == 2 || at == 5) CHECK(isinf(got) && got < 0);
+    else CHECK(fabs(got - want) <= 1e-14 * fabs(want) + 1e-30);
+    CHECK_INT(count, 4);
+    const int32_t order[] = {7, 1, 4, 3};
+    for (int i = 0; i < 4; i++) CHECK_INT(likeliest[i].token, order[i]);
+    if (at == 1) CHECK(likeliest[1].log_probability == got);
+  }
+  tsr_token_chances(logits, 2, 0, V, likeliest, &count);
+  CHECK_INT(count, 2);
+}
+
 int main(void) {
+  test_penalties();
+  test_chances();
   CHECK_INT(tsr_sampling_scratch_bytes(V), sizeof scratch);
   test_known();
   test_greedy();

@@ -8,8 +8,9 @@
 #include <string.h>
 
 typedef struct {
-  int pp, dp, cp, tp, threads; /* 0: 1 */
-  int64_t rows, chunk, window; /* as in tsr_compile_options */
+  int pp, dp, cp, tp, threads;              /* 0: 1 */
+  int64_t rows, chunk, window, page, pages; /* as in tsr_compile_options */
+  bool scores;
 } text_options;
 
 typedef struct {
@@ -46,8 +47,8 @@ static inline text_model *text_model_open(const char *yaml, text_options o) {
   tsr_diags *diags = tsr_diags_new(arena);
   text_model *m = tsr_arena_alloc(arena, sizeof *m);
   tsr_config *config;
-  tsr_programs programs[2];
-  tsr_executable *executable[2];
+  tsr_programs programs[TSR_GENERATION_PROGRAMS_MAX];
+  tsr_executable *executable[TSR_GENERATION_PROGRAMS_MAX];
   m->arena = arena;
   m->parallel = text_parallel(&o);
   m->device = (tsr_cpu_context){tsr_kernels_get(NULL), o.threads ? o.threads : 1};
@@ -61,6 +62,9 @@ static inline text_model *text_model_open(const char *yaml, text_options o) {
   c.rows = o.rows;
   c.chunk = o.chunk;
   c.window = o.window;
+  c.page = o.page;
+  c.pages = o.pages;
+  c.scores = o.scores;
   if (!tsr_compile(arena, &c, TSR_COMPILE_GENERATE, &m->compiled, diags)) text_fail(diags);
   int count = tsr_generation_programs(&m->compiled, programs);
   tsr_process_options w = {

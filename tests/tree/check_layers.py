@@ -35,8 +35,9 @@ ALLOWED = {
     "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report",
     "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
+    "serve": "jinja config graph runtime data checkpoint train",
     "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report train "
-           "compare prove",
+           "compare prove serve",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.
@@ -49,6 +50,7 @@ THIRD_PARTY = {
     "pcre2.h": "data",
     "utf8proc.h": "data jinja",
     "nettle/": "base",
+    "microhttpd.h": "serve",
     "mpi.h": "comm",
     "nccl.h": "comm device",
     "cuda": "device kernels",

@@ -57,30 +57,42 @@ static void run_sinks_backward(const tsr_bench_call *c) {
 
 /* ---- with a cache: shape is B, new tokens, all of them ---- */
 
-enum { CACHED_KEYS, CACHED_VALUES, CACHED_Q, CACHED_OUT, POSITIONS, COUNTS };
+enum {
+  CACHED_KEYS,
+  CACHED_VALUES,
+  CACHED_Q,
+  CACHED_OUT,
+  POSITIONS,
+  COUNTS,
+  PAGES,
+  CACHED_PAGE = 16
+};
 
 static tsr_attention_cached cached_of(const tsr_bench_case *what, float *const *x) {
-  return (tsr_attention_cached){
-      attention_of(what), what->shape[2], (const int32_t *)x[POSITIONS],
-      (const int32_t *)x[COUNTS]};
+  return (tsr_attention_cached){attention_of(what),           CACHED_PAGE,
+                                what->shape[2] / CACHED_PAGE, (const int32_t *)x[POSITIONS],
+                                (const int32_t *)x[COUNTS],   (const int32_t *)x[PAGES]};
 }
 
 static void fix_cached(const tsr_bench_case *what, const tsr_kernels *k, tsr_bench_size *ret_size) {
   float *none[TSR_BENCH_ARRAYS] = {NULL};
   tsr_attention_cached c = cached_of(what, none);
   tsr_bench_size *s = ret_size;
+  int64_t length = tsr_attention_cached_length(&c);
   *s = (tsr_bench_size){.rows = c.a.B, .cols = WIDTH, .arrays = 2};
-  s->elements = c.a.B * c.length * WIDTH;
+  s->elements = c.a.B * length * WIDTH;
   s->few = c.a.B * c.a.T * WIDTH;
   s->scratch_bytes = k->attention_cached_scratch(&c);
   s->floats = 2.0 * (double)(s->elements + s->few);
   s->flops = 4.0 * (double)(c.a.T * s->elements);
   snprintf(
-      s->shape, sizeof s->shape, "B%" PRId64 " T%" PRId64 " of %" PRId64, c.a.B, c.a.T, c.length);
+      s->shape, sizeof s->shape, "B%" PRId64 " T%" PRId64 " of %" PRId64, c.a.B, c.a.T, length);
 }
 
 static void prepare_cached(const tsr_bench_call *c) {
   int32_t *positions = (int32_t *)c->x[POSITIONS], *counts = (int32_t *)c->x[COUNTS];
+  int32_t *pages = (int32_t *)c->x[PAGES];
+  for (int32_t i = 0; i < c->what->shape[0] * c->what->shape[2] / CACHED_PAGE; i++) pages[i] = i;
   for (int64_t b = 0; b < c->what->shape[0]; b++) {
     positions[b] = (int32_t)(c->what->shape[2] - c->what->shape[1]);
     counts[b] = (int32_t)c->what->shape[1];

@@ -79,8 +79,8 @@ static void fix_few(const tsr_bench_case *what, const tsr_kernels *k, tsr_bench_
 
 static void run_few(const tsr_bench_call *c) {
   int64_t R = c->what->shape[0], N = c->what->shape[1], K = c->what->shape[2];
-  tsr_skinny_gemm p = {R, K, K, K, N};
-  c->k->skinny_gemm(&p, c->x[2], c->x[1], c->x[0], 0, N);
+  tsr_skinny_gemm p = {R, K, K, N, .w = {c->x[0], 1, K}};
+  c->k->skinny_gemm(&p, c->x[2], c->x[1], 0, N);
 }
 
 #define PRODUCT(name, kind_, ...)                                                                  \
@@ -99,6 +99,7 @@ static const tsr_bench_case cases[] = {
     LAYER(256, 3072, 768),
     LAYER(256, 768, 3072),
     {"skinny_gemm", NULL, run_few, .shape = {1, 50257, 768}, .fix = fix_few},
-    {"skinny_gemm", NULL, run_few, .shape = {4, 50257, 768}, .fix = fix_few}};
+    {"skinny_gemm", NULL, run_few, .shape = {4, 50257, 768}, .fix = fix_few},
+    {"skinny_gemm", NULL, run_few, .shape = {16, 50257, 768}, .fix = fix_few}};
 
 const tsr_bench_group tsr_bench_gemms = TSR_BENCH_GROUP("GEMMs, packing included", cases);

@@ -143,7 +143,7 @@ static float *linear_packed(const linear_round *r, const cpu_expert_segment *row
 }
 
 /* Of few rows reading w is all the work: the weight is not packed for them. */
-enum { FEW_ROWS = 4 };
+enum { FEW_ROWS = 16 };
 static bool is_skinny(const linear_round *r, const cpu_expert_segment *rows) {
   return rows->count <= FEW_ROWS && r->s.pieces == 1 && !is_dx(r->c->call.task);
 }
@@ -189,9 +189,8 @@ static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread
     if (!rows.count || columns.begin == columns.end) continue;
     tsr_gemm g = linear_gemm(&r, &rows);
     if (is_skinny(&r, &rows)) {
-      tsr_skinny_gemm few = {g.M, g.K, g.a.rs, g.b.cs, g.N, NULL, g.b.type};
-      c->k->skinny_gemm(
-          &few, g.c, tsr_matrix_begin(&g.a), tsr_matrix_begin(&g.b), columns.begin, columns.end);
+      tsr_skinny_gemm few = {g.M, g.K, g.a.rs, g.N, NULL, g.b};
+      c->k->skinny_gemm(&few, g.c, tsr_matrix_begin(&g.a), columns.begin, columns.end);
     } else {
       c->k->gemm(&g, linear_packed(&r, &rows, g.K), columns.begin, columns.end);
     }

@@ -21,22 +21,24 @@ static void copy_row(
   memcpy(row_of(c, to, to_row), row_of(c, from, from_row), bytes);
 }
 
-/* ---- x (B, C, W), positions (B), counts (B) → a part of (B, T, W) ---- */
+/* ---- x (B, C, W), positions (B), counts (B), pages (B, pages of a row) → a part of
+ * (pages, page, W) ---- */
 
 static int64_t keep_items(const tsr_task *t) { return tsr_tensor_rows(&t->inputs[0]); }
 
 static void keep_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *x = &c->call.task->inputs[0], *y = &c->call.task->outputs[0];
-  int64_t C = x->shape[1], T = y->shape[1];
+  int64_t C = x->shape[1], page = y->shape[1], each = c->call.task->inputs[3].shape[1];
   for (int64_t r = begin; r < end; r++) {
     int64_t b = r / C, at = number_of(c, 1, b) + r % C;
-    if (r % C < number_of(c, 2, b) && at < T) copy_row(c, y, b * T + at, x, r);
+    if (r % C >= number_of(c, 2, b) || at >= each * page) continue;
+    copy_row(c, y, number_of(c, 3, b * each + at / page) * page + at % page, x, r);
   }
 }
 const cpu_op cpu_kv_cache_append = {.items = keep_items, .run = keep_run, .takes_half = true};
 
-/* ---- attention: q, keys, values, positions, counts[, sinks] ---- */
+/* ---- attention: q, keys, values, positions, counts, pages[, sinks] ---- */
 
 static int64_t thread_scratch(const cpu_call *c) {
   tsr_attention_cached a = tsr_attention_cached_of(&c->call);
@@ -49,15 +51,15 @@ attention_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t,
   return thread_scratch(&c) * threads;
 }
 
-/* Items are features of keys; a range has the heads that begin in it. */
+/* Items are features of the keys of each sequence; a range has the heads that begin in it. */
 static int64_t attention_items(const tsr_task *t) {
-  return t->inputs[1].shape[0] * t->inputs[1].shape[2];
+  return t->inputs[0].shape[0] * tsr_tensor_last(&t->inputs[1]);
 }
 
 static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   tsr_attention_cached a = tsr_attention_cached_of(&c->call);
   int64_t D = a.a.D;
-  if (c->call.task->inputs_count == 6) a.a.sinks = cpu_in(c, 5);
+  if (c->call.task->inputs_count == 7) a.a.sinks = cpu_in(c, 6);
   c->k->attention_cached(
       &a, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2),
       (char *)cpu_scratch(c) + thread_scratch(c) * thread, (begin + D - 1) / D, (end + D - 1) / D);

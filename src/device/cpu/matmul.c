@@ -213,7 +213,7 @@ static bool linear_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *re
 ROUNDS_OF(many_rows, linear_plan, linear_gemm)
 
 /* Of few rows threads take columns: reading w is all the work. */
-enum { FEW_ROWS = 16 };
+enum { FEW_ROWS = 32 };
 static bool has_skinny_gemm(const tsr_task *t) {
   return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS && t->inputs[1].dtype != TSR_NF4;
 }
@@ -222,12 +222,12 @@ static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int
   plan p = linear_plan(c->call.task);
   p.by_rows = false;
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]);
-  tsr_skinny_gemm few = {p.M, p.K, K, K, p.N, linear_bias(c), cpu_element(c, 1)};
   place at = {.leaf = leaf};
   int64_t first = leaf_begin(c, at, K);
+  tsr_skinny_gemm few = {p.M, p.K, K, p.N, linear_bias(c), transposed(c, 1, first, K)};
   c->k->skinny_gemm(
       &few, entry(c, 0, tsr_reduction_entries(&c->call.task->sum, leaf)), cpu_in(c, 0) + first,
-      tsr_element_at(cpu_in(c, 1), few.w_type, first), begin, end);
+      begin, end);
   add_complete(c, &p, at, begin, end);
 }
 

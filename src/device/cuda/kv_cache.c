@@ -8,16 +8,17 @@ static int64_t row_bytes(const tsr_tensor *t) {
   return tsr_tensor_last(t) * tsr_dtype_bytes(t->dtype);
 }
 
-/* x (B, C, W), positions (B), counts (B) → a part of (B, T, W) */
+/* x (B, C, W), positions (B), counts (B), pages (B, pages of a row) → a part of (pages, page, W) */
 static void keep_run(const cuda_call *c) {
   const tsr_tensor *x = cuda_x(c, 0);
+  tsr_cuda_pages pages = {cuda_in(c, 3), cuda_y(c, 0)->shape[1], cuda_x(c, 3)->shape[1]};
   tsr_cuda_kv_cache_append(
-      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), row_bytes(x),
-      x->shape[0], x->shape[1], cuda_y(c, 0)->shape[1]);
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), &pages,
+      row_bytes(x), x->shape[0], x->shape[1]);
 }
 const cuda_op cuda_kv_cache_append = keep_run;
 
-/* q, keys, values, positions, counts; attributes: head_dim, scale */
+/* q, keys, values, positions, counts, pages; attributes: head_dim, scale */
 static void attention_cached_run(const cuda_call *c) {
   const tsr_tensor *q = cuda_x(c, 0), *k = cuda_x(c, 1);
   tsr_attention_cached a = tsr_attention_cached_of(&c->call);

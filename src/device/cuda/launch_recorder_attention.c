@@ -144,8 +144,8 @@ rows_move(tsr_cuda_stream s, const void *out, const void *x, int64_t bytes, int6
 
 void tsr_cuda_kv_cache_append(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *positions, const int32_t *counts,
-    int64_t bytes, int64_t B, int64_t C, int64_t T) {
-  UNUSED(positions, counts, &T);
+    const tsr_cuda_pages *pages, int64_t bytes, int64_t B, int64_t C) {
+  UNUSED(positions, counts, pages);
   rows_move(s, out, x, bytes, B * C);
 }
 void tsr_cuda_gather_rows(

@@ -28,7 +28,7 @@ static bool has_sinks(const tsr_node *n) {
   case TSR_OP_DOCUMENT_ATTENTION:
     return tsr_node_sinks(n) >= 0;
   case TSR_OP_ATTENTION_CACHED:
-    return n->inputs_count == 6;
+    return n->inputs_count == 7;
   case TSR_OP_RING_ATTENTION:
   case TSR_OP_RING_OUT:
     return n->attr.ring.sinks;

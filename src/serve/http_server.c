@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/http_server.h"
+#include "base/memory.h"
+#include "serve/chat_page.h"
+#include "serve/http_internal.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- the paths ---- */
+
+static enum MHD_Result chat_page(tsr_exchange *e) {
+  tsr_text text = {0};
+  tsr_text_add_bytes(&text, tsr_chat_page, tsr_chat_page_bytes);
+  return tsr_http_answer(e, 200, "text/html; charset=utf-8", &text);
+}
+
+static enum MHD_Result health(tsr_exchange *e) {
+  tsr_text text = {0};
+  tsr_text_add(&text, "{\"status\":\"ok\"}");
+  return tsr_http_answer_json(e, &text);
+}
+
+static enum MHD_Result metrics(tsr_exchange *e) {
+  tsr_text text = {0};
+  tsr_metrics_add(e->server->metrics, &text);
+  return tsr_http_answer(e, 200, "text/plain; version=0.0.4; charset=utf-8", &text);
+}
+
+static enum MHD_Result models(tsr_exchange *e) {
+  tsr_text text = {0};
+  tsr_response_add_models(e->server->model, &text);
+  return tsr_http_answer_json(e, &text);
+}
+
+static enum MHD_Result completions(tsr_exchange *e) { return tsr_http_generate(e, false); }
+static enum MHD_Result chat_completions(tsr_exchange *e) { return tsr_http_generate(e, true); }
+
+typedef bool reader(
+    tsr_arena *arena, const tsr_served_model *model, const char *body, size_t length,
+    tsr_prompt *ret_tokens, tsr_api_error *ret_error);
+typedef void writer(const tsr_served_model *model, const tsr_prompt *tokens, tsr_text *text);
+
+static enum MHD_Result convert(tsr_exchange *e, reader *read_tokens, writer *write_tokens) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_api_error error = {0};
+  tsr_prompt tokens;
+  tsr_text text = {0};
+  const tsr_served_model *model = e->server->model;
+  bool ok =
+      read_tokens(arena, model, e->body.data ? e->body.data : "", e->body.length, &tokens, &error);
+  if (ok) write_tokens(model, &tokens, &text);
+  enum MHD_Result result = ok ? tsr_http_answer_json(e, &text) : tsr_http_answer_error(e, &error);
+  tsr_arena_free(arena);
+  return result;
+}
+
+static enum MHD_Result tokenize(tsr_exchange *e) {
+  return convert(e, tsr_request_read_tokenize, tsr_response_add_tokens);
+}
+static enum MHD_Result detokenize(tsr_exchange *e) {
+  return convert(e, tsr_request_read_detokenize, tsr_response_add_text);
+}
+
+typedef struct {
+  const char *method, *path;
+  bool is_open; /* to clients without the token */
+  enum MHD_Result (*answer)(tsr_exchange *e);
+} route;
+
+static const route routes[] = {
+    {"GET", "/", true, chat_page},
+    {"GET", "/health", true, health},
+    {"GET", "/metrics", false, metrics},
+    {"GET", "/v1/models", false, models},
+    {"POST", "/v1/completions", false, completions},
+    {"POST", "/v1/chat/completions", false, chat_completions},
+    {"POST", "/tokenize", false, tokenize},
+    {"POST", "/detokenize", false, detokenize}};
+enum { ROUTES = sizeof routes / sizeof *routes };
+
+/* ---- a request ---- */
+
+/* In a time that does not depend on where the texts differ. */
+static bool is_token(const char *given, const char *token) {
+  size_t length = strlen(token);
+  unsigned char different = strlen(given) != length;
+  for (size_t i = 0; i < length; i++)
+    different |= (unsigned char)(token[i] ^ given[i % (strlen(given) + 1)]);
+  return !different;
+}
+
+static bool check_token(const tsr_exchange *e, tsr_api_error *error) {
+  static const char bearer[] = "Bearer ";
+  const char *token = e->server->settings.token;
+  const char *given =
+      MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+  if (!token) return true;
+  if (given && !strncasecmp(given, bearer, sizeof bearer - 1) &&
+      is_token(given + sizeof bearer - 1, token))
+    return true;
+  *error = (tsr_api_error){
+      401, NULL, "invalid_api_key", "This server wants its token as 'Authorization: Bearer …'"};
+  return false;
+}
+
+/* What a page of another origin may send without being asked is not JSON by its header. */
+static bool check_type(const tsr_exchange *e, tsr_api_error *error) {
+  const char *type =
+      MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE);
+  if (!type || !strncasecmp(type, "application/json", 16)) return true;
+  *error = (tsr_api_error){
+      415, NULL, NULL, "The body should be JSON, with the header 'Content-Type: application/json'"};
+  return false;
+}
+
+/* NULL: the error, whose message may live in the arena. */
+static const route *find_route(
+    const tsr_exchange *e, tsr_arena *arena, const char *method, const char *path,
+    tsr_api_error *error) {
+  const char *other = NULL;
+  if (!strcmp(method, "HEAD")) method = "GET";
+  for (int i = 0; i < ROUTES; i++) {
+    if (strcmp(routes[i].path, path) != 0) continue;
+    if (strcmp(routes[i].method, method) != 0) {
+      other = routes[i].method;
+      continue;
+    }
+    if (!routes[i].is_open && !check_token(e, error)) return NULL;
+    if (!strcmp(method, "POST") && !check_type(e, error)) return NULL;
+    return &routes[i];
+  }
+  if (other)
+    tsr_api_fail(
+        error, arena, 405, other, NULL, "%s is asked with %s, not %s", path, other, method);
+  else
+    tsr_api_fail(error, arena, 404, NULL, "not_found", "There is nothing at %s %s", method, path);
+  error->allowed = other;
+  return NULL;
+}
+
+static enum MHD_Result answer_request(tsr_exchange *e, const char *method, const char *path) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_api_error error = {0};
+  const route *found = find_route(e, arena, method, path, &error);
+  if (found && e->is_too_large)
+    tsr_api_fail(
+        &error, arena, 413, NULL, "body_too_large", "The body has more than %lld bytes",
+        (long long)e->server->settings.max_body);
+  enum MHD_Result result = error.status ? tsr_http_answer_error(e, &error) : found->answer(e);
+  tsr_arena_free(arena);
+  return result;
+}
+
+static void take_body(tsr_exchange *e, const char *bytes, size_t length) {
+  size_t most = (size_t)e->server->settings.max_body;
+  if (length > most || e->body.length > most - length) e->is_too_large = true;
+  if (e->is_too_large) tsr_text_free(&e->body);
+  else tsr_text_add_bytes(&e->body, bytes, length);
+}
+
+static enum MHD_Result handle(
+    void *context, struct MHD_Connection *connection, const char *path, const char *method,
+    const char *version, const char *upload, size_t *upload_bytes, void **ret_exchange) {
+  tsr_exchange *e = *ret_exchange;
+  (void)version;
+  if (!e) {
+    *ret_exchange = e = tsr_memory_new(sizeof *e);
+    e->server = context;
+    e->connection = connection;
+    e->client =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    return MHD_YES;
+  }
+  if (*upload_bytes) {
+    take_body(e, upload, *upload_bytes);
+    *upload_bytes = 0;
+    return MHD_YES;
+  }
+  tsr_connection_has_sent(e->server->connections, e->client);
+  return answer_request(e, method, path);
+}
+
+static void complete(
+    void *context, struct MHD_Connection *connection, void **exchange,
+    enum MHD_RequestTerminationCode how) {
+  tsr_exchange *e = *exchange;
+  (void)context, (void)connection, (void)how;
+  if (!e) return;
+  tsr_connection_may_send(e->server->connections, e->client);
+  tsr_text_free(&e->body);
+  free(e);
+  *exchange = NULL;
+}
+
+static void notice(
+    void *context, struct MHD_Connection *connection, void **client,
+    enum MHD_ConnectionNotificationCode what) {
+  tsr_http_server *s = context;
+  if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+    int socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    *client = tsr_connections_add(s->connections, socket);
+  } else if (*client) {
+    tsr_connections_remove(s->connections, *client);
+    *client = NULL;
+  }
+}
+
+/* ---- the server ---- */
+
+/* No path has characters that would be escaped, so one with escapes is none of them. */
+static size_t leave_escapes(void *context, struct MHD_Connection *connection, char *text) {
+  (void)context, (void)connection;
+  return strlen(text);
+}
+
+bool tsr_http_server_open(
+    tsr_arena *arena, const tsr_http_settings *settings, const tsr_served_model *model,
+    tsr_scheduler *scheduler, tsr_metrics *counts, tsr_http_server **ret_server, tsr_diags *diags) {
+  enum { BACKLOG = 128 };
+  tsr_http_server *s = tsr_arena_alloc(arena, sizeof *s);
+  *s = (tsr_http_server){*settings, model, scheduler, counts, .has_socket = true};
+  *ret_server = s;
+  if (listen(settings->socket, BACKLOG))
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "the server cannot listen on its port: %s", strerror(errno));
+  if (tsr_connections_open(arena, settings->sending_s, &s->connections))
+    s->daemon = MHD_start_daemon(
+        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+            MHD_USE_ITC,
+        0, NULL, NULL, handle, s, MHD_OPTION_LISTEN_SOCKET, settings->socket,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings->connections, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)(settings->sending_s + 1), MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, complete, NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, s,
+        MHD_OPTION_END);
+  if (s->daemon) return true;
+  return tsr_diag_failure(diags, TSR_NOWHERE, "the server of HTTP cannot be started");
+}
+
+void tsr_http_server_refuse(tsr_http_server *s) {
+  if (!s->has_socket) return;
+  MHD_quiesce_daemon(s->daemon);
+  close(s->settings.socket);
+  s->has_socket = false;
+}
+
+void tsr_http_server_close(tsr_http_server *s) {
+  const double to_send = 2; /* answers that are made, to clients that read */
+  if (s->daemon) tsr_http_server_refuse(s);
+  if (s->daemon) tsr_connections_wait(s->connections, to_send);
+  if (s->daemon) MHD_stop_daemon(s->daemon);
+  if (s->has_socket) close(s->settings.socket);
+  if (s->connections) tsr_connections_close(s->connections);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/job.h"
+#include "base/memory.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+tsr_serve_job *
+tsr_serve_job_new(tsr_arena *arena, const tsr_served_model *model, const tsr_request *request) {
+  tsr_serve_job *job = tsr_arena_alloc(arena, sizeof *job);
+  pthread_condattr_t monotonic;
+  job->arena = arena;
+  job->model = model;
+  job->request = *request;
+  job->choices_count = request->prompts_count * request->n;
+  job->choices = tsr_arena_array(arena, tsr_text_choice, job->choices_count);
+  for (int i = 0; i < job->choices_count; i++) {
+    tsr_text_choice *c = &job->choices[i];
+    c->job = job;
+    c->prompt = i / request->n;
+    c->number = i % request->n;
+    c->tokens = request->prompts[c->prompt].count;
+  }
+  pthread_mutex_init(&job->lock, NULL);
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&job->changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  return job;
+}
+
+void tsr_serve_job_free(tsr_serve_job *job) {
+  for (int i = 0; i < job->choices_count; i++) {
+    tsr_text_free(&job->choices[i].stream.text);
+    free(job->choices[i].records);
+    free(job->choices[i].likeliest);
+  }
+  pthread_cond_destroy(&job->changed);
+  pthread_mutex_destroy(&job->lock);
+  tsr_arena_free(job->arena);
+}
+
+static void add_record(tsr_text_choice *c, const tsr_text_token *t) {
+  const tsr_request *r = &c->job->request;
+  if (c->records_count == c->records_capacity) {
+    c->records_capacity = c->records_capacity ? 2 * c->records_capacity : 32;
+    size_t count = (size_t)c->records_capacity;
+    c->records = tsr_memory_grow(c->records, count * sizeof *c->records);
+    if (r->likeliest)
+      c->likeliest =
+          tsr_memory_grow(c->likeliest, count * (size_t)r->likeliest * sizeof *c->likeliest);
+  }
+  tsr_token_record *to = &c->records[c->records_count];
+  *to = (tsr_token_record){t->chance.token, t->chance.log_probability, c->stream.text.length};
+  if (r->likeliest) {
+    tsr_token_chance *likeliest = c->likeliest + c->records_count * r->likeliest;
+    for (int i = 0; i < r->likeliest; i++) /* a vocabulary may have fewer */
+      likeliest[i] = t->likeliest[i < t->likeliest_count ? i : t->likeliest_count - 1];
+  }
+  c->records_count++;
+}
+
+void tsr_text_choice_add_token(tsr_text_choice *c, const tsr_text_token *t) {
+  const tsr_request *r = &c->job->request;
+  pthread_mutex_lock(&c->job->lock);
+  if (r->wants_chances || r->returns_ids) add_record(c, t);
+  if (t->is_drawn) {
+    c->drawn++;
+    tsr_text_stream_add(
+        &c->stream, c->job->model->tokenizer, t->chance.token, r->stops, r->stops_count);
+    pthread_cond_broadcast(&c->job->changed);
+  }
+  pthread_mutex_unlock(&c->job->lock);
+}
+
+void tsr_text_choice_finish(tsr_text_choice *c, tsr_finish finish) {
+  pthread_mutex_lock(&c->job->lock);
+  c->finish = finish;
+  tsr_text_stream_end(&c->stream);
+  c->job->finished++;
+  pthread_cond_broadcast(&c->job->changed);
+  pthread_mutex_unlock(&c->job->lock);
+}
