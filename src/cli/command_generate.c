@@ -27,7 +27,8 @@ static bool add_prompt(generation *g, const char *name, const char *text, size_t
   const tsr_tokenizer *tokenizer = &g->m.data.dataset.tokenizer;
   const int32_t *before = NULL;
   int64_t count = 0, first = 0;
-  if (tokenizer->kind == TSR_TOKENIZER_BPE) first = tsr_bpe_before(tokenizer->bpe, &before);
+  if (tokenizer->kind == TSR_TOKENIZER_SUBWORD)
+    first = tsr_subword_before(tokenizer->subword, &before);
   int64_t room = tsr_tokenizer_room(tokenizer, text, length) + first + 1;
   int32_t *tokens = tsr_arena_array(a->arena, int32_t, room);
   if (first) memcpy(tokens, before, sizeof *tokens * (size_t)first);

@@ -31,7 +31,7 @@ static bool splits(const tsr_tokenizer *tokenizer, const char *text, size_t at) 
 
 bool tsr_tokenize_has_cuts(const tsr_tokenizer *tokenizer) {
   static const char *const texts[] = {"ab\ncd", "ab\n\ncd", "ab\n  cd", "ab\n(1)"};
-  if (tokenizer->kind != TSR_TOKENIZER_BPE) return true;
+  if (tokenizer->kind != TSR_TOKENIZER_SUBWORD) return true;
   bool ok = true;
   for (int i = 0; i < 4; i++) ok = ok && splits(tokenizer, texts[i], 2);
   return ok;
@@ -44,7 +44,7 @@ static bool is_cut(const tsr_tokenizer *tokenizer, const char *text, size_t at) 
     return (text[at] & 0xc0) != 0x80;
   case TSR_TOKENIZER_IDS:
     return is_space(text[at]);
-  case TSR_TOKENIZER_BPE:
+  case TSR_TOKENIZER_SUBWORD:
     return text[at] == '\n' && is_letter(text[at - 1]);
   }
   return false;
@@ -67,11 +67,11 @@ size_t tsr_tokenize_block_end(
 
 void tsr_tokenize_process_open(const tsr_tokenize_rules *rules, tsr_tokenize_process *ret) {
   *ret = (tsr_tokenize_process){.rules = rules, .arena = tsr_arena_new()};
-  if (rules->tokenizer.kind == TSR_TOKENIZER_BPE) ret->scratch = tsr_bpe_scratch_new();
+  if (rules->tokenizer.kind == TSR_TOKENIZER_SUBWORD) ret->scratch = tsr_subword_scratch_new();
 }
 
 void tsr_tokenize_process_close(tsr_tokenize_process *w) {
-  if (w->scratch) tsr_bpe_scratch_free(w->scratch);
+  if (w->scratch) tsr_subword_scratch_free(w->scratch);
   tsr_arena_free(w->arena);
 }
 
@@ -90,10 +90,11 @@ static bool encode_text(tsr_tokenize_process *w, const tsr_text_file *text, tsr_
   int64_t added = 0;
   make_room(w, tsr_tokenizer_room(tokenizer, text->text, text->length) + 1);
   int32_t *tokens = w->tokens + w->count;
-  bool ok = tokenizer->kind == TSR_TOKENIZER_BPE
-                ? tsr_bpe_encode(
-                      tokenizer->bpe, w->scratch, text->text, text->length, tokens, &added, diags)
-                : tsr_tokenizer_encode(tokenizer, text, tokens, &added, diags);
+  bool ok =
+      tokenizer->kind == TSR_TOKENIZER_SUBWORD
+          ? tsr_subword_encode(
+                tokenizer->subword, w->scratch, text->text, text->length, tokens, &added, diags)
+          : tsr_tokenizer_encode(tokenizer, text, tokens, &added, diags);
   w->count += added;
   return ok;
 }

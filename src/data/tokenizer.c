@@ -60,13 +60,16 @@ tsr_tokenizer tsr_tokenizer_ids(int32_t vocab_size) {
   return (tsr_tokenizer){.kind = TSR_TOKENIZER_IDS, .vocab_size = vocab_size};
 }
 
-tsr_tokenizer tsr_tokenizer_bpe(const tsr_bpe *bpe) {
+tsr_tokenizer tsr_tokenizer_subword(const tsr_subword *subword) {
   return (tsr_tokenizer){
-      .kind = TSR_TOKENIZER_BPE, .vocab_size = tsr_bpe_vocab_size(bpe), .bpe = bpe};
+      .kind = TSR_TOKENIZER_SUBWORD,
+      .vocab_size = tsr_subword_vocab_size(subword),
+      .subword = subword};
 }
 
 int64_t tsr_tokenizer_room(const tsr_tokenizer *tokenizer, const char *text, size_t length) {
-  if (tokenizer->kind == TSR_TOKENIZER_BPE) return tsr_bpe_room(tokenizer->bpe, text, length);
+  if (tokenizer->kind == TSR_TOKENIZER_SUBWORD)
+    return tsr_subword_room(tokenizer->subword, text, length);
   return (int64_t)length;
 }
 
@@ -142,17 +145,17 @@ static bool encode_ids(
 }
 
 static bool encode_bpe(
-    const tsr_bpe *bpe, tsr_bpe_scratch *given, const tsr_text_file *file, int32_t *ret_tokens,
-    int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
-  tsr_bpe_scratch *scratch = given ? given : tsr_bpe_scratch_new();
-  bool ok = tsr_bpe_encode_begins(
-      bpe, scratch, file->text, file->length, ret_tokens, ret_begins, ret_count, diags);
-  if (!given) tsr_bpe_scratch_free(scratch);
+    const tsr_subword *subword, tsr_subword_scratch *given, const tsr_text_file *file,
+    int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
+  tsr_subword_scratch *scratch = given ? given : tsr_subword_scratch_new();
+  bool ok = tsr_subword_encode_begins(
+      subword, scratch, file->text, file->length, ret_tokens, ret_begins, ret_count, diags);
+  if (!given) tsr_subword_scratch_free(scratch);
   return ok;
 }
 
 bool tsr_tokenizer_encode_begins(
-    const tsr_tokenizer *tokenizer, tsr_bpe_scratch *scratch, const tsr_text_file *file,
+    const tsr_tokenizer *tokenizer, tsr_subword_scratch *scratch, const tsr_text_file *file,
     int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
   bool ok = true;
   switch (tokenizer->kind) {
@@ -162,8 +165,8 @@ bool tsr_tokenizer_encode_begins(
   case TSR_TOKENIZER_IDS:
     ok = encode_ids(tokenizer, file, ret_tokens, ret_begins, ret_count, diags);
     break;
-  case TSR_TOKENIZER_BPE:
-    ok = encode_bpe(tokenizer->bpe, scratch, file, ret_tokens, ret_begins, ret_count, diags);
+  case TSR_TOKENIZER_SUBWORD:
+    ok = encode_bpe(tokenizer->subword, scratch, file, ret_tokens, ret_begins, ret_count, diags);
     break;
   case TSR_TOKENIZER_BYTE:
     *ret_count = (int64_t)file->length;
@@ -187,9 +190,9 @@ void tsr_tokenizer_decode(
     const tsr_tokenizer *tokenizer, const int32_t *tokens, int64_t count, tsr_text *text) {
   for (int64_t i = 0; i < count; i++) {
     assert(tokens[i] >= 0 && tokens[i] < tokenizer->vocab_size);
-    if (tokenizer->kind == TSR_TOKENIZER_BPE) {
+    if (tokenizer->kind == TSR_TOKENIZER_SUBWORD) {
       size_t bytes_count;
-      const char *bpe_bytes = tsr_bpe_token(tokenizer->bpe, tokens[i], &bytes_count);
+      const char *bpe_bytes = tsr_subword_token(tokenizer->subword, tokens[i], &bytes_count);
       tsr_text_add_bytes(text, bpe_bytes, bytes_count);
       continue;
     }
@@ -211,17 +214,17 @@ int32_t tsr_tokenizer_newline(const tsr_tokenizer *tokenizer) {
     return '\n';
   case TSR_TOKENIZER_IDS:
     return -1;
-  case TSR_TOKENIZER_BPE:
-    return tsr_bpe_find(tokenizer->bpe, "\n");
+  case TSR_TOKENIZER_SUBWORD:
+    return tsr_subword_find(tokenizer->subword, "\n");
   }
   return -1;
 }
 
 int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer) {
   static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
-  for (int i = 0; i < 3 && tokenizer->kind == TSR_TOKENIZER_BPE; i++) {
-    int32_t token = tsr_bpe_find(tokenizer->bpe, names[i]);
-    if (token >= 0 && tsr_bpe_is_special(tokenizer->bpe, token)) return token;
+  for (int i = 0; i < 3 && tokenizer->kind == TSR_TOKENIZER_SUBWORD; i++) {
+    int32_t token = tsr_subword_find(tokenizer->subword, names[i]);
+    if (token >= 0 && tsr_subword_is_special(tokenizer->subword, token)) return token;
   }
   return -1;
 }

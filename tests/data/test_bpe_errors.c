@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a tokenizer.json is refused for, word for word, and what is taken. */
-#include "data/bpe.h"
+#include "tokenizer/subword.h"
 #include "tests/check.h"
 #include "tests/data/bpe_json.h"
 #include "tests/printed.h"
@@ -142,7 +142,7 @@ static const refusal parts[] = {
 
 static void test_refusals(tsr_arena *arena, const refusal *cases, size_t count, tsr_diags *diags) {
   for (size_t i = 0; i < count; i++) {
-    tsr_bpe *bpe;
+    tsr_subword *bpe;
     bool ok = bpe_json_parse(arena, &cases[i].json, &bpe, diags);
     CHECK_INT(ok, !cases[i].want[0]);
     CHECK_STR(printed_diags(arena, diags), cases[i].want);
@@ -168,13 +168,13 @@ static void test_whole_files(tsr_arena *arena, tsr_diags *diags) {
        "t.json: error: added_tokens should be a list\n"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    tsr_bpe *bpe;
-    CHECK(!tsr_bpe_parse(arena, "t.json", cases[i][0], strlen(cases[i][0]), &bpe, diags));
+    tsr_subword *bpe;
+    CHECK(!tsr_subword_parse(arena, "t.json", cases[i][0], strlen(cases[i][0]), &bpe, diags));
     CHECK_STR(printed_diags(arena, diags), cases[i][1]);
   }
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   tsr_location location = {.file = "run.yaml", .line = 3, .col = 19};
-  CHECK(!tsr_bpe_read(arena, "/no/tokenizer.json", location, &bpe, diags));
+  CHECK(!tsr_subword_read(arena, "/no/tokenizer.json", location, &bpe, diags));
   CHECK_STR(
       printed_diags(arena, diags),
       "run.yaml:3:19: error: cannot read '/no/tokenizer.json': No such file or directory\n");
@@ -245,7 +245,7 @@ static void test_pattern(tsr_arena *arena, size_t i, tsr_diags *diags) {
                    "\"behavior\":\"Isolated\"}"),
           pattern)};
   tsr_text_free(&word);
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   bool ok = bpe_json_parse(arena, &json, &bpe, diags);
   CHECK_AT(ok == (patterns[i].text[0] != 0), "%s", patterns[i].pattern);
   const char *said = printed_diags(arena, diags);
@@ -254,12 +254,12 @@ static void test_pattern(tsr_arena *arena, size_t i, tsr_diags *diags) {
   int32_t tokens[64];
   int64_t count = 0;
   bool found = false;
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
-  CHECK(tsr_bpe_encode(
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
+  CHECK(tsr_subword_encode(
       bpe, scratch, patterns[i].text, strlen(patterns[i].text), tokens, &count, diags));
   for (int64_t t = 0; t < count; t++) found |= tokens[t] == (is_new ? 256 : (unsigned char)want[0]);
   CHECK_AT(found, "%s does not find '%s'", patterns[i].pattern, want);
-  tsr_bpe_scratch_free(scratch);
+  tsr_subword_scratch_free(scratch);
 }
 
 int main(void) {

@@ -3,7 +3,7 @@
  * which interprets, all of `tokenize` takes 2.5 to 3.6 times as long: hence these, by their exact
  * text. That PCRE2 finds the same is tested (tests/data/test_bpe_pattern.c). */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "data/bpe_pattern.h"
+#include "tokenizer/pattern.h"
 #include "base/text.h"
 #include <pcre2.h>
 #include <string.h>
@@ -30,11 +30,11 @@ static const char *const known[] = {
     "\\p{N}{1,3}",
 };
 
-struct tsr_bpe_jit {
+struct tsr_pattern_jit {
   pcre2_code *code;
 };
 
-struct tsr_bpe_jit_match {
+struct tsr_pattern_jit_match {
   pcre2_match_data *data;
 };
 
@@ -66,7 +66,7 @@ static bool is_known(const char *text) {
   return found;
 }
 
-tsr_bpe_jit *tsr_bpe_jit_compile(tsr_arena *arena, const char *text) {
+tsr_pattern_jit *tsr_pattern_jit_compile(tsr_arena *arena, const char *text) {
   if (!is_known(text)) return NULL;
   tsr_text pattern = {0};
   spell_spaces(text, &pattern);
@@ -74,7 +74,7 @@ tsr_bpe_jit *tsr_bpe_jit_compile(tsr_arena *arena, const char *text) {
   pcre2_compile_context *context = pcre2_compile_context_create(memory);
   int error;
   PCRE2_SIZE offset;
-  tsr_bpe_jit *jit = tsr_arena_array(arena, tsr_bpe_jit, 1);
+  tsr_pattern_jit *jit = tsr_arena_array(arena, tsr_pattern_jit, 1);
   jit->code = pcre2_compile(
       (PCRE2_SPTR)pattern.data, pattern.length, PCRE2_UTF | PCRE2_UCP, &error, &offset, context);
   tsr_text_free(&pattern);
@@ -84,22 +84,24 @@ tsr_bpe_jit *tsr_bpe_jit_compile(tsr_arena *arena, const char *text) {
   return ok ? jit : NULL;
 }
 
-void tsr_bpe_jit_free(tsr_bpe_jit *jit) {
+void tsr_pattern_jit_free(tsr_pattern_jit *jit) {
   if (jit) pcre2_code_free(jit->code);
 }
 
-tsr_bpe_jit_match *tsr_bpe_jit_match_new(tsr_arena *arena) {
-  tsr_bpe_jit_match *match = tsr_arena_array(arena, tsr_bpe_jit_match, 1);
+tsr_pattern_jit_match *tsr_pattern_jit_match_new(tsr_arena *arena) {
+  tsr_pattern_jit_match *match = tsr_arena_array(arena, tsr_pattern_jit_match, 1);
   pcre2_general_context *memory = pcre2_general_context_create(alloc_in_arena, free_nothing, arena);
   match->data = pcre2_match_data_create(1, memory);
   return match;
 }
 
-void tsr_bpe_jit_match_free(tsr_bpe_jit_match *match) { pcre2_match_data_free(match->data); }
+void tsr_pattern_jit_match_free(tsr_pattern_jit_match *match) {
+  pcre2_match_data_free(match->data);
+}
 
-int tsr_bpe_jit_find(
-    const tsr_bpe_jit *jit, tsr_bpe_jit_match *match, const char *text, size_t length, size_t at,
-    size_t *ret_begin, size_t *ret_end) {
+int tsr_pattern_jit_find(
+    const tsr_pattern_jit *jit, tsr_pattern_jit_match *match, const char *text, size_t length,
+    size_t at, size_t *ret_begin, size_t *ret_end) {
   int status = pcre2_jit_match(jit->code, (PCRE2_SPTR)text, length, at, 0, match->data, NULL);
   if (status < 0) return status == PCRE2_ERROR_NOMATCH ? 0 : -1;
   const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(match->data);

@@ -5,64 +5,66 @@
  * expressions, and each word's bytes are merged pair by pair, the pair of the lowest rank first
  * (Sennrich et al. 2016; on bytes: Radford et al. 2019). Bytes that are no UTF-8 become U+FFFD, one
  * for each maximal part of a character, as Python's bytes.decode(errors='replace') has it. */
-#ifndef TSR_DATA_BPE_H
-#define TSR_DATA_BPE_H
+#ifndef TSR_TOKENIZER_SUBWORD_H
+#define TSR_TOKENIZER_SUBWORD_H
 #include "base/diag.h"
 #include <stdint.h>
 
-typedef struct tsr_bpe tsr_bpe;
+typedef struct tsr_subword tsr_subword;
 
-enum { TSR_BPE_TOKENS_MAX = 1 << 24 };
+enum { TSR_SUBWORD_TOKENS_MAX = 1 << 24 };
 
 /* Reads a tokenizer.json; `file` is what errors name. All lives in `arena`, and is
  * freed with it. Refused by name: everything that would give other
  * ids than the tokenizers package, such as another model, an unknown-token, a normalizer other than
  * NFC, NFD, NFKC and NFKD, a pre-tokenizer other than ByteLevel, Digits and Split (Isolated).
  * Patterns mean what they mean to Oniguruma. */
-bool tsr_bpe_parse(
-    tsr_arena *arena, const char *file, const char *text, size_t length, tsr_bpe **ret_bpe,
+bool tsr_subword_parse(
+    tsr_arena *arena, const char *file, const char *text, size_t length, tsr_subword **ret_bpe,
     tsr_diags *diags);
 /* The same from a file; one that cannot be read is an error at `place`. */
-bool tsr_bpe_read(
-    tsr_arena *arena, const char *path, tsr_location location, tsr_bpe **ret_bpe, tsr_diags *diags);
+bool tsr_subword_read(
+    tsr_arena *arena, const char *path, tsr_location location, tsr_subword **ret_bpe,
+    tsr_diags *diags);
 
-/* What one thread needs to encode: buffers, matches, and a memory of the words seen. A bpe itself
+/* What one thread needs to encode: buffers, matches, and a memory of the words seen. A subword itself
  * never changes, so any number of threads may use it, each with a scratch of its own. */
-typedef struct tsr_bpe_scratch tsr_bpe_scratch;
-tsr_bpe_scratch *tsr_bpe_scratch_new(void);
-void tsr_bpe_scratch_free(tsr_bpe_scratch *scratch); /* NULL is fine */
+typedef struct tsr_subword_scratch tsr_subword_scratch;
+tsr_subword_scratch *tsr_subword_scratch_new(void);
+void tsr_subword_scratch_free(tsr_subword_scratch *scratch); /* NULL is fine */
 
 /* The tokens that this text gives at most, without those of the template: one per byte, and more
  * only where bytes are no UTF-8 or NFC or a space before every word makes the text longer. */
-int64_t tsr_bpe_room(const tsr_bpe *bpe, const char *text, size_t length);
+int64_t tsr_subword_room(const tsr_subword *subword, const char *text, size_t length);
 
-/* Writes the tokens of the text; `ret_tokens` has room for tsr_bpe_room of them. Added tokens are
+/* Writes the tokens of the text; `ret_tokens` has room for tsr_subword_room of them. Added tokens are
  * found in the text, special ones too. Fails only when a pattern needs more steps or memory
- * than it may take. A scratch may be used with one bpe after the other. */
-bool tsr_bpe_encode(
-    const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
+ * than it may take. A scratch may be used with one subword after the other. */
+bool tsr_subword_encode(
+    const tsr_subword *subword, tsr_subword_scratch *scratch, const char *text, size_t length,
     int32_t *ret_tokens, int64_t *ret_count, tsr_diags *diags);
 
 /* The same with the place of each token: token i is made of bytes [begins[i], begins[i + 1]) of a
  * text that is valid UTF-8. `ret_begins` has room for one more than there are tokens. */
-bool tsr_bpe_encode_begins(
-    const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
+bool tsr_subword_encode_begins(
+    const tsr_subword *subword, tsr_subword_scratch *scratch, const char *text, size_t length,
     int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags);
 
 /* The tokens that the file's template (post_processor) puts before and behind a text, such as
  * "<|begin_of_text|>": what `add_special_tokens` adds. */
-int tsr_bpe_before(const tsr_bpe *bpe, const int32_t **ret_tokens);
-int tsr_bpe_behind(const tsr_bpe *bpe, const int32_t **ret_tokens);
+int tsr_subword_before(const tsr_subword *subword, const int32_t **ret_tokens);
+int tsr_subword_behind(const tsr_subword *subword, const int32_t **ret_tokens);
 
-int32_t tsr_bpe_vocab_size(const tsr_bpe *bpe); /* the largest id + 1; there may be holes */
+int32_t
+tsr_subword_vocab_size(const tsr_subword *subword); /* the largest id + 1; there may be holes */
 
 /* The id of an added token by its text, else of the vocabulary's token with these bytes, or -1. */
-int32_t tsr_bpe_find(const tsr_bpe *bpe, const char *text);
+int32_t tsr_subword_find(const tsr_subword *subword, const char *text);
 /* Whether it is an added token with "special": true. */
-bool tsr_bpe_is_special(const tsr_bpe *bpe, int32_t token);
+bool tsr_subword_is_special(const tsr_subword *subword, int32_t token);
 
 /* The bytes that a token stands for, perhaps a part of a character; of an unused id, none.
  * Any id in [0, vocab_size). */
-const char *tsr_bpe_token(const tsr_bpe *bpe, int32_t token, size_t *ret_length);
+const char *tsr_subword_token(const tsr_subword *subword, int32_t token, size_t *ret_length);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tokenizer.json: everything but its model. What is not known is refused by its name. */
-#include "data/bpe_internal.h"
+#include "tokenizer/internal.h"
 #include <string.h>
 
 /* GPT-2's, which ByteLevel has in itself. */
@@ -9,7 +9,7 @@ static const char GPT2_PATTERN[] =
 
 typedef struct {
   tsr_arena *arena;
-  tsr_bpe *bpe;
+  tsr_subword *subword;
   tsr_location location;
   bool has_bytes; /* ByteLevel has come: nothing may follow */
   tsr_diags *diags;
@@ -17,7 +17,7 @@ typedef struct {
 
 /* ---- keys and types ---- */
 
-bool tsr_bpe_check_keys(
+bool tsr_subword_check_keys(
     const cJSON *object, const char *where, const char *const *known, const char *file,
     tsr_diags *diags) {
   int count = 0;
@@ -36,7 +36,7 @@ bool tsr_bpe_check_keys(
   return true;
 }
 
-bool tsr_bpe_check_off(
+bool tsr_subword_check_off(
     const cJSON *object, const char *where, const char *const *keys, const char *file,
     tsr_diags *diags) {
   for (; *keys; keys++) {
@@ -87,12 +87,12 @@ static bool read_flag(const reader *r, const cJSON *object, const char *key, boo
 
 /* Whether an id that the vocabulary has is the vocabulary's token of this text, and the other way
  * round. */
-static bool check_with_vocab(const reader *r, const tsr_bpe_added *added, tsr_text *bytes) {
-  const tsr_bpe *bpe = r->bpe;
-  const char *there = bpe->texts[added->token];
-  uint32_t length = bpe->lengths[added->token];
-  bool is_bytes = tsr_bpe_unmap(added->text, bytes);
-  int32_t in_vocab = is_bytes ? *tsr_bpe_word_slot(bpe, bytes->data, bytes->length) : -1;
+static bool check_with_vocab(const reader *r, const tsr_added_token *added, tsr_text *bytes) {
+  const tsr_subword *subword = r->subword;
+  const char *there = subword->texts[added->token];
+  uint32_t length = subword->lengths[added->token];
+  bool is_bytes = tsr_byte_letters_unmap(added->text, bytes);
+  int32_t in_vocab = is_bytes ? *tsr_subword_word_slot(subword, bytes->data, bytes->length) : -1;
   if (in_vocab >= 0 && in_vocab != added->token)
     return tsr_diag_error(
         r->diags, r->location, "added_tokens: '%s' has the id %d, but %d in the vocabulary",
@@ -105,16 +105,16 @@ static bool check_with_vocab(const reader *r, const tsr_bpe_added *added, tsr_te
       added->text, added->token);
 }
 
-static bool read_token(const reader *r, const cJSON *item, tsr_bpe_added *ret) {
+static bool read_token(const reader *r, const cJSON *item, tsr_added_token *ret) {
   static const char *const known[] = {"id",     "content",    "single_word", "lstrip",
                                       "rstrip", "normalized", "special",     NULL};
   const char *content = tsr_json_get(item, "content")->valuestring;
-  *ret = (tsr_bpe_added){
+  *ret = (tsr_added_token){
       .text = tsr_arena_strdup(r->arena, content),
       .length = strlen(content),
       .token = tsr_json_get(item, "id")->valueint,
   };
-  return tsr_bpe_check_keys(item, "added_tokens", known, r->bpe->file, r->diags) &&
+  return tsr_subword_check_keys(item, "added_tokens", known, r->subword->file, r->diags) &&
          read_flag(r, item, "single_word", &ret->is_single_word) &&
          read_flag(r, item, "lstrip", &ret->takes_left) &&
          read_flag(r, item, "rstrip", &ret->takes_right) &&
@@ -122,9 +122,9 @@ static bool read_token(const reader *r, const cJSON *item, tsr_bpe_added *ret) {
          read_flag(r, item, "special", &ret->is_special);
 }
 
-static bool is_free(const reader *r, const tsr_bpe_added *added) {
-  for (int i = 0; i < r->bpe->added_count; i++) {
-    const tsr_bpe_added *other = &r->bpe->added[i];
+static bool is_free(const reader *r, const tsr_added_token *added) {
+  for (int i = 0; i < r->subword->added_count; i++) {
+    const tsr_added_token *other = &r->subword->added[i];
     if (!strcmp(other->text, added->text))
       return tsr_diag_error(
           r->diags, r->location, "added_tokens: '%s' is there twice", added->text);
@@ -137,31 +137,32 @@ static bool is_free(const reader *r, const tsr_bpe_added *added) {
 }
 
 static bool read_added(reader *r, const cJSON *list) {
-  tsr_bpe *bpe = r->bpe;
-  bpe->added = tsr_arena_array(r->arena, tsr_bpe_added, cJSON_GetArraySize(list));
+  tsr_subword *subword = r->subword;
+  subword->added = tsr_arena_array(r->arena, tsr_added_token, cJSON_GetArraySize(list));
   tsr_text bytes = {0};
   bool ok = true, has_words = false;
   const cJSON *item;
   cJSON_ArrayForEach(item, list) {
-    tsr_bpe_added added;
+    tsr_added_token added;
     ok = read_token(r, item, &added) && is_free(r, &added) && check_with_vocab(r, &added, &bytes);
     if (!ok) break;
     has_words |= added.is_single_word;
-    bpe->added[bpe->added_count++] = added;
+    subword->added[subword->added_count++] = added;
   }
   tsr_text_free(&bytes);
   if (!ok) return false;
-  for (int i = 0; i < bpe->added_count; i++) {
-    const tsr_bpe_added *added = &bpe->added[i];
-    bpe->texts[added->token] = added->text;
-    bpe->lengths[added->token] = (uint32_t)added->length;
-    bpe->special[added->token] = added->is_special;
+  for (int i = 0; i < subword->added_count; i++) {
+    const tsr_added_token *added = &subword->added[i];
+    subword->texts[added->token] = added->text;
+    subword->lengths[added->token] = (uint32_t)added->length;
+    subword->special[added->token] = added->is_special;
   }
-  if (!tsr_bpe_added_sort(r->arena, bpe, r->diags)) return false;
+  if (!tsr_added_tokens_sort(r->arena, subword, r->diags)) return false;
   /* Rust's \w, which is what "single_word" means. */
   static const char word_char[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]";
   return !has_words ||
-         tsr_bpe_pattern_compile(r->arena, word_char, false, bpe->file, &bpe->word_char, r->diags);
+         tsr_pattern_compile(
+             r->arena, word_char, false, subword->file, &subword->word_char, r->diags);
 }
 
 /* ---- normalizer and pre-tokenizer ---- */
@@ -188,20 +189,21 @@ static bool read_forms(reader *r, const cJSON *item, int *form) {
 static bool read_normalizer(reader *r, const cJSON *item) {
   int form = -1;
   if (!read_forms(r, item, &form)) return false;
-  if (form >= 0) r->bpe->normalizer = tsr_normalizer_new(r->arena, (tsr_normal_form)form);
+  if (form >= 0) r->subword->normalizer = tsr_normalizer_new(r->arena, (tsr_normal_form)form);
   return true;
 }
 
 static bool add_split(reader *r, const char *text, bool is_plain) {
-  tsr_bpe *bpe = r->bpe;
-  if (bpe->splits_count == TSR_BPE_SPLITS_MAX)
+  tsr_subword *subword = r->subword;
+  if (subword->splits_count == TSR_SUBWORD_SPLITS_MAX)
     return tsr_diag_error(
-        r->diags, r->location, "the pre-tokenizer has more than %d patterns", TSR_BPE_SPLITS_MAX);
+        r->diags, r->location, "the pre-tokenizer has more than %d patterns",
+        TSR_SUBWORD_SPLITS_MAX);
   if (!text[0])
     return tsr_diag_error(r->diags, r->location, "the pre-tokenizer Split has an empty pattern");
-  tsr_bpe_pattern **split = &bpe->splits[bpe->splits_count];
-  if (!tsr_bpe_pattern_compile(r->arena, text, is_plain, bpe->file, split, r->diags)) return false;
-  bpe->splits_count++;
+  tsr_pattern **split = &subword->splits[subword->splits_count];
+  if (!tsr_pattern_compile(r->arena, text, is_plain, subword->file, split, r->diags)) return false;
+  subword->splits_count++;
   return true;
 }
 
@@ -210,7 +212,7 @@ static bool read_split(reader *r, const cJSON *item) {
   static const char *const known[] = {"type", "pattern", "behavior", "invert", NULL};
   const cJSON *behavior = tsr_json_get(item, "behavior"), *pattern = tsr_json_get(item, "pattern");
   const cJSON *regex = tsr_json_get(pattern, "Regex"), *plain = tsr_json_get(pattern, "String");
-  if (!tsr_bpe_check_keys(item, "Split", known, r->bpe->file, r->diags)) return false;
+  if (!tsr_subword_check_keys(item, "Split", known, r->subword->file, r->diags)) return false;
   if (!cJSON_IsString(behavior) || strcmp(behavior->valuestring, "Isolated") != 0) {
     tsr_diag_error(
         r->diags, r->location, "the behavior '%s' of Split is not supported",
@@ -228,12 +230,12 @@ static bool read_byte_level(reader *r, const cJSON *item) {
   static const char *const known[] = {
       "type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
   bool adds_space, uses_regex = true;
-  if (!tsr_bpe_check_keys(item, "ByteLevel", known, r->bpe->file, r->diags) ||
+  if (!tsr_subword_check_keys(item, "ByteLevel", known, r->subword->file, r->diags) ||
       !read_flag(r, item, "add_prefix_space", &adds_space))
     return false;
   if (tsr_json_get(item, "use_regex") && !read_flag(r, item, "use_regex", &uses_regex))
     return false;
-  if (adds_space) r->bpe->space_at = r->bpe->splits_count;
+  if (adds_space) r->subword->space_at = r->subword->splits_count;
   r->has_bytes = true;
   return !uses_regex || add_split(r, GPT2_PATTERN, false);
 }
@@ -241,7 +243,7 @@ static bool read_byte_level(reader *r, const cJSON *item) {
 static bool read_digits(reader *r, const cJSON *item) {
   static const char *const known[] = {"type", "individual_digits", NULL};
   bool individual;
-  return tsr_bpe_check_keys(item, "Digits", known, r->bpe->file, r->diags) &&
+  return tsr_subword_check_keys(item, "Digits", known, r->subword->file, r->diags) &&
          read_flag(r, item, "individual_digits", &individual) &&
          add_split(r, individual ? "\\p{N}" : "\\p{N}+", false);
 }
@@ -265,7 +267,7 @@ static bool read_pre_tokenizer(reader *r, const cJSON *item) {
 }
 
 static bool read_splits(reader *r, const cJSON *item) {
-  r->bpe->space_at = -1;
+  r->subword->space_at = -1;
   if (item && !cJSON_IsNull(item) && !read_pre_tokenizer(r, item)) return false;
   if (r->has_bytes) return true;
   return tsr_diag_error(
@@ -282,12 +284,12 @@ add_special(reader *r, const cJSON *specials, const cJSON *id, int32_t *tokens, 
   const cJSON *ids = tsr_json_get(tsr_json_get(specials, name), "ids"), *item;
   cJSON_ArrayForEach(item, ids) {
     bool ok = cJSON_IsNumber(item) && item->valuedouble >= 0 &&
-              item->valuedouble < r->bpe->vocab_size && item->valuedouble == item->valueint;
+              item->valuedouble < r->subword->vocab_size && item->valuedouble == item->valueint;
     if (!ok)
       return tsr_diag_error(
           r->diags, r->location,
           "TemplateProcessing: an id of '%s' is outside the vocabulary of %d", name,
-          r->bpe->vocab_size);
+          r->subword->vocab_size);
     tokens[(*count)++] = item->valueint;
   }
   if (cJSON_GetArraySize(ids)) return true;
@@ -302,19 +304,19 @@ static int ids_count(const cJSON *specials) {
 }
 
 static bool read_template(reader *r, const cJSON *item) {
-  tsr_bpe *bpe = r->bpe;
+  tsr_subword *subword = r->subword;
   const cJSON *single = tsr_json_get(item, "single"), *part;
   const cJSON *specials = tsr_json_get(item, "special_tokens");
   int room = ids_count(specials) * (cJSON_GetArraySize(single) + 1);
   int texts = 0;
-  if (bpe->before)
+  if (subword->before)
     return tsr_diag_error(r->diags, r->location, "a second TemplateProcessing is not supported");
-  bpe->before = tsr_arena_array(r->arena, int32_t, room);
-  bpe->behind = tsr_arena_array(r->arena, int32_t, room);
+  subword->before = tsr_arena_array(r->arena, int32_t, room);
+  subword->behind = tsr_arena_array(r->arena, int32_t, room);
   cJSON_ArrayForEach(part, single) {
     const cJSON *special = tsr_json_get(part, "SpecialToken");
-    int32_t *to = texts ? bpe->behind : bpe->before;
-    int *count = texts ? &bpe->behind_count : &bpe->before_count;
+    int32_t *to = texts ? subword->behind : subword->before;
+    int *count = texts ? &subword->behind_count : &subword->before_count;
     if (!special) texts += tsr_json_get(part, "Sequence") != NULL;
     else if (!add_special(r, specials, tsr_json_get(special, "id"), to, count)) return false;
   }
@@ -336,14 +338,16 @@ static bool read_post_processor(reader *r, const cJSON *item) {
   return true;
 }
 
-bool tsr_bpe_read_parts(tsr_arena *arena, const cJSON *json, tsr_bpe *bpe, tsr_diags *diags) {
+bool tsr_subword_read_parts(
+    tsr_arena *arena, const cJSON *json, tsr_subword *subword, tsr_diags *diags) {
   static const char *const known[] = {
       "version",       "truncation",     "padding", "added_tokens", "normalizer",
       "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
-  reader r = {.arena = arena, .bpe = bpe, .location = {.file = bpe->file}, .diags = diags};
+  reader r = {
+      .arena = arena, .subword = subword, .location = {.file = subword->file}, .diags = diags};
   const cJSON *decoder = tsr_json_get(json, "decoder");
   /* truncation and padding are of batches for a model; texts are encoded whole here */
-  if (!tsr_bpe_check_keys(json, "", known, bpe->file, diags)) return false;
+  if (!tsr_subword_check_keys(json, "", known, subword->file, diags)) return false;
   if (decoder && !cJSON_IsNull(decoder) && !is_type(decoder, "ByteLevel"))
     return refuse_type(&r, decoder, "decoder", "ByteLevel");
   return read_normalizer(&r, tsr_json_get(json, "normalizer")) &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/bpe.h"
-#include "data/bpe_internal.h"
+#include "tokenizer/subword.h"
+#include "tokenizer/internal.h"
 #include "base/utf8.h"
 #include <assert.h>
 #include <string.h>
@@ -13,34 +13,34 @@ typedef struct {
   size_t capacity;
 } buffer;
 
-struct tsr_bpe_scratch {
+struct tsr_subword_scratch {
   tsr_arena *arena;
-  uint64_t serial; /* of the bpe whose words are remembered */
+  uint64_t serial; /* of the subword whose words are remembered */
   tsr_bpe_words *words;
-  tsr_bpe_match *match;
+  tsr_match *match;
   tsr_normalize_scratch normalize;
   buffer valid, normal, spaced, from;
 };
 
-tsr_bpe_scratch *tsr_bpe_scratch_new(void) {
+tsr_subword_scratch *tsr_subword_scratch_new(void) {
   tsr_arena *arena = tsr_arena_new();
-  tsr_bpe_scratch *scratch = tsr_arena_array(arena, tsr_bpe_scratch, 1);
-  *scratch = (tsr_bpe_scratch){
+  tsr_subword_scratch *scratch = tsr_arena_array(arena, tsr_subword_scratch, 1);
+  *scratch = (tsr_subword_scratch){
       .arena = arena,
       .words = tsr_bpe_words_new(arena),
-      .match = tsr_bpe_match_new(arena),
+      .match = tsr_match_new(arena),
       .normalize = {.arena = arena},
   };
   return scratch;
 }
 
-void tsr_bpe_scratch_free(tsr_bpe_scratch *scratch) {
+void tsr_subword_scratch_free(tsr_subword_scratch *scratch) {
   if (!scratch) return;
-  tsr_bpe_match_free(scratch->match);
+  tsr_match_free(scratch->match);
   tsr_arena_free(scratch->arena);
 }
 
-static char *reserve(tsr_bpe_scratch *scratch, buffer *b, size_t length) {
+static char *reserve(tsr_subword_scratch *scratch, buffer *b, size_t length) {
   if (length > b->capacity) {
     b->capacity = length > 2 * b->capacity ? length : 2 * b->capacity;
     b->bytes = tsr_arena_alloc(scratch->arena, b->capacity);
@@ -81,19 +81,19 @@ static size_t replace_broken(const char *text, size_t length, char *ret_text) {
   return put;
 }
 
-int64_t tsr_bpe_room(const tsr_bpe *bpe, const char *text, size_t length) {
+int64_t tsr_subword_room(const tsr_subword *subword, const char *text, size_t length) {
   int64_t room = (int64_t)replace_broken(text, length, NULL);
   /* Broken bytes are not plain to the normalizer's look, which costs room and nothing else. */
-  if (bpe->normalizer && !tsr_normalizer_is_plain(bpe->normalizer, text, length))
-    room *= tsr_normalizer_growth(bpe->normalizer);
-  return bpe->space_at < 0 ? room : 2 * room; /* a space for every piece, of a byte at least */
+  if (subword->normalizer && !tsr_normalizer_is_plain(subword->normalizer, text, length))
+    room *= tsr_normalizer_growth(subword->normalizer);
+  return subword->space_at < 0 ? room : 2 * room; /* a space for every piece, of a byte at least */
 }
 
 /* ---- from the text to words ---- */
 
 typedef struct {
-  const tsr_bpe *bpe;
-  tsr_bpe_scratch *scratch;
+  const tsr_subword *subword;
+  tsr_subword_scratch *scratch;
   int32_t *tokens;
   int64_t count;
   int64_t *begins;     /* of the tokens, in the text; NULL: not needed */
@@ -116,7 +116,7 @@ static void add_begins(encoder *e, int64_t first, const char *at) {
   for (int64_t i = first; e->begins && i < e->count; i++) {
     int64_t begin = source_of(e, at);
     e->begins[i] = i && begin < e->begins[i - 1] ? e->begins[i - 1] : begin;
-    at += e->bpe->lengths[e->tokens[i]];
+    at += e->subword->lengths[e->tokens[i]];
   }
 }
 
@@ -125,11 +125,11 @@ static bool split(encoder *e, int level, const char *text, size_t length);
 /* The matches of a pattern, and what lies between them, each cut further. As the tokenizers package
  * has it, an empty match cuts too, unless it stands where the last match ended. */
 static bool split_by(encoder *e, int level, const char *text, size_t length) {
-  const tsr_bpe_pattern *pattern = e->bpe->splits[level];
+  const tsr_pattern *pattern = e->subword->splits[level];
   size_t done = 0, at = 0, begin, end;
   bool ok = true, has_matched = false;
   while (ok && at <= length) {
-    int found = tsr_bpe_pattern_find(pattern, e->scratch->match, text, length, at, &begin, &end);
+    int found = tsr_pattern_find(pattern, e->scratch->match, text, length, at, &begin, &end);
     if (found < 0) return false;
     if (!found) break;
     if (begin == end && has_matched && end == done) {
@@ -147,7 +147,7 @@ static bool split_by(encoder *e, int level, const char *text, size_t length) {
 }
 
 static bool split(encoder *e, int level, const char *text, size_t length) {
-  bool adds_space = level == e->bpe->space_at && text[0] != ' ', ok = true;
+  bool adds_space = level == e->subword->space_at && text[0] != ' ', ok = true;
   if (adds_space) {
     char *spaced = reserve(e->scratch, &e->scratch->spaced, length + 1);
     spaced[0] = ' ';
@@ -155,11 +155,11 @@ static bool split(encoder *e, int level, const char *text, size_t length) {
     e->spaced_begin = (size_t)(text - e->piece);
     e->spaced = text = spaced;
   }
-  if (level < e->bpe->splits_count) {
+  if (level < e->subword->splits_count) {
     ok = split_by(e, level, text, length);
   } else {
     int64_t first = e->count;
-    e->count += tsr_bpe_word(e->bpe, e->scratch->words, text, length, e->tokens + first);
+    e->count += tsr_bpe_word(e->subword, e->scratch->words, text, length, e->tokens + first);
     add_begins(e, first, text);
   }
   if (adds_space) e->spaced = NULL;
@@ -171,13 +171,14 @@ typedef bool (*piece_function)(encoder *e, const char *text, size_t length);
 /* The set's tokens, and `piece` for what lies between. Where a token takes the space behind it, the
  * next one may begin inside of that, and be there twice: so it is in the tokenizers package. */
 static bool cut_added(
-    encoder *e, const tsr_bpe_added_set *set, const char *text, size_t length,
+    encoder *e, const tsr_added_token_set *set, const char *text, size_t length,
     piece_function piece) {
   size_t at = 0, taken = 0;
   tsr_bpe_span span;
-  const tsr_bpe_added *added;
-  while ((
-      added = tsr_bpe_added_find(e->bpe, set, e->scratch->match, text, length, at, taken, &span))) {
+  const tsr_added_token *added;
+  while (
+      (added = tsr_added_tokens_find(
+           e->subword, set, e->scratch->match, text, length, at, taken, &span))) {
     bool has_gap = taken < span.outer_begin;
     if (has_gap && !piece(e, text + taken, span.outer_begin - taken)) return false;
     e->tokens[e->count++] = added->token;
@@ -193,7 +194,7 @@ static bool encode_words(encoder *e, const char *text, size_t length) {
 }
 
 static bool encode_piece(encoder *e, const char *text, size_t length) {
-  const tsr_normalizer *normalizer = e->bpe->normalizer;
+  const tsr_normalizer *normalizer = e->subword->normalizer;
   const char *whole = e->piece;
   e->piece = text;
   e->piece_begin = (size_t)(text - whole);
@@ -206,24 +207,25 @@ static bool encode_piece(encoder *e, const char *text, size_t length) {
     e->piece = text = normal;
     e->from = from;
   }
-  bool ok = cut_added(e, &e->bpe->normalized, text, length, encode_words);
+  bool ok = cut_added(e, &e->subword->normalized, text, length, encode_words);
   e->piece = whole;
   e->piece_begin = 0;
   e->from = NULL;
   return ok;
 }
 
-bool tsr_bpe_encode(
-    const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
+bool tsr_subword_encode(
+    const tsr_subword *subword, tsr_subword_scratch *scratch, const char *text, size_t length,
     int32_t *ret_tokens, int64_t *ret_count, tsr_diags *diags) {
-  return tsr_bpe_encode_begins(bpe, scratch, text, length, ret_tokens, NULL, ret_count, diags);
+  return tsr_subword_encode_begins(
+      subword, scratch, text, length, ret_tokens, NULL, ret_count, diags);
 }
 
-bool tsr_bpe_encode_begins(
-    const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
+bool tsr_subword_encode_begins(
+    const tsr_subword *subword, tsr_subword_scratch *scratch, const char *text, size_t length,
     int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
-  if (scratch->serial && scratch->serial != bpe->serial) tsr_bpe_words_forget(scratch->words);
-  scratch->serial = bpe->serial;
+  if (scratch->serial && scratch->serial != subword->serial) tsr_bpe_words_forget(scratch->words);
+  scratch->serial = subword->serial;
   if (tsr_utf8_valid(text, length) < length) {
     size_t valid_length = replace_broken(text, length, NULL);
     char *valid = reserve(scratch, &scratch->valid, valid_length);
@@ -231,45 +233,49 @@ bool tsr_bpe_encode_begins(
     text = valid;
   }
   encoder e = {
-      .bpe = bpe, .scratch = scratch, .tokens = ret_tokens, .begins = ret_begins, .piece = text};
-  bool ok = !length || cut_added(&e, &bpe->raw, text, length, encode_piece);
+      .subword = subword,
+      .scratch = scratch,
+      .tokens = ret_tokens,
+      .begins = ret_begins,
+      .piece = text};
+  bool ok = !length || cut_added(&e, &subword->raw, text, length, encode_piece);
   *ret_count = e.count;
   if (ret_begins) ret_begins[e.count] = (int64_t)length;
   if (ok) return true;
   return tsr_diag_failure(
-      diags, (tsr_location){.file = bpe->file}, "a split pattern fails on this text: %s",
-      tsr_bpe_match_failure(scratch->match));
+      diags, (tsr_location){.file = subword->file}, "a split pattern fails on this text: %s",
+      tsr_match_failure(scratch->match));
 }
 
 /* ---- queries ---- */
 
-int tsr_bpe_before(const tsr_bpe *bpe, const int32_t **ret_tokens) {
-  *ret_tokens = bpe->before;
-  return bpe->before_count;
+int tsr_subword_before(const tsr_subword *subword, const int32_t **ret_tokens) {
+  *ret_tokens = subword->before;
+  return subword->before_count;
 }
 
-int tsr_bpe_behind(const tsr_bpe *bpe, const int32_t **ret_tokens) {
-  *ret_tokens = bpe->behind;
-  return bpe->behind_count;
+int tsr_subword_behind(const tsr_subword *subword, const int32_t **ret_tokens) {
+  *ret_tokens = subword->behind;
+  return subword->behind_count;
 }
 
-int32_t tsr_bpe_vocab_size(const tsr_bpe *bpe) { return bpe->vocab_size; }
+int32_t tsr_subword_vocab_size(const tsr_subword *subword) { return subword->vocab_size; }
 
-int32_t tsr_bpe_find(const tsr_bpe *bpe, const char *text) {
+int32_t tsr_subword_find(const tsr_subword *subword, const char *text) {
   size_t length = strlen(text);
-  for (int i = 0; i < bpe->added_count; i++)
-    if (bpe->added[i].length == length && !memcmp(bpe->added[i].text, text, length))
-      return bpe->added[i].token;
-  return *tsr_bpe_word_slot(bpe, text, length);
+  for (int i = 0; i < subword->added_count; i++)
+    if (subword->added[i].length == length && !memcmp(subword->added[i].text, text, length))
+      return subword->added[i].token;
+  return *tsr_subword_word_slot(subword, text, length);
 }
 
-bool tsr_bpe_is_special(const tsr_bpe *bpe, int32_t token) {
-  assert(token >= 0 && token < bpe->vocab_size);
-  return bpe->special[token];
+bool tsr_subword_is_special(const tsr_subword *subword, int32_t token) {
+  assert(token >= 0 && token < subword->vocab_size);
+  return subword->special[token];
 }
 
-const char *tsr_bpe_token(const tsr_bpe *bpe, int32_t token, size_t *ret_length) {
-  assert(token >= 0 && token < bpe->vocab_size);
-  *ret_length = bpe->texts[token] ? bpe->lengths[token] : 0;
-  return bpe->texts[token] ? bpe->texts[token] : "";
+const char *tsr_subword_token(const tsr_subword *subword, int32_t token, size_t *ret_length) {
+  assert(token >= 0 && token < subword->vocab_size);
+  *ret_length = subword->texts[token] ? subword->lengths[token] : 0;
+  return subword->texts[token] ? subword->texts[token] : "";
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Added tokens in a text: leftmost, and of those the longest, as the tokenizers package's automaton
  * has it. */
-#include "data/bpe_internal.h"
+#include "tokenizer/internal.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 
 static int compare_bytes(const void *a, const void *b) {
-  const tsr_bpe_added *x = a, *y = b;
+  const tsr_added_token *x = a, *y = b;
   size_t length = x->length < y->length ? x->length : y->length;
   int order = memcmp(x->text, y->text, length);
   return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 
-static void sort_set(tsr_bpe_added_set *set) {
+static void sort_set(tsr_added_token_set *set) {
   if (set->count) qsort(set->items, (size_t)set->count, sizeof *set->items, compare_bytes);
   int at = 0;
   for (int byte = 0; byte <= 256; byte++) {
@@ -22,14 +22,14 @@ static void sort_set(tsr_bpe_added_set *set) {
   }
 }
 
-bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags) {
-  bpe->raw.items = tsr_arena_array(arena, tsr_bpe_added, bpe->added_count);
-  bpe->normalized.items = tsr_arena_array(arena, tsr_bpe_added, bpe->added_count);
-  const tsr_normalizer *normalizer = bpe->normalizer;
+bool tsr_added_tokens_sort(tsr_arena *arena, tsr_subword *subword, tsr_diags *diags) {
+  subword->raw.items = tsr_arena_array(arena, tsr_added_token, subword->added_count);
+  subword->normalized.items = tsr_arena_array(arena, tsr_added_token, subword->added_count);
+  const tsr_normalizer *normalizer = subword->normalizer;
   tsr_normalize_scratch scratch = {.arena = arena};
-  for (int i = 0; i < bpe->added_count; i++) {
-    tsr_bpe_added added = bpe->added[i];
-    tsr_bpe_added_set *set = added.is_normalized ? &bpe->normalized : &bpe->raw;
+  for (int i = 0; i < subword->added_count; i++) {
+    tsr_added_token added = subword->added[i];
+    tsr_added_token_set *set = added.is_normalized ? &subword->normalized : &subword->raw;
     if (added.is_normalized && normalizer) {
       size_t room = added.length * (size_t)tsr_normalizer_growth(normalizer);
       char *text = tsr_arena_alloc(arena, room);
@@ -38,34 +38,34 @@ bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags) {
     }
     set->items[set->count++] = added;
   }
-  sort_set(&bpe->raw);
-  sort_set(&bpe->normalized);
+  sort_set(&subword->raw);
+  sort_set(&subword->normalized);
   /* Texts differ, but normalized they may not. */
-  for (int i = 0; i + 1 < bpe->normalized.count; i++)
-    if (!compare_bytes(&bpe->normalized.items[i], &bpe->normalized.items[i + 1]))
+  for (int i = 0; i + 1 < subword->normalized.count; i++)
+    if (!compare_bytes(&subword->normalized.items[i], &subword->normalized.items[i + 1]))
       return tsr_diag_error(
-          diags, (tsr_location){.file = bpe->file},
-          "added_tokens: %d and %d are the same text in %s", bpe->normalized.items[i].token,
-          bpe->normalized.items[i + 1].token,
+          diags, (tsr_location){.file = subword->file},
+          "added_tokens: %d and %d are the same text in %s", subword->normalized.items[i].token,
+          subword->normalized.items[i + 1].token,
           tsr_normal_form_names[tsr_normalizer_form(normalizer)]);
   return true;
 }
 
 /* Of the sorted [low, high), whose first `depth` bytes are alike, the first whose byte there is
  * `byte` or more. */
-static int narrow(const tsr_bpe_added_set *set, int low, int high, size_t depth, unsigned byte) {
+static int narrow(const tsr_added_token_set *set, int low, int high, size_t depth, unsigned byte) {
   while (low < high) {
     int middle = low + (high - low) / 2;
-    const tsr_bpe_added *item = &set->items[middle];
+    const tsr_added_token *item = &set->items[middle];
     if (item->length <= depth || (unsigned char)item->text[depth] < byte) low = middle + 1;
     else high = middle;
   }
   return low;
 }
 
-static const tsr_bpe_added *
-find_longest(const tsr_bpe_added_set *set, const char *text, size_t length) {
-  const tsr_bpe_added *longest = NULL;
+static const tsr_added_token *
+find_longest(const tsr_added_token_set *set, const char *text, size_t length) {
+  const tsr_added_token *longest = NULL;
   unsigned byte = (unsigned char)text[0];
   int low = set->first[byte], high = set->first[byte + 1];
   for (size_t depth = 1; low < high; depth++) {
@@ -106,29 +106,30 @@ static size_t spaces_behind(const char *text, size_t length, size_t at) {
   return at;
 }
 
-static bool
-is_word_char(const tsr_bpe *bpe, tsr_bpe_match *match, const char *text, size_t length, size_t at) {
+static bool is_word_char(
+    const tsr_subword *subword, tsr_match *match, const char *text, size_t length, size_t at) {
   uint32_t code;
   size_t begin, end;
   int bytes = tsr_utf8_next(text + at, length - at, &code);
-  return tsr_bpe_pattern_find(bpe->word_char, match, text + at, (size_t)bytes, 0, &begin, &end) > 0;
+  return tsr_pattern_find(subword->word_char, match, text + at, (size_t)bytes, 0, &begin, &end) > 0;
 }
 
 /* Whether no word continues across either end. */
 static bool stands_alone(
-    const tsr_bpe *bpe, tsr_bpe_match *match, const char *text, size_t length,
+    const tsr_subword *subword, tsr_match *match, const char *text, size_t length,
     const tsr_bpe_span *span) {
-  return (!span->begin || !is_word_char(bpe, match, text, length, step_back(text, span->begin))) &&
-         (span->end == length || !is_word_char(bpe, match, text, length, span->end));
+  return (!span->begin ||
+          !is_word_char(subword, match, text, length, step_back(text, span->begin))) &&
+         (span->end == length || !is_word_char(subword, match, text, length, span->end));
 }
 
-const tsr_bpe_added *tsr_bpe_added_find(
-    const tsr_bpe *bpe, const tsr_bpe_added_set *set, tsr_bpe_match *match, const char *text,
+const tsr_added_token *tsr_added_tokens_find(
+    const tsr_subword *subword, const tsr_added_token_set *set, tsr_match *match, const char *text,
     size_t length, size_t at, size_t taken, tsr_bpe_span *ret_span) {
   if (!set->count) return NULL;
   while (at < length) {
     unsigned byte = (unsigned char)text[at];
-    const tsr_bpe_added *added = NULL;
+    const tsr_added_token *added = NULL;
     if (set->first[byte] < set->first[byte + 1]) added = find_longest(set, text + at, length - at);
     if (!added) {
       at++;
@@ -136,7 +137,7 @@ const tsr_bpe_added *tsr_bpe_added_find(
     }
     tsr_bpe_span span = {at, at + added->length, at, at + added->length};
     at = span.end;
-    if (added->is_single_word && !stands_alone(bpe, match, text, length, &span)) continue;
+    if (added->is_single_word && !stands_alone(subword, match, text, length, &span)) continue;
     if (added->takes_left) span.outer_begin = spaces_before(text, span.begin, taken);
     if (added->takes_right) span.outer_end = spaces_behind(text, length, span.end);
     /* Of space that the token before took already, nothing may be left for this one. */

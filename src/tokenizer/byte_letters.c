@@ -2,7 +2,7 @@
 /* The letters that stand for bytes in the vocabulary of a tokenizer.json. */
 #include "base/text.h"
 #include "base/utf8.h"
-#include "data/bpe_internal.h"
+#include "tokenizer/internal.h"
 #include <string.h>
 
 /* A vocabulary writes bytes as printable letters (GPT-2's bytes_to_unicode): those that are letters
@@ -18,7 +18,7 @@ static int byte_of(uint32_t code) {
   return code == 256 + 33 + 34 ? 173 : -1;
 }
 
-bool tsr_bpe_unmap(const char *text, tsr_text *bytes) {
+bool tsr_byte_letters_unmap(const char *text, tsr_text *bytes) {
   bytes->length = 0;
   for (size_t length = strlen(text); length;) {
     uint32_t code;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* One word's bytes become tokens: the pair of neighbours with the lowest rank is merged, the
  * leftmost of equals, until no pair has a rank. */
-#include "data/bpe_internal.h"
+#include "tokenizer/internal.h"
 #include <assert.h>
 #include <string.h>
 #define XXH_INLINE_ALL
@@ -60,35 +60,39 @@ tsr_bpe_merge_slot(tsr_bpe_merge *table, uint32_t mask, int32_t left, int32_t ri
   return &table[at];
 }
 
-int32_t *tsr_bpe_word_slot(const tsr_bpe *bpe, const char *text, size_t length) {
-  uint32_t at = (uint32_t)XXH3_64bits(text, length) & bpe->words_mask;
-  for (int32_t token; (token = bpe->words[at]) >= 0; at = (at + 1) & bpe->words_mask)
-    if (bpe->lengths[token] == length && !memcmp(bpe->texts[token], text, length)) break;
-  return &bpe->words[at];
+int32_t *tsr_subword_word_slot(const tsr_subword *subword, const char *text, size_t length) {
+  uint32_t at = (uint32_t)XXH3_64bits(text, length) & subword->words_mask;
+  for (int32_t token; (token = subword->words[at]) >= 0; at = (at + 1) & subword->words_mask)
+    if (subword->lengths[token] == length && !memcmp(subword->texts[token], text, length)) break;
+  return &subword->words[at];
 }
 
-static uint32_t find_rank(const tsr_bpe *bpe, int32_t left, int32_t right, int32_t *ret_made) {
-  const tsr_bpe_merge *merge = tsr_bpe_merge_slot(bpe->merges, bpe->merges_mask, left, right);
+static uint32_t
+find_rank(const tsr_subword *subword, int32_t left, int32_t right, int32_t *ret_made) {
+  const tsr_bpe_merge *merge =
+      tsr_bpe_merge_slot(subword->merges, subword->merges_mask, left, right);
   *ret_made = merge->made;
   return merge->made >= 0 ? merge->rank : NO_RANK;
 }
 
 /* The tokens of single bytes. Bytes that UTF-8 never has may lack one, and never come here. */
-static void take_bytes(const tsr_bpe *bpe, const char *text, size_t length, int32_t *ret_tokens) {
+static void
+take_bytes(const tsr_subword *subword, const char *text, size_t length, int32_t *ret_tokens) {
   for (size_t i = 0; i < length; i++) {
-    ret_tokens[i] = bpe->byte_tokens[(unsigned char)text[i]];
+    ret_tokens[i] = subword->byte_tokens[(unsigned char)text[i]];
     assert(ret_tokens[i] >= 0);
   }
 }
 
 /* ---- short words: the ranks stand in a row that is searched anew for each merge ---- */
 
-static size_t merge_short(const tsr_bpe *bpe, const char *text, size_t length, int32_t *tokens) {
+static size_t
+merge_short(const tsr_subword *subword, const char *text, size_t length, int32_t *tokens) {
   uint32_t ranks[SHORT_MAX]; /* of the pair that begins here; the last has none */
   int32_t made[SHORT_MAX];
-  take_bytes(bpe, text, length, tokens);
+  take_bytes(subword, text, length, tokens);
   for (size_t i = 0; i + 1 < length; i++)
-    ranks[i] = find_rank(bpe, tokens[i], tokens[i + 1], &made[i]);
+    ranks[i] = find_rank(subword, tokens[i], tokens[i + 1], &made[i]);
   for (;;) {
     size_t best = 0;
     uint32_t lowest = NO_RANK;
@@ -102,8 +106,8 @@ static size_t merge_short(const tsr_bpe *bpe, const char *text, size_t length, i
     memmove(made + best, made + best + 1, behind * sizeof *made);
     length--;
     if (best + 1 < length)
-      ranks[best] = find_rank(bpe, tokens[best], tokens[best + 1], &made[best]);
-    if (best) ranks[best - 1] = find_rank(bpe, tokens[best - 1], tokens[best], &made[best - 1]);
+      ranks[best] = find_rank(subword, tokens[best], tokens[best + 1], &made[best]);
+    if (best) ranks[best - 1] = find_rank(subword, tokens[best - 1], tokens[best], &made[best - 1]);
   }
 }
 
@@ -143,23 +147,24 @@ static uint64_t pop(long_word *w) {
 }
 
 /* Looks up the pair at a place; `end` is behind the last place. */
-static void rank_pair(const tsr_bpe *bpe, long_word *w, uint32_t at, uint32_t end) {
+static void rank_pair(const tsr_subword *subword, long_word *w, uint32_t at, uint32_t end) {
   uint32_t next = w->next[at];
   w->ranks[at] = NO_RANK;
-  if (next < end) w->ranks[at] = find_rank(bpe, w->tokens[at], w->tokens[next], &w->made[at]);
+  if (next < end) w->ranks[at] = find_rank(subword, w->tokens[at], w->tokens[next], &w->made[at]);
   if (w->ranks[at] != NO_RANK) push(w, (uint64_t)w->ranks[at] << 32 | at);
 }
 
 static size_t merge_long(
-    const tsr_bpe *bpe, tsr_bpe_words *words, const char *text, size_t length, int32_t *tokens) {
+    const tsr_subword *subword, tsr_bpe_words *words, const char *text, size_t length,
+    int32_t *tokens) {
   assert(length < UINT32_MAX);
   reserve(words, length);
   long_word *w = &words->list;
   uint32_t end = (uint32_t)length;
   w->heap_count = 0;
-  take_bytes(bpe, text, length, w->tokens);
+  take_bytes(subword, text, length, w->tokens);
   for (uint32_t i = 0; i < end; i++) w->next[i] = i + 1, w->previous[i] = i - 1;
-  for (uint32_t i = 0; i < end; i++) rank_pair(bpe, w, i, end);
+  for (uint32_t i = 0; i < end; i++) rank_pair(subword, w, i, end);
   while (w->heap_count) {
     uint64_t key = pop(w);
     uint32_t at = (uint32_t)key, gone = w->next[at];
@@ -168,8 +173,8 @@ static size_t merge_long(
     w->ranks[gone] = NO_RANK;
     w->next[at] = w->next[gone];
     if (w->next[at] < end) w->previous[w->next[at]] = at;
-    rank_pair(bpe, w, at, end);
-    if (at) rank_pair(bpe, w, w->previous[at], end);
+    rank_pair(subword, w, at, end);
+    if (at) rank_pair(subword, w, w->previous[at], end);
   }
   size_t count = 0;
   for (uint32_t i = 0; i < end; i = w->next[i]) tokens[count++] = w->tokens[i];
@@ -179,26 +184,27 @@ static size_t merge_long(
 /* ---- words ---- */
 
 static size_t merge_word(
-    const tsr_bpe *bpe, tsr_bpe_words *words, const char *text, size_t length, int32_t *tokens) {
-  int32_t whole = bpe->ignores_merges ? *tsr_bpe_word_slot(bpe, text, length) : -1;
+    const tsr_subword *subword, tsr_bpe_words *words, const char *text, size_t length,
+    int32_t *tokens) {
+  int32_t whole = subword->ignores_merges ? *tsr_subword_word_slot(subword, text, length) : -1;
   if (whole >= 0) {
     tokens[0] = whole;
     return 1;
   }
-  return length <= SHORT_MAX ? merge_short(bpe, text, length, tokens)
-                             : merge_long(bpe, words, text, length, tokens);
+  return length <= SHORT_MAX ? merge_short(subword, text, length, tokens)
+                             : merge_long(subword, words, text, length, tokens);
 }
 
 int64_t tsr_bpe_word(
-    const tsr_bpe *bpe, tsr_bpe_words *words, const char *text, size_t length,
+    const tsr_subword *subword, tsr_bpe_words *words, const char *text, size_t length,
     int32_t *ret_tokens) {
-  if (length > SEEN_BYTES) return (int64_t)merge_word(bpe, words, text, length, ret_tokens);
+  if (length > SEEN_BYTES) return (int64_t)merge_word(subword, words, text, length, ret_tokens);
   seen_word *seen = &words->seen[XXH3_64bits(text, length) & ((1 << SEEN_BITS) - 1)];
   if (seen->length == length && !memcmp(seen->text, text, length)) {
     for (int i = 0; i < seen->count; i++) ret_tokens[i] = seen->tokens[i];
     return seen->count;
   }
-  size_t count = merge_word(bpe, words, text, length, ret_tokens);
+  size_t count = merge_word(subword, words, text, length, ret_tokens);
   if (count > SEEN_TOKENS) return (int64_t)count;
   seen->length = (uint8_t)length;
   seen->count = (uint8_t)count;
