@@ -8,13 +8,12 @@
 
 struct tsr_pattern {
   OnigRegex regex;
-  tsr_pattern_jit *jit; /* finds the same faster; NULL: none */
+  tsr_known_pattern *known; /* finds the same faster; NULL: none */
 };
 
 struct tsr_match {
   OnigMatchParam *param; /* NULL: no memory */
   OnigRegion region;
-  tsr_pattern_jit_match *jit;
   const char *failure;
   OnigUChar reason[ONIG_MAX_ERROR_MESSAGE_LEN];
 };
@@ -33,7 +32,6 @@ static void start_oniguruma(void) { onig_initialize((OnigEncoding[]){ONIG_ENCODI
 static void free_pattern(void *object) {
   tsr_pattern *pattern = object;
   onig_free(pattern->regex);
-  tsr_pattern_jit_free(pattern->jit);
 }
 
 bool tsr_pattern_compile(
@@ -54,7 +52,7 @@ bool tsr_pattern_compile(
         diags, (tsr_location){.file = file}, "the pattern '%s' is not right: %s", text,
         (const char *)reason);
   }
-  if (!is_plain) pattern->jit = tsr_pattern_jit_compile(arena, text);
+  if (!is_plain) pattern->known = tsr_known_pattern_find(arena, text);
   tsr_arena_on_free(arena, free_pattern, pattern);
   *ret = pattern;
   return true;
@@ -68,14 +66,12 @@ tsr_match *tsr_match_new(tsr_arena *arena) {
     onig_set_match_stack_limit_size_of_match_param(match->param, STACK_MAX);
   }
   onig_region_init(&match->region);
-  match->jit = tsr_pattern_jit_match_new(arena);
   return match;
 }
 
 void tsr_match_free(tsr_match *match) {
   if (match->param) onig_free_match_param(match->param);
   onig_region_free(&match->region, 0);
-  tsr_pattern_jit_match_free(match->jit);
 }
 
 const char *tsr_match_failure(const tsr_match *match) { return match->failure; }
@@ -97,11 +93,8 @@ search(const tsr_pattern *pattern, tsr_match *match, const char *text, size_t le
 int tsr_pattern_find(
     const tsr_pattern *pattern, tsr_match *match, const char *text, size_t length, size_t at,
     size_t *ret_begin, size_t *ret_end) {
-  if (pattern->jit) {
-    int status =
-        tsr_pattern_jit_find(pattern->jit, match->jit, text, length, at, ret_begin, ret_end);
-    if (status >= 0) return status;
-  }
+  if (pattern->known)
+    return tsr_known_pattern_match(pattern->known, text, length, at, ret_begin, ret_end);
   if (!match->param) return fail(match, "out of memory");
   if (length > INT_MAX) return fail(match, "it has more than 2 GiB"); /* Oniguruma counts in int */
   int status = search(pattern, match, text, length, at);

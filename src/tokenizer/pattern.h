@@ -21,19 +21,14 @@ int tsr_pattern_find(
     size_t *ret_begin, size_t *ret_end);
 const char *tsr_match_failure(const tsr_match *match);
 
-/* ---- pattern_jit.c ---- */
+/* ---- pattern_known.c ---- */
 
-/* A few patterns, known by their exact text, found in the same places several times faster. */
-typedef struct tsr_pattern_jit tsr_pattern_jit;
-typedef struct tsr_pattern_jit_match tsr_pattern_jit_match;
-tsr_pattern_jit *
-tsr_pattern_jit_compile(tsr_arena *arena, const char *text); /* NULL: not one of them */
-void tsr_pattern_jit_free(tsr_pattern_jit *jit);             /* NULL is fine */
-tsr_pattern_jit_match *tsr_pattern_jit_match_new(tsr_arena *arena);
-void tsr_pattern_jit_match_free(tsr_pattern_jit_match *match);
-/* As tsr_pattern_find; after -1 Oniguruma has to find it. */
-int tsr_pattern_jit_find(
-    const tsr_pattern_jit *jit, tsr_pattern_jit_match *match, const char *text, size_t length,
-    size_t at, size_t *ret_begin, size_t *ret_end);
+/* A few patterns, known by their exact text, matched at the same places many times faster. */
+typedef struct tsr_known_pattern tsr_known_pattern;
+tsr_known_pattern *tsr_known_pattern_find(tsr_arena *arena, const char *text); /* NULL: none */
+/* As tsr_pattern_find. */
+bool tsr_known_pattern_match(
+    const tsr_known_pattern *pattern, const char *text, size_t length, size_t at, size_t *ret_begin,
+    size_t *ret_end);
 
 #endif

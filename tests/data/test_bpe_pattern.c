@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Split patterns: the pieces of the tokenizers package, the same from PCRE2 as from Oniguruma, and
+/* Split patterns: the pieces of the tokenizers package, the same from the matchers of known patterns as
+ * from Oniguruma, and
  * what ends a search. Argument: tests/data/bpe. */
 #include "tokenizer/subword.h"
 #include "tokenizer/pattern.h"
@@ -86,7 +87,7 @@ static void test_package(tsr_arena *arena, const char *folder, tsr_diags *diags)
   if (file) fclose(file);
 }
 
-/* ---- PCRE2 against Oniguruma ---- */
+/* ---- known patterns against Oniguruma ---- */
 
 static const char *const known[] = {
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
@@ -105,7 +106,7 @@ static const char *const known[] = {
 enum { KNOWN = sizeof known / sizeof *known };
 
 typedef struct {
-  tsr_pattern *fast[KNOWN], *defined[KNOWN]; /* by PCRE2, by Oniguruma */
+  tsr_pattern *fast[KNOWN], *defined[KNOWN]; /* by its matcher, by Oniguruma */
   tsr_match *match;
 } both;
 
@@ -169,9 +170,7 @@ static void test_known(tsr_arena *arena, tsr_diags *diags) {
   for (int k = 0; k < KNOWN; k++) {
     const char *other =
         tsr_arena_printf(arena, "(?:%s)", known[k]); /* not the text that is known */
-    tsr_pattern_jit *jit = tsr_pattern_jit_compile(arena, known[k]);
-    CHECK(jit && !tsr_pattern_jit_compile(arena, other));
-    tsr_pattern_jit_free(jit);
+    CHECK(tsr_known_pattern_find(arena, known[k]) && !tsr_known_pattern_find(arena, other));
     CHECK(tsr_pattern_compile(arena, known[k], false, "", &b.fast[k], diags));
     CHECK(tsr_pattern_compile(arena, other, false, "", &b.defined[k], diags));
   }

@@ -47,7 +47,6 @@ THIRD_PARTY = {
     "cjson/": "base report",
     "xxhash.h": "base data tokenizer",
     "oniguruma.h": "tokenizer",
-    "pcre2.h": "tokenizer",
     "utf8proc.h": "jinja tokenizer",
     "nettle/": "base",
     "mpi.h": "comm",
