@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Added tokens in a text: leftmost, and of those the longest, as the tokenizers package's automaton
  * has it. */
-#include "tokenizer/internal.h"
 #include "base/utf8.h"
+#include "tokenizer/char_class.h"
+#include "tokenizer/internal.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,20 +23,38 @@ static void sort_set(tsr_added_token_set *set) {
   }
 }
 
+/* The text of a token by all steps of the normalizer. */
+static bool
+normalize(tsr_arena *arena, const tsr_subword *subword, tsr_added_token *added, tsr_diags *diags) {
+  tsr_step_scratch scratch = {.match = tsr_match_new(arena), .normalize = {.arena = arena}};
+  tsr_piece piece = {.text = added->text, .length = added->length};
+  bool ok = true;
+  for (int i = 0; ok && i < subword->normalizer.count; i++) {
+    tsr_piece_buffer buffer = {.arena = arena};
+    ok = tsr_step_change(&subword->normalizer.steps[i], &scratch, &piece, &buffer);
+    piece = tsr_piece_of(&buffer);
+  }
+  tsr_location location = {.file = subword->file};
+  if (!ok)
+    tsr_diag_error(
+        diags, location, "added_tokens: a pattern of the normalizer fails on '%s': %s", added->text,
+        tsr_match_failure(scratch.match));
+  else if (!piece.length)
+    ok = tsr_diag_error(
+        diags, location, "added_tokens: '%s' is empty when it is normalized", added->text);
+  tsr_match_free(scratch.match);
+  added->text = piece.text;
+  added->length = piece.length;
+  return ok;
+}
+
 bool tsr_added_tokens_sort(tsr_arena *arena, tsr_subword *subword, tsr_diags *diags) {
   subword->raw.items = tsr_arena_array(arena, tsr_added_token, subword->added_count);
   subword->normalized.items = tsr_arena_array(arena, tsr_added_token, subword->added_count);
-  const tsr_normalizer *normalizer = subword->normalizer;
-  tsr_normalize_scratch scratch = {.arena = arena};
   for (int i = 0; i < subword->added_count; i++) {
     tsr_added_token added = subword->added[i];
     tsr_added_token_set *set = added.is_normalized ? &subword->normalized : &subword->raw;
-    if (added.is_normalized && normalizer) {
-      size_t room = added.length * (size_t)tsr_normalizer_growth(normalizer);
-      char *text = tsr_arena_alloc(arena, room);
-      added.length = tsr_normalize(normalizer, &scratch, added.text, added.length, text, NULL);
-      added.text = text;
-    }
+    if (added.is_normalized && !normalize(arena, subword, &added, diags)) return false;
     set->items[set->count++] = added;
   }
   sort_set(&subword->raw);
@@ -45,9 +64,8 @@ bool tsr_added_tokens_sort(tsr_arena *arena, tsr_subword *subword, tsr_diags *di
     if (!compare_bytes(&subword->normalized.items[i], &subword->normalized.items[i + 1]))
       return tsr_diag_error(
           diags, (tsr_location){.file = subword->file},
-          "added_tokens: %d and %d are the same text in %s", subword->normalized.items[i].token,
-          subword->normalized.items[i + 1].token,
-          tsr_normal_form_names[tsr_normalizer_form(normalizer)]);
+          "added_tokens: %d and %d are the same text when they are normalized",
+          subword->normalized.items[i].token, subword->normalized.items[i + 1].token);
   return true;
 }
 
@@ -106,26 +124,21 @@ static size_t spaces_behind(const char *text, size_t length, size_t at) {
   return at;
 }
 
-static bool is_word_char(
-    const tsr_subword *subword, tsr_match *match, const char *text, size_t length, size_t at) {
-  uint32_t code;
-  size_t begin, end;
-  int bytes = tsr_utf8_next(text + at, length - at, &code);
-  return tsr_pattern_find(subword->word_char, match, text + at, (size_t)bytes, 0, &begin, &end) > 0;
+static bool is_word_char(const char *text, size_t length, size_t at) {
+  uint32_t code = 0;
+  tsr_utf8_next(text + at, length - at, &code);
+  return tsr_char_classes()[code] & TSR_CHAR_WORD;
 }
 
 /* Whether no word continues across either end. */
-static bool stands_alone(
-    const tsr_subword *subword, tsr_match *match, const char *text, size_t length,
-    const tsr_bpe_span *span) {
-  return (!span->begin ||
-          !is_word_char(subword, match, text, length, step_back(text, span->begin))) &&
-         (span->end == length || !is_word_char(subword, match, text, length, span->end));
+static bool stands_alone(const char *text, size_t length, const tsr_added_span *span) {
+  return (!span->begin || !is_word_char(text, length, step_back(text, span->begin))) &&
+         (span->end == length || !is_word_char(text, length, span->end));
 }
 
 const tsr_added_token *tsr_added_tokens_find(
-    const tsr_subword *subword, const tsr_added_token_set *set, tsr_match *match, const char *text,
-    size_t length, size_t at, size_t taken, tsr_bpe_span *ret_span) {
+    const tsr_added_token_set *set, const char *text, size_t length, size_t at, size_t taken,
+    tsr_added_span *ret_span) {
   if (!set->count) return NULL;
   while (at < length) {
     unsigned byte = (unsigned char)text[at];
@@ -135,9 +148,9 @@ const tsr_added_token *tsr_added_tokens_find(
       at++;
       continue;
     }
-    tsr_bpe_span span = {at, at + added->length, at, at + added->length};
+    tsr_added_span span = {at, at + added->length, at, at + added->length};
     at = span.end;
-    if (added->is_single_word && !stands_alone(subword, match, text, length, &span)) continue;
+    if (added->is_single_word && !stands_alone(text, length, &span)) continue;
     if (added->takes_left) span.outer_begin = spaces_before(text, span.begin, taken);
     if (added->takes_right) span.outer_end = spaces_behind(text, length, span.end);
     /* Of space that the token before took already, nothing may be left for this one. */

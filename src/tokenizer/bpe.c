@@ -1,50 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One word's bytes become tokens: the pair of neighbours with the lowest rank is merged, the
- * leftmost of equals, until no pair has a rank. */
+/* One word's bytes or characters become tokens: the pair of neighbours with the lowest rank is
+ * merged, the leftmost of equals, until no pair has a rank. */
+#include "base/utf8.h"
 #include "tokenizer/internal.h"
 #include <assert.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 enum {
-  SEEN_BITS = 16, /* 2 MB of words that were merged before */
-  SEEN_BYTES = 30,
-  SEEN_TOKENS = 8,
   SHORT_MAX = 96,       /* longer words take the heap: O(n log n) */
   NO_RANK = UINT32_MAX, /* of a pair that does not merge */
 };
 
-/* A word and what it became; `length` 0: free. */
-typedef struct {
-  uint8_t length, count;
-  char text[SEEN_BYTES];
-  int32_t tokens[SEEN_TOKENS];
-} seen_word;
-
-/* What a long word is merged in: a list of tokens by place, and a heap of rank << 32 | place. */
-typedef struct {
+/* What a word is merged in. Long ones: a list of tokens by place, and a heap of rank << 32 | place.
+ */
+struct tsr_bpe_memory {
+  tsr_arena *arena;
   int32_t *tokens, *made; /* made: what the pair at a place becomes */
   uint32_t *ranks, *next, *previous;
   uint64_t *heap;
+  size_t *begins; /* of the characters, in the word */
   size_t heap_count, capacity;
-} long_word;
-
-struct tsr_bpe_words {
-  tsr_arena *arena;
-  seen_word *seen;
-  long_word list;
+  tsr_piece_buffer character; /* with a prefix or a suffix */
 };
 
-tsr_bpe_words *tsr_bpe_words_new(tsr_arena *arena) {
-  tsr_bpe_words *words = tsr_arena_array(arena, tsr_bpe_words, 1);
-  words->arena = arena;
-  words->seen = tsr_arena_array(arena, seen_word, 1 << SEEN_BITS);
-  return words;
-}
-
-void tsr_bpe_words_forget(tsr_bpe_words *words) {
-  memset(words->seen, 0, sizeof *words->seen << SEEN_BITS);
+tsr_bpe_memory *tsr_bpe_memory_new(tsr_arena *arena) {
+  tsr_bpe_memory *memory = tsr_arena_array(arena, tsr_bpe_memory, 1);
+  memory->arena = arena;
+  memory->character.arena = arena;
+  return memory;
 }
 
 static uint64_t mix(uint64_t key) {
@@ -58,13 +41,6 @@ tsr_bpe_merge_slot(tsr_bpe_merge *table, uint32_t mask, int32_t left, int32_t ri
   while (table[at].made >= 0 && (table[at].left != left || table[at].right != right))
     at = (at + 1) & mask;
   return &table[at];
-}
-
-int32_t *tsr_subword_word_slot(const tsr_subword *subword, const char *text, size_t length) {
-  uint32_t at = (uint32_t)XXH3_64bits(text, length) & subword->words_mask;
-  for (int32_t token; (token = subword->words[at]) >= 0; at = (at + 1) & subword->words_mask)
-    if (subword->lengths[token] == length && !memcmp(subword->texts[token], text, length)) break;
-  return &subword->words[at];
 }
 
 static uint32_t
@@ -86,11 +62,9 @@ take_bytes(const tsr_subword *subword, const char *text, size_t length, int32_t 
 
 /* ---- short words: the ranks stand in a row that is searched anew for each merge ---- */
 
-static size_t
-merge_short(const tsr_subword *subword, const char *text, size_t length, int32_t *tokens) {
+static size_t merge_short(const tsr_subword *subword, size_t length, int32_t *tokens) {
   uint32_t ranks[SHORT_MAX]; /* of the pair that begins here; the last has none */
   int32_t made[SHORT_MAX];
-  take_bytes(subword, text, length, tokens);
   for (size_t i = 0; i + 1 < length; i++)
     ranks[i] = find_rank(subword, tokens[i], tokens[i + 1], &made[i]);
   for (;;) {
@@ -113,27 +87,27 @@ merge_short(const tsr_subword *subword, const char *text, size_t length, int32_t
 
 /* ---- long words: a list and a heap ---- */
 
-static void reserve(tsr_bpe_words *words, size_t length) {
-  long_word *w = &words->list;
+static void reserve(tsr_bpe_memory *w, size_t length) {
   if (length <= w->capacity) return;
   w->capacity = length > 2 * w->capacity ? length : 2 * w->capacity;
-  w->tokens = tsr_arena_array(words->arena, int32_t, w->capacity);
-  w->made = tsr_arena_array(words->arena, int32_t, w->capacity);
-  w->ranks = tsr_arena_array(words->arena, uint32_t, w->capacity);
-  w->next = tsr_arena_array(words->arena, uint32_t, w->capacity);
-  w->previous = tsr_arena_array(words->arena, uint32_t, w->capacity);
+  w->tokens = tsr_arena_array(w->arena, int32_t, w->capacity);
+  w->made = tsr_arena_array(w->arena, int32_t, w->capacity);
+  w->ranks = tsr_arena_array(w->arena, uint32_t, w->capacity);
+  w->next = tsr_arena_array(w->arena, uint32_t, w->capacity);
+  w->previous = tsr_arena_array(w->arena, uint32_t, w->capacity);
+  w->begins = tsr_arena_array(w->arena, size_t, w->capacity);
   /* Every byte begins one pair, and every merge makes two new ones at most. */
-  w->heap = tsr_arena_array(words->arena, uint64_t, 3 * w->capacity);
+  w->heap = tsr_arena_array(w->arena, uint64_t, 3 * w->capacity);
 }
 
-static void push(long_word *w, uint64_t key) {
+static void push(tsr_bpe_memory *w, uint64_t key) {
   size_t at = w->heap_count++;
   for (size_t above; at && w->heap[above = (at - 1) / 2] > key; at = above)
     w->heap[at] = w->heap[above];
   w->heap[at] = key;
 }
 
-static uint64_t pop(long_word *w) {
+static uint64_t pop(tsr_bpe_memory *w) {
   uint64_t first = w->heap[0], last = w->heap[--w->heap_count];
   size_t at = 0, below;
   while ((below = 2 * at + 1) < w->heap_count) {
@@ -147,22 +121,20 @@ static uint64_t pop(long_word *w) {
 }
 
 /* Looks up the pair at a place; `end` is behind the last place. */
-static void rank_pair(const tsr_subword *subword, long_word *w, uint32_t at, uint32_t end) {
+static void rank_pair(const tsr_subword *subword, tsr_bpe_memory *w, uint32_t at, uint32_t end) {
   uint32_t next = w->next[at];
   w->ranks[at] = NO_RANK;
   if (next < end) w->ranks[at] = find_rank(subword, w->tokens[at], w->tokens[next], &w->made[at]);
   if (w->ranks[at] != NO_RANK) push(w, (uint64_t)w->ranks[at] << 32 | at);
 }
 
+/* Of the tokens in w->tokens. `ret_begins` (NULL: not needed): where each begins, by w->begins. */
 static size_t merge_long(
-    const tsr_subword *subword, tsr_bpe_words *words, const char *text, size_t length,
-    int32_t *tokens) {
+    const tsr_subword *subword, tsr_bpe_memory *w, size_t length, int32_t *tokens,
+    size_t *ret_begins) {
   assert(length < UINT32_MAX);
-  reserve(words, length);
-  long_word *w = &words->list;
   uint32_t end = (uint32_t)length;
   w->heap_count = 0;
-  take_bytes(subword, text, length, w->tokens);
   for (uint32_t i = 0; i < end; i++) w->next[i] = i + 1, w->previous[i] = i - 1;
   for (uint32_t i = 0; i < end; i++) rank_pair(subword, w, i, end);
   while (w->heap_count) {
@@ -177,38 +149,113 @@ static size_t merge_long(
     if (at) rank_pair(subword, w, w->previous[at], end);
   }
   size_t count = 0;
-  for (uint32_t i = 0; i < end; i = w->next[i]) tokens[count++] = w->tokens[i];
+  for (uint32_t i = 0; i < end; i = w->next[i]) {
+    if (ret_begins) ret_begins[count] = w->begins[i];
+    tokens[count++] = w->tokens[i];
+  }
   return count;
+}
+
+/* ---- characters, which the vocabulary may lack ---- */
+
+/* Characters that are being looked up; an unknown token waits for the unknown ones behind it. */
+typedef struct {
+  const tsr_subword *subword;
+  tsr_bpe_memory *w;
+  size_t count, unknown_begin;
+  bool has_unknown;
+} symbols;
+
+static void add_symbol(symbols *s, int32_t token, size_t begin) {
+  s->w->tokens[s->count] = token;
+  s->w->begins[s->count++] = begin;
+}
+
+static void flush_unknown(symbols *s) {
+  if (s->has_unknown) add_symbol(s, s->subword->unknown, s->unknown_begin);
+  s->has_unknown = false;
+}
+
+/* The tokens of bytes, if there are all. What is unknown before them still waits: so it is in the
+ * package. */
+static bool add_bytes(symbols *s, const char *text, size_t length, size_t begin) {
+  const int32_t *tokens = s->subword->byte_tokens;
+  if (!s->subword->falls_back) return false;
+  for (size_t i = 0; i < length; i++)
+    if (tokens[(unsigned char)text[i]] < 0) return false;
+  for (size_t i = 0; i < length; i++) add_symbol(s, tokens[(unsigned char)text[i]], begin);
+  return true;
+}
+
+/* False: an unknown token is named, and not in the vocabulary. */
+static bool add_character(symbols *s, const char *text, size_t length, size_t begin) {
+  int32_t token = tsr_vocabulary_find(s->subword, text, length);
+  if (token >= 0) {
+    flush_unknown(s);
+    add_symbol(s, token, begin);
+    return true;
+  }
+  if (add_bytes(s, text, length, begin) || !s->subword->unknown_text) return true;
+  if (s->subword->unknown < 0) return false;
+  if (!s->has_unknown || !s->subword->fuses_unknown) {
+    flush_unknown(s);
+    s->unknown_begin = begin;
+  }
+  s->has_unknown = true;
+  return true;
+}
+
+/* Returns how many tokens there are in w->tokens, or -1. */
+static int64_t
+take_characters(const tsr_subword *subword, tsr_bpe_memory *w, const char *text, size_t length) {
+  symbols s = {.subword = subword, .w = w};
+  bool is_plain = !subword->prefix_length && !subword->suffix_length;
+  for (size_t at = 0, bytes; at < length; at += bytes) {
+    uint32_t code;
+    bytes = (size_t)tsr_utf8_next(text + at, length - at, &code);
+    const char *character = text + at;
+    size_t character_bytes = bytes;
+    if (!is_plain) {
+      w->character.length = 0;
+      if (at) tsr_piece_add(&w->character, subword->prefix, subword->prefix_length, 0);
+      tsr_piece_add(&w->character, text + at, bytes, 0);
+      if (at + bytes == length)
+        tsr_piece_add(&w->character, subword->suffix, subword->suffix_length, 0);
+      character = w->character.bytes;
+      character_bytes = w->character.length;
+    }
+    if (!add_character(&s, character, character_bytes, at)) return -1;
+  }
+  flush_unknown(&s);
+  return (int64_t)s.count;
 }
 
 /* ---- words ---- */
 
-static size_t merge_word(
-    const tsr_subword *subword, tsr_bpe_words *words, const char *text, size_t length,
-    int32_t *tokens) {
-  int32_t whole = subword->ignores_merges ? *tsr_subword_word_slot(subword, text, length) : -1;
+int64_t tsr_bpe_encode(
+    const tsr_subword *subword, tsr_bpe_memory *w, const char *text, size_t length,
+    int32_t *ret_tokens, size_t *ret_begins) {
+  int32_t whole = subword->ignores_merges ? tsr_vocabulary_find(subword, text, length) : -1;
   if (whole >= 0) {
-    tokens[0] = whole;
+    ret_tokens[0] = whole;
+    if (ret_begins) ret_begins[0] = 0;
     return 1;
   }
-  return length <= SHORT_MAX ? merge_short(subword, text, length, tokens)
-                             : merge_long(subword, words, text, length, tokens);
-}
-
-int64_t tsr_bpe_word(
-    const tsr_subword *subword, tsr_bpe_words *words, const char *text, size_t length,
-    int32_t *ret_tokens) {
-  if (length > SEEN_BYTES) return (int64_t)merge_word(subword, words, text, length, ret_tokens);
-  seen_word *seen = &words->seen[XXH3_64bits(text, length) & ((1 << SEEN_BITS) - 1)];
-  if (seen->length == length && !memcmp(seen->text, text, length)) {
-    for (int i = 0; i < seen->count; i++) ret_tokens[i] = seen->tokens[i];
-    return seen->count;
+  if (subword->model == TSR_MODEL_BPE_BYTES && length <= SHORT_MAX && !ret_begins) {
+    take_bytes(subword, text, length, ret_tokens);
+    return (int64_t)merge_short(subword, length, ret_tokens);
   }
-  size_t count = merge_word(subword, words, text, length, ret_tokens);
-  if (count > SEEN_TOKENS) return (int64_t)count;
-  seen->length = (uint8_t)length;
-  seen->count = (uint8_t)count;
-  memcpy(seen->text, text, length);
-  memcpy(seen->tokens, ret_tokens, count * sizeof *ret_tokens);
-  return (int64_t)count;
+  reserve(w, tsr_word_room(subword, length));
+  int64_t count = (int64_t)length;
+  if (subword->model == TSR_MODEL_BPE_BYTES) {
+    take_bytes(subword, text, length, w->tokens);
+    for (size_t i = 0; i < length; i++) w->begins[i] = i;
+  } else {
+    count = take_characters(subword, w, text, length);
+  }
+  if (count <= 0) return count;
+  if (count > SHORT_MAX || ret_begins)
+    return (int64_t)merge_long(subword, w, (size_t)count, ret_tokens, ret_begins);
+  memcpy(ret_tokens, w->tokens, (size_t)count * sizeof *ret_tokens);
+  return (int64_t)merge_short(subword, (size_t)count, ret_tokens);
 }

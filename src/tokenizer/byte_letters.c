@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The letters that stand for bytes in the vocabulary of a tokenizer.json. */
+/* The letters that stand for bytes in byte-level vocabularies. */
 #include "base/text.h"
 #include "base/utf8.h"
 #include "tokenizer/internal.h"
@@ -16,6 +16,14 @@ static int byte_of(uint32_t code) {
   if (code < 256 + 33) return (int)code - 256;            /* 0 … 32 */
   if (code < 256 + 33 + 34) return (int)code - 289 + 127; /* 127 … 160 */
   return code == 256 + 33 + 34 ? 173 : -1;
+}
+
+int tsr_byte_letter(unsigned char byte, char ret_letter[4]) {
+  uint32_t code = is_itself(byte) ? byte
+                  : byte < 33     ? 256u + byte
+                  : byte == 173   ? 323
+                                  : byte + 162u;
+  return tsr_utf8_put(code, ret_letter);
 }
 
 bool tsr_byte_letters_unmap(const char *text, tsr_text *bytes) {

@@ -1,68 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/subword.h"
-#include "tokenizer/internal.h"
 #include "base/utf8.h"
+#include "tokenizer/char_class.h"
+#include "tokenizer/internal.h"
 #include <assert.h>
 #include <string.h>
 
 enum { REPLACEMENT_BYTES = 3 }; /* of U+FFFD */
 
-/* A buffer that is filled anew; the old one stays in the arena until the scratch is freed. */
-typedef struct {
-  char *bytes;
-  size_t capacity;
-} buffer;
-
 struct tsr_subword_scratch {
   tsr_arena *arena;
-  uint64_t serial; /* of the subword whose words are remembered */
-  tsr_bpe_words *words;
-  tsr_match *match;
-  tsr_normalize_scratch normalize;
-  buffer valid, normal, spaced, from;
+  uint64_t serial; /* of the tokenizer whose words are remembered */
+  tsr_words *words;
+  tsr_step_scratch steps;
+  tsr_piece_buffer valid, normal[2];
+  tsr_piece_buffer levels[TSR_SUBWORD_STEPS_MAX]; /* what each step of the pre-tokenizer made */
+  size_t *begins;                                 /* of a word's tokens */
+  size_t begins_capacity;
 };
 
 tsr_subword_scratch *tsr_subword_scratch_new(void) {
   tsr_arena *arena = tsr_arena_new();
   tsr_subword_scratch *scratch = tsr_arena_array(arena, tsr_subword_scratch, 1);
-  *scratch = (tsr_subword_scratch){
-      .arena = arena,
-      .words = tsr_bpe_words_new(arena),
-      .match = tsr_match_new(arena),
-      .normalize = {.arena = arena},
-  };
+  scratch->arena = arena;
+  scratch->words = tsr_words_new(arena);
+  scratch->steps.match = tsr_match_new(arena);
+  scratch->steps.normalize.arena = arena;
+  scratch->valid.arena = scratch->normal[0].arena = scratch->normal[1].arena = arena;
+  for (int i = 0; i < TSR_SUBWORD_STEPS_MAX; i++) scratch->levels[i].arena = arena;
   return scratch;
 }
 
 void tsr_subword_scratch_free(tsr_subword_scratch *scratch) {
   if (!scratch) return;
-  tsr_match_free(scratch->match);
+  tsr_match_free(scratch->steps.match);
   tsr_arena_free(scratch->arena);
-}
-
-static char *reserve(tsr_subword_scratch *scratch, buffer *b, size_t length) {
-  if (length > b->capacity) {
-    b->capacity = length > 2 * b->capacity ? length : 2 * b->capacity;
-    b->bytes = tsr_arena_alloc(scratch->arena, b->capacity);
-  }
-  return b->bytes;
-}
-
-/* ---- bytes that are no UTF-8 ---- */
-
-/* The bytes of the broken character at `text`: as many as could begin one, at least 1. */
-static size_t broken_bytes(const char *text, size_t length) {
-  const unsigned char *bytes = (const unsigned char *)text;
-  unsigned lead = bytes[0];
-  if (lead < 0xc2 || lead > 0xf4) return 1;
-  unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-  unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-  size_t whole = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2, count = 1;
-  for (; count < whole && count < length; count++) {
-    if (bytes[count] < low || bytes[count] > high) break;
-    low = 0x80, high = 0xbf;
-  }
-  return count;
 }
 
 /* Writes the text with U+FFFD for what is broken (`ret_text` NULL: nowhere); returns its length. */
@@ -75,18 +47,10 @@ static size_t replace_broken(const char *text, size_t length, char *ret_text) {
     put += valid;
     if (at == length) break;
     if (ret_text) memcpy(ret_text + put, "\xef\xbf\xbd", REPLACEMENT_BYTES);
-    at += broken_bytes(text + at, length - at);
+    at += tsr_utf8_broken(text + at, length - at, NULL);
     put += REPLACEMENT_BYTES;
   }
   return put;
-}
-
-int64_t tsr_subword_room(const tsr_subword *subword, const char *text, size_t length) {
-  int64_t room = (int64_t)replace_broken(text, length, NULL);
-  /* Broken bytes are not plain to the normalizer's look, which costs room and nothing else. */
-  if (subword->normalizer && !tsr_normalizer_is_plain(subword->normalizer, text, length))
-    room *= tsr_normalizer_growth(subword->normalizer);
-  return subword->space_at < 0 ? room : 2 * room; /* a space for every piece, of a byte at least */
 }
 
 /* ---- from the text to words ---- */
@@ -94,124 +58,139 @@ int64_t tsr_subword_room(const tsr_subword *subword, const char *text, size_t le
 typedef struct {
   const tsr_subword *subword;
   tsr_subword_scratch *scratch;
-  int32_t *tokens;
+  int32_t *tokens; /* NULL: none are made, `count` is how many there are at most */
   int64_t count;
-  int64_t *begins;     /* of the tokens, in the text; NULL: not needed */
-  const char *piece;   /* the piece that is being cut, as it is or normalized */
-  size_t piece_begin;  /* of the piece, in the text */
-  const size_t *from;  /* of each byte of a normalized piece, its source; NULL: not normalized */
-  const char *spaced;  /* a part of the piece with a space in front; NULL: none is being cut */
-  size_t spaced_begin; /* of that part, in the piece */
+  int64_t *begins;  /* of the tokens, in the text; NULL: not needed */
+  bool lacks_token; /* of a word */
 } encoder;
 
-/* The offset in the text of a byte that is being cut. */
-static int64_t source_of(const encoder *e, const char *at) {
-  size_t offset = e->spaced ? e->spaced_begin + (size_t)(at - e->spaced) - (at > e->spaced)
-                            : (size_t)(at - e->piece);
-  return (int64_t)(e->piece_begin + (e->from ? e->from[offset] : offset));
+static void add_begin(encoder *e, int64_t token, size_t begin) {
+  if (!e->begins) return;
+  bool is_back = token && (int64_t)begin < e->begins[token - 1];
+  e->begins[token] = is_back ? e->begins[token - 1] : (int64_t)begin;
 }
 
-/* Of the tokens from `first` on, whose bytes are at `at`. */
-static void add_begins(encoder *e, int64_t first, const char *at) {
-  for (int64_t i = first; e->begins && i < e->count; i++) {
-    int64_t begin = source_of(e, at);
-    e->begins[i] = i && begin < e->begins[i - 1] ? e->begins[i - 1] : begin;
-    at += e->subword->lengths[e->tokens[i]];
+static bool encode_word(encoder *e, const tsr_piece *word) {
+  size_t room = tsr_word_room(e->subword, word->length), *begins = NULL;
+  if (!e->tokens) return e->count += (int64_t)room, true;
+  if (e->begins) {
+    tsr_subword_scratch *s = e->scratch;
+    if (room > s->begins_capacity)
+      s->begins = tsr_arena_array(s->arena, size_t, s->begins_capacity = 2 * room);
+    begins = s->begins;
   }
+  int64_t first = e->count;
+  int64_t count = tsr_word_encode(
+      e->subword, e->scratch->words, word->text, word->length, e->tokens + first, begins);
+  e->lacks_token = count < 0;
+  if (e->lacks_token) return false;
+  e->count += count;
+  for (int64_t i = 0; begins && i < count; i++)
+    add_begin(e, first + i, tsr_piece_source(word, begins[i]));
+  return true;
 }
 
-static bool split(encoder *e, int level, const char *text, size_t length);
+/* A piece on its way through the steps of the pre-tokenizer. */
+typedef struct {
+  encoder *e;
+  int level;
+} stage;
 
-/* The matches of a pattern, and what lies between them, each cut further. As the tokenizers package
- * has it, an empty match cuts too, unless it stands where the last match ended. */
-static bool split_by(encoder *e, int level, const char *text, size_t length) {
-  const tsr_pattern *pattern = e->subword->splits[level];
-  size_t done = 0, at = 0, begin, end;
-  bool ok = true, has_matched = false;
-  while (ok && at <= length) {
-    int found = tsr_pattern_find(pattern, e->scratch->match, text, length, at, &begin, &end);
-    if (found < 0) return false;
-    if (!found) break;
-    if (begin == end && has_matched && end == done) {
-      at = end + 1;
-      while (at < length && ((unsigned char)text[at] & 0xc0) == 0x80) at++;
-      continue;
-    }
-    if (begin > done) ok = split(e, level + 1, text + done, begin - done);
-    if (end > begin) ok = ok && split(e, level + 1, text + begin, end - begin);
-    at = done = end;
-    has_matched = true;
-  }
-  if (ok && done < length) ok = split(e, level + 1, text + done, length - done);
-  return ok;
+static bool cut_piece(encoder *e, int level, const tsr_piece *piece);
+
+static bool cut_part(void *context, const tsr_piece *part) {
+  const stage *s = context;
+  return cut_piece(s->e, s->level + 1, part);
 }
 
-static bool split(encoder *e, int level, const char *text, size_t length) {
-  bool adds_space = level == e->subword->space_at && text[0] != ' ', ok = true;
-  if (adds_space) {
-    char *spaced = reserve(e->scratch, &e->scratch->spaced, length + 1);
-    spaced[0] = ' ';
-    memcpy(spaced + 1, text, length++);
-    e->spaced_begin = (size_t)(text - e->piece);
-    e->spaced = text = spaced;
-  }
-  if (level < e->subword->splits_count) {
-    ok = split_by(e, level, text, length);
-  } else {
-    int64_t first = e->count;
-    e->count += tsr_bpe_word(e->subword, e->scratch->words, text, length, e->tokens + first);
-    add_begins(e, first, text);
-  }
-  if (adds_space) e->spaced = NULL;
-  return ok;
+static bool cut_piece(encoder *e, int level, const tsr_piece *piece) {
+  const tsr_steps *steps = &e->subword->pre_tokenizer;
+  if (level == steps->count) return encode_word(e, piece);
+  const tsr_step *step = &steps->steps[level];
+  if (step->kind >= TSR_STEP_SPLIT)
+    return tsr_step_cut(step, e->scratch->steps.match, piece, cut_part, &(stage){e, level});
+  tsr_piece_buffer *made = &e->scratch->levels[level];
+  if (!tsr_step_change(step, &e->scratch->steps, piece, made)) return false;
+  tsr_piece changed = tsr_piece_of(made);
+  return !changed.length || cut_piece(e, level + 1, &changed);
 }
 
-typedef bool (*piece_function)(encoder *e, const char *text, size_t length);
+typedef bool (*piece_function)(encoder *e, const tsr_piece *piece);
 
-/* The set's tokens, and `piece` for what lies between. Where a token takes the space behind it, the
+/* The set's tokens, and `give` for what lies between. Where a token takes the space behind it, the
  * next one may begin inside of that, and be there twice: so it is in the tokenizers package. */
-static bool cut_added(
-    encoder *e, const tsr_added_token_set *set, const char *text, size_t length,
-    piece_function piece) {
+static bool
+cut_added(encoder *e, const tsr_added_token_set *set, const tsr_piece *piece, piece_function give) {
   size_t at = 0, taken = 0;
-  tsr_bpe_span span;
+  tsr_added_span span;
   const tsr_added_token *added;
-  while (
-      (added = tsr_added_tokens_find(
-           e->subword, set, e->scratch->match, text, length, at, taken, &span))) {
-    bool has_gap = taken < span.outer_begin;
-    if (has_gap && !piece(e, text + taken, span.outer_begin - taken)) return false;
-    e->tokens[e->count++] = added->token;
-    add_begins(e, e->count - 1, text + span.outer_begin);
+  while ((added = tsr_added_tokens_find(set, piece->text, piece->length, at, taken, &span))) {
+    tsr_piece gap =
+        tsr_piece_part(piece, taken, taken < span.outer_begin ? span.outer_begin : taken);
+    if (gap.length && !give(e, &gap)) return false;
+    if (e->tokens) {
+      e->tokens[e->count] = added->token;
+      add_begin(e, e->count, tsr_piece_source(piece, span.outer_begin));
+    }
+    e->count++;
     at = span.end;
     taken = span.outer_end;
   }
-  return taken == length || piece(e, text + taken, length - taken);
+  tsr_piece rest = tsr_piece_part(piece, taken, piece->length);
+  return !rest.length || give(e, &rest);
 }
 
-static bool encode_words(encoder *e, const char *text, size_t length) {
-  return split(e, 0, text, length);
-}
+static bool encode_words(encoder *e, const tsr_piece *piece) { return cut_piece(e, 0, piece); }
 
-static bool encode_piece(encoder *e, const char *text, size_t length) {
-  const tsr_normalizer *normalizer = e->subword->normalizer;
-  const char *whole = e->piece;
-  e->piece = text;
-  e->piece_begin = (size_t)(text - whole);
-  if (normalizer && !tsr_normalizer_is_plain(normalizer, text, length)) {
-    size_t room = length * (size_t)tsr_normalizer_growth(normalizer), *from = NULL;
-    char *normal = reserve(e->scratch, &e->scratch->normal, room);
-    if (e->begins)
-      from = (size_t *)(void *)reserve(e->scratch, &e->scratch->from, (room + 1) * sizeof *from);
-    length = tsr_normalize(normalizer, &e->scratch->normalize, text, length, normal, from);
-    e->piece = text = normal;
-    e->from = from;
+static bool encode_piece(encoder *e, const tsr_piece *piece) {
+  const tsr_steps *steps = &e->subword->normalizer;
+  tsr_piece normal = *piece;
+  for (int i = 0, turn = 0; i < steps->count; i++) {
+    const tsr_step *step = &steps->steps[i];
+    bool is_plain = step->kind == TSR_STEP_FORM &&
+                    tsr_normalizer_is_plain(step->form, normal.text, normal.length);
+    if (is_plain) continue;
+    tsr_piece_buffer *made = &e->scratch->normal[turn ^= 1];
+    if (!tsr_step_change(step, &e->scratch->steps, &normal, made)) return false;
+    normal = tsr_piece_of(made);
   }
-  bool ok = cut_added(e, &e->subword->normalized, text, length, encode_words);
-  e->piece = whole;
-  e->piece_begin = 0;
-  e->from = NULL;
-  return ok;
+  return !normal.length || cut_added(e, &e->subword->normalized, &normal, encode_words);
+}
+
+/* Whether a word's bytes are no more than those of the text, but for what a quick look finds. */
+static bool keeps_length(const tsr_subword *subword, const char *text, size_t length) {
+  bool keeps = !subword->falls_back;
+  for (int i = 0; i < subword->normalizer.count; i++) {
+    const tsr_step *step = &subword->normalizer.steps[i];
+    keeps &= step->kind == TSR_STEP_FORM && tsr_normalizer_is_plain(step->form, text, length);
+  }
+  for (int i = 0; i < subword->pre_tokenizer.count; i++)
+    keeps &= subword->pre_tokenizer.steps[i].kind >= TSR_STEP_SPLIT;
+  return keeps;
+}
+
+static bool encode(encoder *e, const char *text, size_t length, size_t *ret_length) {
+  tsr_subword_scratch *scratch = e->scratch;
+  if (scratch->serial && scratch->serial != e->subword->serial) tsr_words_forget(scratch->words);
+  scratch->serial = e->subword->serial;
+  if (tsr_utf8_valid(text, length) < length) {
+    size_t valid_length = replace_broken(text, length, NULL);
+    scratch->valid.length = 0;
+    tsr_piece_reserve(&scratch->valid, valid_length);
+    length = replace_broken(text, length, scratch->valid.bytes);
+    text = scratch->valid.bytes;
+  }
+  *ret_length = length;
+  tsr_piece piece = {.text = text, .length = length};
+  return !length || cut_added(e, &e->subword->raw, &piece, encode_piece);
+}
+
+int64_t tsr_subword_room(const tsr_subword *subword, const char *text, size_t length) {
+  if (keeps_length(subword, text, length)) return (int64_t)replace_broken(text, length, NULL);
+  encoder e = {.subword = subword, .scratch = tsr_subword_scratch_new()};
+  encode(&e, text, length, &length); /* what fails here will fail at the same place again */
+  tsr_subword_scratch_free(e.scratch);
+  return e.count;
 }
 
 bool tsr_subword_encode(
@@ -224,39 +203,29 @@ bool tsr_subword_encode(
 bool tsr_subword_encode_begins(
     const tsr_subword *subword, tsr_subword_scratch *scratch, const char *text, size_t length,
     int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
-  if (scratch->serial && scratch->serial != subword->serial) tsr_bpe_words_forget(scratch->words);
-  scratch->serial = subword->serial;
-  if (tsr_utf8_valid(text, length) < length) {
-    size_t valid_length = replace_broken(text, length, NULL);
-    char *valid = reserve(scratch, &scratch->valid, valid_length);
-    length = replace_broken(text, length, valid);
-    text = valid;
-  }
-  encoder e = {
-      .subword = subword,
-      .scratch = scratch,
-      .tokens = ret_tokens,
-      .begins = ret_begins,
-      .piece = text};
-  bool ok = !length || cut_added(&e, &subword->raw, text, length, encode_piece);
+  encoder e = {.subword = subword, .scratch = scratch, .tokens = ret_tokens, .begins = ret_begins};
+  bool ok = encode(&e, text, length, &length);
   *ret_count = e.count;
   if (ret_begins) ret_begins[e.count] = (int64_t)length;
   if (ok) return true;
+  tsr_location location = {.file = subword->file};
+  if (e.lacks_token)
+    return tsr_diag_failure(
+        diags, location, "this text has no tokens: %s", tsr_word_failure(subword));
   return tsr_diag_failure(
-      diags, (tsr_location){.file = subword->file}, "a split pattern fails on this text: %s",
-      tsr_match_failure(scratch->match));
+      diags, location, "a pattern fails on this text: %s", tsr_match_failure(scratch->steps.match));
 }
 
 /* ---- queries ---- */
 
 int tsr_subword_before(const tsr_subword *subword, const int32_t **ret_tokens) {
-  *ret_tokens = subword->before;
-  return subword->before_count;
+  *ret_tokens = subword->before.tokens;
+  return subword->before.count;
 }
 
 int tsr_subword_behind(const tsr_subword *subword, const int32_t **ret_tokens) {
-  *ret_tokens = subword->behind;
-  return subword->behind_count;
+  *ret_tokens = subword->behind.tokens;
+  return subword->behind.count;
 }
 
 int32_t tsr_subword_vocab_size(const tsr_subword *subword) { return subword->vocab_size; }
@@ -266,16 +235,33 @@ int32_t tsr_subword_find(const tsr_subword *subword, const char *text) {
   for (int i = 0; i < subword->added_count; i++)
     if (subword->added[i].length == length && !memcmp(subword->added[i].text, text, length))
       return subword->added[i].token;
-  return *tsr_subword_word_slot(subword, text, length);
+  return tsr_vocabulary_find(subword, text, length);
 }
 
 bool tsr_subword_is_special(const tsr_subword *subword, int32_t token) {
   assert(token >= 0 && token < subword->vocab_size);
-  return subword->special[token];
+  return subword->flags[token] & TSR_TOKEN_SPECIAL;
 }
 
 const char *tsr_subword_token(const tsr_subword *subword, int32_t token, size_t *ret_length) {
   assert(token >= 0 && token < subword->vocab_size);
   *ret_length = subword->texts[token] ? subword->lengths[token] : 0;
   return subword->texts[token] ? subword->texts[token] : "";
+}
+
+/* Whether a normalizer's step does the same to a text as to pieces cut at line ends. */
+static bool is_local(const tsr_step *step) {
+  return step->kind == TSR_STEP_FORM || step->kind == TSR_STEP_LOWER ||
+         step->kind == TSR_STEP_LEAVE_OUT || step->kind == TSR_STEP_NMT ||
+         step->kind == TSR_STEP_CLEAN || step->kind == TSR_STEP_IDEOGRAPHS;
+}
+
+bool tsr_subword_has_cuts(const tsr_subword *subword) {
+  bool is_local_all = true;
+  for (int i = 0; i < subword->normalizer.count; i++)
+    is_local_all &= is_local(&subword->normalizer.steps[i]);
+  const tsr_step *first = &subword->pre_tokenizer.steps[0];
+  bool removes_space = subword->pre_tokenizer.count && first->kind == TSR_STEP_SPLIT &&
+                       first->classes == TSR_CHAR_SPACE && first->behavior == TSR_SPLIT_REMOVED;
+  return is_local_all && (removes_space || subword->model == TSR_MODEL_BPE_BYTES);
 }

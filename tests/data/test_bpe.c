@@ -85,7 +85,9 @@ static void test_round_trip(tsr_arena *arena, const char *name, bool is_nfc, tsr
     CHECK(count <= room);
     tsr_text all = {0}, single = {0};
     tsr_tokenizer_decode(&tokenizer, tokens, count, &all);
-    for (int64_t i = 0; i < count; i++) tsr_tokenizer_decode(&tokenizer, &tokens[i], 1, &single);
+    tsr_token_stream *stream = tsr_token_stream_new(arena, &tokenizer, false);
+    for (int64_t i = 0; i < count; i++) tsr_token_stream_add(stream, tokens[i], &single);
+    tsr_token_stream_end(stream, &single);
     CHECK(all.length == length && !memcmp(all.data, want, length));
     CHECK(single.length == length && !memcmp(single.data, want, length));
     tsr_text_free(&all);
@@ -379,7 +381,7 @@ static void test_steps(tsr_arena *arena, tsr_diags *diags) {
   CHECK(!tsr_subword_encode(bpe, scratch, text, LENGTH, tokens, &count, diags));
   CHECK_STR(
       printed_diags(arena, diags),
-      "t.json: error: a split pattern fails on this text: retry-limit-in-search over\n");
+      "t.json: error: a pattern fails on this text: retry-limit-in-search over\n");
   tsr_subword_scratch_free(scratch);
 }
 

@@ -195,7 +195,7 @@ static void test_failure(
   CHECK(!tsr_subword_encode(bpe, scratch, text, length, tokens, &count, diags));
   CHECK_STR(
       printed_diags(arena, diags),
-      tsr_arena_printf(arena, "t.json: error: a split pattern fails on this text: %s\n", reason));
+      tsr_arena_printf(arena, "t.json: error: a pattern fails on this text: %s\n", reason));
   CHECK(tsr_subword_encode(bpe, scratch, "--", 2, tokens, &count, diags)); /* it is usable still */
   tsr_subword_scratch_free(scratch);
 }
