@@ -236,6 +236,7 @@ struct tsr_subword {
   int64_t word_chars_max;
   double *scores, unknown_score; /* (vocab_size) log probabilities */
   tsr_trie trie;
+  const tsr_known_pattern *known_words; /* what alone cuts words of bytes; NULL: something else */
   /* the pipeline */
   tsr_steps normalizer, pre_tokenizer;
   tsr_added_token *added; /* all of them */
@@ -267,7 +268,11 @@ void tsr_words_forget(tsr_words *words);
 int64_t tsr_word_encode(
     const tsr_subword *subword, tsr_words *words, const char *text, size_t length,
     int32_t *ret_tokens, size_t *ret_begins);
-/* Why it returned -1. */
+/* Of subword->known_words: cuts a text into words and writes their tokens; returns how many. */
+int64_t tsr_words_encode_text(
+    const tsr_subword *subword, tsr_words *words, const char *text, size_t length,
+    int32_t *ret_tokens);
+/* Why tsr_word_encode returned -1. */
 const char *tsr_word_failure(const tsr_subword *subword);
 
 /* ---- the models: as tsr_word_encode, without memory of words ---- */

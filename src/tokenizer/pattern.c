@@ -58,6 +58,8 @@ bool tsr_pattern_compile(
   return true;
 }
 
+const tsr_known_pattern *tsr_pattern_known(const tsr_pattern *pattern) { return pattern->known; }
+
 tsr_match *tsr_match_new(tsr_arena *arena) {
   tsr_match *match = tsr_arena_array(arena, tsr_match, 1);
   match->param = onig_new_match_param();

@@ -200,3 +200,30 @@ bool tsr_known_pattern_match(
   }
   return true;
 }
+
+bool tsr_known_pattern_covers(const tsr_known_pattern *pattern) { return pattern->which < DIGIT; }
+
+int tsr_known_pattern_ends(
+    const tsr_known_pattern *pattern, const char *text, size_t length, size_t at, int most,
+    size_t *ret_ends) {
+  reader r = {text, length, pattern->classes};
+  int count = 0;
+  switch (pattern->which) {
+  case GPT2:
+    for (; count < most && at < length; at = ret_ends[count++])
+      ret_ends[count] = match_gpt2(&r, at);
+    break;
+  case LLAMA3:
+    for (; count < most && at < length; at = ret_ends[count++])
+      ret_ends[count] = match_llama3(&r, at, 3);
+    break;
+  case QWEN:
+    for (; count < most && at < length; at = ret_ends[count++])
+      ret_ends[count] = match_llama3(&r, at, 1);
+    break;
+  default:
+    for (; count < most && at < length; at = ret_ends[count++])
+      ret_ends[count] = match_o200k(&r, at);
+  }
+  return count;
+}

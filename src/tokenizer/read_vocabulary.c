@@ -68,6 +68,13 @@ static void choose_bytes(tsr_subword *s, const cJSON *vocab) {
   if (mapping != 1 || !is_last || !decodes || !is_plain || !has_all_bytes(vocab)) return;
   s->model = TSR_MODEL_BPE_BYTES;
   steps->count--;
+  const tsr_step *only = &steps->steps[0];
+  if (steps->count != 1 || only->kind != TSR_STEP_SPLIT || !only->pattern) return;
+  const tsr_known_pattern *known = tsr_pattern_known(only->pattern);
+  bool cuts = known && tsr_known_pattern_covers(known) && only->behavior != TSR_SPLIT_CONTIGUOUS &&
+              only->behavior != TSR_SPLIT_REMOVED;
+  /* Without gaps between matches none is merged with another. */
+  if (cuts && !only->inverts) s->known_words = known;
 }
 
 static bool

@@ -140,7 +140,12 @@ cut_added(encoder *e, const tsr_added_token_set *set, const tsr_piece *piece, pi
   return !rest.length || give(e, &rest);
 }
 
-static bool encode_words(encoder *e, const tsr_piece *piece) { return cut_piece(e, 0, piece); }
+static bool encode_words(encoder *e, const tsr_piece *piece) {
+  if (!e->subword->known_words || !e->tokens || e->begins) return cut_piece(e, 0, piece);
+  e->count += tsr_words_encode_text(
+      e->subword, e->scratch->words, piece->text, piece->length, e->tokens + e->count);
+  return true;
+}
 
 static bool encode_piece(encoder *e, const tsr_piece *piece) {
   const tsr_steps *steps = &e->subword->normalizer;
