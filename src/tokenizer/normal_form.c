@@ -2,7 +2,7 @@
 /* Normalization forms by utf8proc: it has the parts of a character, the classes of marks, and what
  * composes. Marks are put in order here, because utf8proc takes quadratic time for many on one
  * letter, and characters that stay as they are are passed over. */
-#include "data/unicode_normalize.h"
+#include "tokenizer/normal_form.h"
 #include "base/utf8.h"
 #include <assert.h>
 #include <stdlib.h>
