@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The command `export`: to model folders of Hugging Face and adapter folders of PEFT. */
+/* The command `export`: to model folders of Hugging Face, to GGUF, and adapter folders of PEFT. */
 #include "cli/trained_model.h"
 #include "base/file_read.h"
+#include "checkpoint/gguf_export.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/hf_export.h"
 #include "train/adapter_files.h"
 #include "train/resume_recipe.h"
 #include <string.h>
@@ -15,7 +15,19 @@ typedef struct {
   tsr_config *config;
   tsr_adapted_model model;
   tsr_trained_values values;
+  bool gguf; /* --format gguf */
 } exporting;
+
+static bool choose_format(exporting *e) {
+  static const char *const names[] = {"hf", "gguf"};
+  app *a = e->a;
+  const char *word = a->options.format ? a->options.format : names[0];
+  e->gguf = !strcmp(word, names[1]);
+  if (e->gguf || !strcmp(word, names[0])) return true;
+  tsr_diag_error(a->diags, TSR_NOWHERE, "--format: there is nothing called '%s'", word);
+  tsr_diag_nearest(a->diags, word, names, 2);
+  return false;
+}
 
 static bool load_config(exporting *e, const tsr_manifest *m) {
   app *a = e->a;
@@ -40,9 +52,16 @@ static bool export_model(exporting *e, const char *weights, const char *what) {
   app *a = e->a;
   tsr_hf_export_options o = {.graphs_folder = app_graphs_folder(a), .dtype = a->options.dtype};
   if (e->values.values) o.changes = tsr_adapted_changes(a->arena, &e->values, &o.changes_count);
-  if (!tsr_hf_export(a->arena, weights, a->options.out, &o, a->diags)) return false;
-  console_note_tokenizer(a);
-  if (!a->options.quiet) printf("%s: a model folder of '%s'%s\n", a->options.out, weights, what);
+  if (e->gguf) {
+    if (!tsr_gguf_export(a->arena, weights, a->options.out, &o, a->diags)) return false;
+  } else {
+    if (!tsr_hf_export(a->arena, weights, a->options.out, &o, a->diags)) return false;
+    console_note_tokenizer(a);
+  }
+  if (!a->options.quiet)
+    printf(
+        "%s: a %s of '%s'%s\n", a->options.out, e->gguf ? "GGUF file" : "model folder", weights,
+        what);
   return true;
 }
 
@@ -96,6 +115,10 @@ static bool merge_run(exporting *e) {
 /* PEFT's folder of a run's adapters. */
 static bool export_adapters(exporting *e) {
   app *a = e->a;
+  if (e->gguf)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "'%s' has adapters, which a GGUF file has merged: --merge does that",
+        e->from.folder);
   if (a->options.dtype)
     return tsr_diag_error(
         a->diags, TSR_NOWHERE, "--dtype goes with a model: adapters are exported in f32");
@@ -111,7 +134,7 @@ static bool export_adapters(exporting *e) {
 static bool run(exporting *e) {
   app *a = e->a;
   const char *from = a->options.arguments.items[0];
-  if (!console_require_out(a) ||
+  if (!console_require_out(a) || !choose_format(e) ||
       !tsr_checkpoint_find_held(a->arena, from, TSR_NOWHERE, &e->from, &e->from_hold, a->diags) ||
       !tsr_checkpoint_reader_check_sides(a->arena, &e->from, a->diags))
     return false;

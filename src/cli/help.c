@@ -31,6 +31,9 @@ static const entry usages[] = {
     {ONLY(IMPORT), "tessera-train import FOLDER --out DIR\n"},
     {ONLY(EXPORT),
      "tessera-train export DIR --out FOLDER [--adapter DIR | --merge] [--dtype f32|bf16|f16]\n"},
+    {ONLY(EXPORT),
+     "tessera-train export DIR --format gguf --out FILE [--adapter DIR | --merge] [--dtype "
+     "WHAT]\n"},
     {ONLY(TOKENIZE),
      "tessera-train tokenize INPUT… --out FILE [--overwrite] [--tokenizer FILE|byte|char] "
      "[--format WHAT]\n"},
@@ -211,7 +214,10 @@ static const entry options[] = {
      "run reads them; 0 unless given\n"},
     {ONLY(DATA), "  --split WHAT     data show: train (the default) or validation\n"},
     {ONLY(CHECKPOINT), "  --shards N       checkpoint reshard: files of tensors\n"},
-    {ONLY(EXPORT), "  --dtype WHAT     export: f32, bf16 or f16; as stored unless given\n"},
+    {ONLY(EXPORT),
+     "  --format WHAT    export: hf (a folder, the default) or gguf (a file for llama.cpp)\n"},
+    {ONLY(EXPORT),
+     "  --dtype WHAT     export: f32, bf16 or f16, to GGUF also q8_0; as stored unless given\n"},
     {ONLY(EXPORT),
      "  --merge          export: a run's adapters merged into their model; else they become a "
      "folder in PEFT's format\n"},

@@ -85,7 +85,7 @@ static const option options[] = {
     {"--dtype", VALUE, AT(dtype), ONLY(EXPORT)},
     {"--merge", FLAG, AT(merge), ONLY(EXPORT)},
     {"--tokenizer", PATH, AT(tokenizer), ONLY(TOKENIZE)},
-    {"--format", VALUE, AT(format), ONLY(TOKENIZE)},
+    {"--format", VALUE, AT(format), ONLY(TOKENIZE) | ONLY(EXPORT)},
     {"--skip-bad-lines", FLAG, AT(skip_bad_lines), ONLY(TOKENIZE)},
     {"--jsonl-key", VALUE, AT(jsonl_key), ONLY(TOKENIZE)},
     {"--threads", VALUE, AT(threads_text), ONLY(TOKENIZE) | ONLY(KERNELS)},

@@ -5,6 +5,7 @@ Numbers come from a bigram model, a table of logits by token: its loss, gradient
 double precision, and its batch is the whole text, so that the order of the samples does not matter.
 """
 import glob
+import hashlib
 import json
 import math
 import os
@@ -551,3 +552,32 @@ def chat_templates(c):
     c.write("bot.json", json.dumps({"messages": [{"role": "bot", "content": "x"}, {"role": "user", "content": "y"}], "tools": [{"name": "f"}]}))
     refused = c.run(*words, "--chat", "bot.json", code=2)
     refused.matches(r"chat_template.jinja:1:\d+: error: the template raises an exception: no bots$")
+
+
+@feature("export --format gguf: the bytes that llama.cpp's converter makes of the export to Hugging Face, in f32, f16, bf16 and q8_0")
+def gguf(c):
+    data = os.path.join(c.source_root, "tests", "checkpoint", "data")
+    c.run("import", os.path.join(data, "hf_smollm2"), "--out", "model")
+    with open(os.path.join(data, "gguf.sha256")) as file:
+        expected = {dtype: digest for digest, name, dtype in map(str.split, file) if name == "hf_smollm2"}
+    for dtype in ("f32", "f16", "bf16", "q8_0"):
+        said = c.run("export", "model", "--format", "gguf", "--out", "hf_smollm2.gguf", "--dtype", dtype)
+        with open(os.path.join(c.folder, "hf_smollm2.gguf"), "rb") as file:
+            if hashlib.sha256(file.read()).hexdigest() != expected[dtype]:
+                said.fail(f"{dtype}: other bytes than those of llama.cpp's converter")
+
+
+@feature("Tokenizers that llama.cpp has no pre-tokenizer for, and models that it has no architecture for, are no GGUF files",
+         state="refused")
+def gguf_refused(c):
+    tokenizer = os.path.join(c.source_root, "tests", "data", "bpe", "flags.json")
+    c.write("run.yaml", f"""training_config: {{seed: 1, data_path: text.txt, tokenizer_type: bpe, tokenizer_path: {tokenizer},
+  batch_size: 2, sequence_length: 8, max_steps: 1, eval_every: 0, sample_tokens: 0}}
+transformer_config: {{model_type: llama, vocab_size: 500, embedding_dim: 8, intermediate_dim: 16, num_heads: 2, num_groups: 2,
+  num_blocks: 1, max_sequence_length: 64}}
+""")
+    c.run("--config", "run.yaml", "--out", "run")
+    c.run("export", "run", "--format", "gguf", "--out", "m.gguf", code=2).says("has no name for this pre-tokenizer, whose hash is")
+    folder = os.path.join(c.source_root, "tests", "checkpoint", "data", "hf_qwen2_moe")
+    c.run("import", folder, "--out", "moe")
+    c.run("export", "moe", "--format", "gguf", "--out", "m.gguf", code=2).says("llama.cpp's qwen2moe has experts in every block")
