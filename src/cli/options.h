@@ -72,6 +72,12 @@ typedef struct {
   tsr_words prompts;
   const char *prompt_file, *chat;
   const char *adapter; /* and export */
+  /* evaluate --eval-set */
+  tsr_words eval_sets;
+  bool last_word, apply_chat_template;
+  const char *context_template, *delimiter, *shots_text, *shots_file, *shots_delimiter;
+  const char *max_length_text, *log_samples;
+  int64_t shots, max_length;
   /* checkpoint reshard, export */
   bool merge;
   const char *shards_text, *dtype;
