@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `evaluate`. */
+#include "cli/evaluate_sets.h"
 #include "cli/trained_model.h"
 #include "train/evaluate.h"
 #include <math.h>
@@ -68,17 +69,25 @@ static void report(app *a, const trained_model *m, const tsr_evaluation *e) {
   if (!a->options.quiet) printf("speed: %.0f tokens/s\n", (double)e->tokens / e->seconds);
 }
 
-int app_run_evaluate(app *a) {
-  trained_model m = {.a = a};
+static bool evaluate_data(trained_model *m) {
+  app *a = m->a;
   tsr_compiled evaluation = {0};
   tsr_split split;
   tsr_evaluation e;
-  bool ok = trained_model_open(&m) && tsr_job_all_succeeded(&a->job, open_data(&m, &split)) &&
-            compile_evaluation(&m, &evaluation) &&
-            tsr_evaluate(
-                a->arena, &m.data, split, &evaluation, m.executable[0],
-                m.setup.config->training.validation_batch_size, trained_model_interrupt(&m), &e,
-                a->diags);
-  if (ok) report(a, &m, &e);
+  if (!tsr_job_all_succeeded(&a->job, open_data(m, &split)) ||
+      !compile_evaluation(m, &evaluation) ||
+      !tsr_evaluate(
+          a->arena, &m->data, split, &evaluation, m->executable[0],
+          m->setup.config->training.validation_batch_size, trained_model_interrupt(m), &e,
+          a->diags))
+    return false;
+  report(a, m, &e);
+  return true;
+}
+
+int app_run_evaluate(app *a) {
+  trained_model m = {.a = a};
+  bool ok = trained_model_open(&m) &&
+            (a->options.eval_sets.count ? evaluate_sets(&m) : evaluate_data(&m));
   return trained_model_finish(&m, ok);
 }

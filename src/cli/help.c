@@ -21,6 +21,8 @@ static const entry usages[] = {
     {ONLY(PROFILE), "tessera-train profile --config FILE [--steps N] [--out DIR] [options]\n"},
     {ONLY(EVALUATE),
      "tessera-train evaluate --checkpoint DIR [--adapter DIR] [--data FILE] [options]\n"},
+    {ONLY(EVALUATE), "tessera-train evaluate --checkpoint DIR --eval-set FILE… [--shots N "
+                     "--shots-file FILE] [options]\n"},
     {ONLY(GENERATE), "tessera-train generate --checkpoint DIR [--adapter DIR] (--prompt TEXT | "
                      "--prompt-file FILE | "
                      "--chat FILE) [options]\n"},
@@ -61,7 +63,8 @@ static const entry summaries[] = {
      "                   trace.json, into DIR or the working directory\n"},
     {ONLY(EVALUATE),
      "  evaluate         prints the loss, perplexity and bits per byte of a checkpoint "
-     "over data\n"},
+     "over data, or scores on sets\n"
+     "                   of questions, completions and texts\n"},
     {ONLY(GENERATE), "  generate         writes text that resumes from prompts\n"},
     {ONLY(SERVE),
      "  serve            answers requests of OpenAI's API over HTTP, many at once, and "
@@ -184,6 +187,23 @@ static const entry options[] = {
     {ONLY(EVALUATE),
      "  --data FILE      evaluate: text or tokens; the configuration's validation data "
      "unless given\n"},
+    {ONLY(EVALUATE),
+     "  --eval-set FILE  evaluate: lines of JSON with a question, its choices and the answer; a "
+     "prompt and its\n"
+     "                   completion; or a text; may be repeated\n"
+     "  --last-word      evaluate --eval-set: the last word of a text is its completion\n"
+     "  --context-template TEXT  evaluate --eval-set: a Jinja template that makes the context of a "
+     "line's keys\n"
+     "  --delimiter TEXT evaluate --eval-set: between context and choice; a space unless given\n"
+     "  --shots N, --shots-file FILE, --shots-delimiter TEXT, --seed N\n"
+     "                   evaluate --eval-set: N lines of FILE with their answers before each "
+     "context; two newlines\n"
+     "                   follow each unless TEXT is given\n"
+     "  --apply-chat-template  evaluate --eval-set: the context becomes a message to the model\n"
+     "  --max-length N   evaluate --eval-set: tokens that the model reads at most; "
+     "max_sequence_length unless given\n"
+     "  --out FILE       evaluate --eval-set: writes the results as JSON\n"
+     "  --log-samples FILE  evaluate --eval-set: writes a line of JSON for each line of a set\n"},
     {ONLY(GENERATE), "  --prompt TEXT    generate: may be repeated\n"},
     {ONLY(GENERATE), "  --prompt-file F  generate: one prompt a line\n"},
     {ONLY(GENERATE),

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/uri.h"
 #include "cli/command_mask.h"
+#include "cli/option_pairs.h"
 #include "cli/option_values.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,9 +18,10 @@ static const char *const commands[TSR_COMMANDS] = {
 /* check takes what train takes. */
 #define WRITES                                                                                     \
   (ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK) | ONLY(CHECKPOINT) | ONLY(IMPORT) | ONLY(EXPORT) |    \
-   ONLY(TOKENIZE))
+   ONLY(TOKENIZE) | ONLY(EVALUATE))
 
-typedef enum { FLAG, VALUE, PATH, VALUES, OPTIONAL, KEY } option_kind;
+/* TEXT: a value that may be empty. */
+typedef enum { FLAG, VALUE, TEXT, PATH, VALUES, OPTIONAL, KEY } option_kind;
 typedef struct {
   const char *word;
   option_kind kind;
@@ -70,6 +72,16 @@ static const option options[] = {
     {"--max-body", VALUE, AT(max_body_text), ONLY(SERVE)},
     {"--timeout", VALUE, AT(timeout_text), ONLY(SERVE)},
     {"--data", VALUE, AT(data), ONLY(EVALUATE)},
+    {"--eval-set", VALUES, AT(eval_sets), ONLY(EVALUATE)},
+    {"--last-word", FLAG, AT(last_word), ONLY(EVALUATE)},
+    {"--context-template", TEXT, AT(context_template), ONLY(EVALUATE)},
+    {"--delimiter", TEXT, AT(delimiter), ONLY(EVALUATE)},
+    {"--shots", VALUE, AT(shots_text), ONLY(EVALUATE)},
+    {"--shots-file", PATH, AT(shots_file), ONLY(EVALUATE)},
+    {"--shots-delimiter", TEXT, AT(shots_delimiter), ONLY(EVALUATE)},
+    {"--apply-chat-template", FLAG, AT(apply_chat_template), ONLY(EVALUATE)},
+    {"--max-length", VALUE, AT(max_length_text), ONLY(EVALUATE)},
+    {"--log-samples", PATH, AT(log_samples), ONLY(EVALUATE)},
     {"--prompt", VALUES, AT(prompts), ONLY(GENERATE)},
     {"--prompt-file", PATH, AT(prompt_file), ONLY(GENERATE)},
     {"--chat", PATH, AT(chat), ONLY(GENERATE)},
@@ -78,7 +90,7 @@ static const option options[] = {
     {"--top-k", KEY, 0, ONLY(GENERATE), "eval_config.top_k"},
     {"--top-p", KEY, 0, ONLY(GENERATE), "eval_config.top_p"},
     {"--repetition-penalty", KEY, 0, ONLY(GENERATE), "eval_config.repetition_penalty"},
-    {"--seed", KEY, 0, ONLY(GENERATE), "eval_config.seed"},
+    {"--seed", KEY, 0, ONLY(GENERATE) | ONLY(EVALUATE), "eval_config.seed"},
     {"--sample", VALUE, AT(sample_text), ONLY(DATA)},
     {"--split", VALUE, AT(split), ONLY(DATA)},
     {"--shards", VALUE, AT(shards_text), ONLY(CHECKPOINT)},
@@ -158,7 +170,7 @@ static void store(parser *p, const option *o, const char *value) {
     add_set(p, (tsr_set){value, o->otherwise ? o->word : NULL, o->otherwise});
   else if ((o->kind == PATH || o->kind == VALUE) && !*value)
     tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", o->word);
-  else if (o->kind == VALUE) *(const char **)at = value;
+  else if (o->kind == VALUE || o->kind == TEXT) *(const char **)at = value;
   else if ((o->at == AT(config) || o->at == AT(prompt_file)) && !strcmp(value, "-"))
     *(const char **)at = "/dev/stdin";
   else if (o->kind == PATH && !strcmp(value, "-"))
@@ -336,34 +348,6 @@ static bool lacks_config(const tsr_options *c) {
   }
 }
 
-/* Options that require another one. */
-static void check_bench(const tsr_options *c, tsr_diags *diags) {
-  if (c->command != TSR_COMMAND_KERNELS || c->bench) return;
-  if (c->filter) tsr_diag_error(diags, TSR_NOWHERE, "--filter goes with --bench");
-  if (c->threads_text) tsr_diag_error(diags, TSR_NOWHERE, "--threads goes with --bench");
-}
-
-static void check_prove(const tsr_options *c, tsr_diags *diags) {
-  if (c->command == TSR_COMMAND_CHECK && c->full_mesh && !c->prove)
-    tsr_diag_error(diags, TSR_NOWHERE, "--full-mesh goes with --prove");
-}
-
-static void check_save(const tsr_options *c, tsr_diags *diags) {
-  if (c->command != TSR_COMMAND_TRACE) return;
-  if (c->save && c->rank_text)
-    tsr_diag_error(diags, TSR_NOWHERE, "--rank goes with the program, not with --save");
-  if (c->save && c->emit)
-    tsr_diag_error(diags, TSR_NOWHERE, "--emit goes with the program, not with --save");
-  if (c->save) return;
-  if (c->tensors) tsr_diag_error(diags, TSR_NOWHERE, "--tensors goes with --save");
-  if (c->steps_text) tsr_diag_error(diags, TSR_NOWHERE, "--steps goes with --save");
-}
-
-static void check_tensor(const tsr_options *c, tsr_diags *diags) {
-  if (c->tensor && !c->config)
-    tsr_diag_error(diags, TSR_NOWHERE, "--tensor goes with --config, whose graph has the tensor");
-}
-
 static void check_needs(const tsr_options *c, tsr_diags *diags) {
   bool text = c->command == TSR_COMMAND_EVALUATE || c->command == TSR_COMMAND_GENERATE ||
               c->command == TSR_COMMAND_SERVE;
@@ -399,14 +383,13 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   if (c->determinism_text && c->dump_grads)
     tsr_diag_error(diags, TSR_NOWHERE, "--check-determinism writes nothing, not even --dump-grads");
   option_check_number("--shards", c->shards_text, 1, &c->shards, diags);
+  option_check_number("--shots", c->shots_text, 1, &c->shots, diags);
+  option_check_number("--max-length", c->max_length_text, 1, &c->max_length, diags);
   option_check_number("--threads", c->threads_text, 1, &c->threads, diags);
   option_check_duration("--time-limit", c->time_limit_text, &c->time_limit_s, diags);
   check_serve(c, diags);
   check_owned(&p);
-  check_bench(c, diags);
-  check_prove(c, diags);
-  check_tensor(c, diags);
-  check_save(c, diags);
+  tsr_options_check_pairs(c, diags);
   if (!c->help && !c->version) check_arguments(c, diags);
   if (c->adapter && c->merge)
     tsr_diag_error(
@@ -426,9 +409,9 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
 
 /* What it names is compared by its content, or it changes what is shown alone. */
 static bool may_differ(const option *o) {
-  static const char *const words[] = {"--config", "--mesh",          "--data",    "--checkpoint",
-                                      "--chat",   "--dump",          "--adapter", "--prompt-file",
-                                      "--quiet",  "--replay-routing"};
+  static const char *const words[] = {
+      "--config",  "--mesh",        "--data",  "--checkpoint",     "--chat",      "--dump",
+      "--adapter", "--prompt-file", "--quiet", "--replay-routing", "--shots-file"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(o->word, words[i])) return true;
   return o->kind == KEY || o->kind == VALUES;

@@ -80,6 +80,12 @@ typedef struct {
   const char *port_text, *max_queue_text, *max_body_text, *context_text;
   int64_t port, max_queue, max_body, context;
   double timeout_s;
+  /* evaluate --eval-set */
+  tsr_words eval_sets;
+  bool last_word, apply_chat_template;
+  const char *context_template, *delimiter, *shots_text, *shots_file, *shots_delimiter;
+  const char *max_length_text, *log_samples;
+  int64_t shots, max_length;
   /* checkpoint reshard, export */
   bool merge;
   const char *shards_text, *dtype;

@@ -223,6 +223,20 @@ bool tsr_chat_template_open(
   return parse(&o, &o.plain, &t->plain) && parse(&o, &o.with_tools, &t->with_tools);
 }
 
+bool tsr_chat_template_special(
+    tsr_arena *arena, const char *folder, const tsr_tokenizer *tokenizer, const char *name,
+    const char **ret_text, tsr_diags *diags) {
+  tsr_chat_template t = {.special = tsr_jinja_new_dict(arena, TSR_JINJA_DICT).dict};
+  opener o = {.arena = arena, .folder = folder, .diags = diags, .out = &t};
+  const char *path;
+  cJSON *config;
+  if (!read_object(&o, "tokenizer_config.json", &path, &config) ||
+      !read_special(&o, config, tokenizer))
+    return false;
+  *ret_text = special_text(&o, name);
+  return true;
+}
+
 const tsr_chat_template *
 tsr_chat_template_at(tsr_arena *arena, const tsr_chat_template *of, int64_t now) {
   tsr_chat_template *t = tsr_arena_alloc(arena, sizeof *t);

@@ -47,6 +47,11 @@ bool tsr_chat_template_render(
  * {% generation %}. */
 bool tsr_chat_template_has_generation(const tsr_chat_template *of, const tsr_chat *chat);
 
+/* The text of a folder's special token ("bos_token") as templates read it; NULL: it has none. */
+bool tsr_chat_template_special(
+    tsr_arena *arena, const char *folder, const tsr_tokenizer *tokenizer, const char *name,
+    const char **ret_text, tsr_diags *diags);
+
 /* The text of the end-of-sequence token: tokenizer_config.json's eos_token, else the tokenizer's
  * (tsr_tokenizer_end_of_text); NULL: it has none. */
 const char *tsr_chat_template_eos(const tsr_chat_template *of);

@@ -54,6 +54,32 @@ static bool fail(tsr_jsonl_fault *fault, const char *line, const char *at, const
   return false;
 }
 
+/* The value of a key in an object; NULL: the key is missing. */
+static const char *find_value(const char *object, const char *key) {
+  size_t key_length = strlen(key);
+  const char *at = skip_blanks(object + 1);
+  for (; *at == '"'; at = skip_blanks(at + (*at == ','))) {
+    const char *end = skip_string(at);
+    const char *value = skip_blanks(skip_blanks(end) + 1);
+    if (is_key(at, end, key, key_length)) return value;
+    at = skip_blanks(skip_value(value));
+  }
+  return NULL;
+}
+
+size_t tsr_jsonl_find(const char *line, const char *key, int item) {
+  const char *object = skip_blanks(line);
+  const char *value = *object == '{' ? find_value(object, key) : NULL;
+  if (!value) return 0;
+  if (item < 0 || *value != '[') return (size_t)(value - line);
+  value = skip_blanks(value + 1);
+  for (int i = 0; i < item && *value != ']'; i++) {
+    value = skip_blanks(skip_value(value));
+    value = skip_blanks(value + (*value == ','));
+  }
+  return (size_t)(value - line);
+}
+
 bool tsr_jsonl_text(
     tsr_arena *arena, const char *line, size_t length, const char *key, char *ret_text,
     size_t *ret_length, tsr_jsonl_fault *ret_fault) {
@@ -67,19 +93,13 @@ bool tsr_jsonl_text(
         tsr_arena_printf(
             arena, "a line should be an object with the key '%s', not %s", key,
             *at == '"' ? "a text" : name_of(*at)));
-  size_t key_length = strlen(key);
-  for (at = skip_blanks(at + 1); *at == '"'; at = skip_blanks(at + (*at == ','))) {
-    const char *end = skip_string(at);
-    const char *value = skip_blanks(skip_blanks(end) + 1);
-    if (is_key(at, end, key, key_length)) {
-      if (*value != '"')
-        return fail(
-            ret_fault, line, value,
-            tsr_arena_printf(arena, "key '%s' should be a text, not %s", key, name_of(*value)));
-      tsr_json_unescape(value, ret_text, ret_length);
-      return true;
-    }
-    at = skip_blanks(skip_value(value));
-  }
-  return fail(ret_fault, line, line, tsr_arena_printf(arena, "key '%s' is missing", key));
+  const char *value = find_value(at, key);
+  if (!value)
+    return fail(ret_fault, line, line, tsr_arena_printf(arena, "key '%s' is missing", key));
+  if (*value != '"')
+    return fail(
+        ret_fault, line, value,
+        tsr_arena_printf(arena, "key '%s' should be a text, not %s", key, name_of(*value)));
+  tsr_json_unescape(value, ret_text, ret_length);
+  return true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lines of JSON: the text that each holds under one key. */
+/* Lines of JSON: the text that each holds under one key, and where a value is. */
 #ifndef TSR_DATA_JSONL_H
 #define TSR_DATA_JSONL_H
 #include "base/arena.h"
@@ -18,5 +18,10 @@ typedef struct {
 bool tsr_jsonl_text(
     tsr_arena *arena, const char *line, size_t length, const char *key, char *ret_text,
     size_t *ret_length, tsr_jsonl_fault *ret_fault);
+
+/* Where the value of `key` begins in a line that is one object and that tsr_json_scan accepts;
+ * `item` >= 0: where this item of the list that it is begins. The line's own begin (0) where there
+ * is none. */
+size_t tsr_jsonl_find(const char *line, const char *key, int item);
 
 #endif

@@ -77,12 +77,13 @@ static tsr_optimizer optimizer_of(const tsr_config *c) {
   return o;
 }
 
-/* Of a training graph only the loss is asked for: other outputs would keep their memory to the end.
- */
-static void keep_only_loss(tsr_graph *g) {
-  int kept = 0;
+/* Of a graph with a loss little else is asked for: other outputs would keep their memory to the
+ * end. */
+static void keep_only_loss(tsr_graph *g, bool keeps_logits) {
+  int kept = 0, logits = keeps_logits ? tsr_graph_find_output(g, "logits") : -1;
   for (int i = 0; i < g->outputs_count; i++)
-    if (g->outputs[i].value == g->loss) g->outputs[kept++] = g->outputs[i];
+    if (g->outputs[i].value == g->loss || g->outputs[i].value == logits)
+      g->outputs[kept++] = g->outputs[i];
   g->outputs_count = kept;
 }
 
@@ -332,7 +333,7 @@ static bool compile_program(
   bool alone = ret->graph->loss < 0 && purpose != TSR_COMPILE_GENERATE;
   if (alone) purpose = TSR_COMPILE_GENERATE;
   if (alone) want.batch = TSR_BATCH_SHARED;
-  if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
+  if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph, o->keeps_logits);
   bool training = purpose == TSR_COMPILE_TRAIN;
   if (purpose == TSR_COMPILE_TRAIN || alone) note_idle_collectives(ret->graph, o->parallel, diags);
   if (training && !tsr_compile_check_loss_scale(o->config, diags)) return false;

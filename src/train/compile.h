@@ -33,6 +33,7 @@ typedef struct {
   const tsr_graph *placed_of;            /* the same, placed: where its parameters are stored */
   const tsr_pipeline *training_pipeline; /* and its virtual stages' places */
   tsr_compile_outputs outputs;           /* of training */
+  bool keeps_logits;                     /* of evaluation: the output `logits` can be read, too */
   bool records_routing, replays_routing; /* of training (graph/routing.h) */
   tsr_target target;                     /* what the programs are for */
   /* of generation; 0: as it says */

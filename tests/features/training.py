@@ -537,6 +537,28 @@ def best_checkpoints(c):
     c.run("evaluate", "--checkpoint", "run/best").says(f"step {best}")
 
 
+@feature("evaluate --eval-set: accuracies and perplexities of JSON lines with standard errors; few-shot; the same bits on any mesh")
+def evaluation_sets(c):
+    gpt(c)
+    c.with_keys("train", training_config__checkpoint_dir="kept", training_config__max_steps=1,
+                training_config__tokenizer_type="byte")
+    lines = [{"question": "word", "choices": ["text", "word "], "answer": i % 2} for i in range(5)]
+    c.write("choice.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    c.write("text.jsonl", '{"text": "text word"}\n{"text": "word"}\n')
+    words = ("evaluate", "--checkpoint", "kept", "--eval-set", "choice.jsonl", "--quiet")
+    shots = ("--shots", "1", "--shots-file", "choice.jsonl", "--shots-delimiter", " ", "--max-length", "12")
+    one = c.run(*words, "--eval-set", "text.jsonl", "--log-samples", "one.jsonl")
+    # One prediction for all lines, whose answers alternate: 2 or 3 of 5 are right. sqrt(0.24 / 4) is 0.2449.
+    one.matches(r"^choice.jsonl  choice +5  acc +0\.[46]000 +0\.2449$")
+    one.matches(r"^text.jsonl +text +2  bits_per_byte +\d+\.\d{4} +\d+\.\d{4}$")
+    c.run(*words, "--eval-set", "text.jsonl", "--log-samples", "two.jsonl", "--set", f"mesh={mesh(dp=2, tp=2)}")
+    expect(c.read("one.jsonl") == c.read("two.jsonl"), "other scores on a mesh")
+    c.run(*words, *shots, "--log-samples", "shots.jsonl")
+    expect(c.read("shots.jsonl") not in c.read("one.jsonl"), "examples do not change the scores")
+    c.write("bad.jsonl", '{"question": "word", "choices": ["text", "word "], "answer": 2}\n')
+    c.run("evaluate", "--checkpoint", "kept", "--eval-set", "bad.jsonl", code=2).says("bad.jsonl:1:62: error: answer 2 is none")
+
+
 @feature("generate --chat renders a conversation with the model's chat template; errors are located in it")
 def chat_templates(c):
     gpt(c)

@@ -93,7 +93,7 @@ check() {
 check README.md 6
 check docs/tutorial.md 10
 check docs/parallelism.md 25
-check docs/checkpoints.md 10
+check docs/checkpoints.md 12
 check docs/fine_tuning.md 8
 check docs/data.md 19
 check docs/trust.md 12

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/evaluate_sets.h"
+#include "base/file_read.h"
+#include "base/new_file.h"
+#include "train/sequence_reduction_units.h"
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+  trained_model *m;
+  evaluated_sets results;
+  tsr_eval_set examples; /* of --shots-file */
+  tsr_eval_prompting how;
+  tsr_compiled compiled;
+  int64_t model_length; /* tokens that the model can read */
+  int64_t vocab_size;
+  bool finds_greedy; /* some set has completions */
+} evaluation;
+
+/* ---- reading ---- */
+
+static bool parse_format(app *a, tsr_eval_format *ret) {
+  const char *text = a->options.context_template;
+  tsr_jinja_template *context = NULL;
+  if (text &&
+      !tsr_jinja_parse(a->arena, "--context-template", text, strlen(text), &context, a->diags))
+    return false;
+  *ret = (tsr_eval_format){context, a->options.last_word};
+  return true;
+}
+
+static bool read_sets(evaluation *e) {
+  app *a = e->m->a;
+  const tsr_options *o = &a->options;
+  tsr_eval_format format;
+  tsr_text_file *files;
+  int count, shots_count;
+  if (!parse_format(a, &format) ||
+      !tsr_text_files_read(
+          a->arena, o->eval_sets.items, o->eval_sets.count, TSR_NOWHERE, &files, &count, a->diags))
+    return false;
+  bool ok = true;
+  e->results.count = count;
+  e->results.sets = tsr_arena_array(a->arena, evaluated_set, count);
+  for (int i = 0; i < count; i++) {
+    tsr_eval_set *set = &e->results.sets[i].set;
+    ok &= tsr_eval_set_read(a->arena, &files[i], &format, set, a->diags);
+    e->finds_greedy |= set->kind == TSR_EVAL_COMPLETION;
+  }
+  if (!ok || !o->shots) return ok;
+  return tsr_text_files_read(
+             a->arena, &o->shots_file, 1, TSR_NOWHERE, &files, &shots_count, a->diags) &&
+         tsr_eval_set_read(a->arena, files, &format, &e->examples, a->diags);
+}
+
+/* Every set has lines of the examples' kind, and texts have no examples. */
+static bool check_examples(const evaluation *e) {
+  app *a = e->m->a;
+  bool ok = true;
+  for (int i = 0; i < e->results.count && a->options.shots; i++) {
+    const tsr_eval_set *set = &e->results.sets[i].set;
+    if (set->kind == TSR_EVAL_TEXT)
+      ok = tsr_diag_error(
+          a->diags, TSR_NOWHERE, "--shots goes with choices and completions, and '%s' has texts",
+          set->file.path);
+    else if (set->kind != e->examples.kind)
+      ok = tsr_diag_error(
+          a->diags, TSR_NOWHERE, "'%s' has lines of the kind %s, and '%s' of the kind %s",
+          set->file.path, tsr_eval_kind_names[set->kind], e->examples.file.path,
+          tsr_eval_kind_names[e->examples.kind]);
+  }
+  return ok;
+}
+
+/* ---- requests ---- */
+
+/* What stands before a text without a context: the token that begins texts, else the one that ends
+ * them; of characters and bytes, the one that ends a line. */
+static bool find_prefix(evaluation *e) {
+  app *a = e->m->a;
+  const tsr_tokenizer *tokenizer = &e->how.tokenizer;
+  static const char *const names[] = {"bos_token", "eos_token"};
+  e->how.prefix = -1;
+  for (int i = 0; i < 2 && tokenizer->kind == TSR_TOKENIZER_BPE && e->how.prefix < 0; i++) {
+    const char *text;
+    if (!tsr_chat_template_special(
+            a->arena, e->m->weights.folder, tokenizer, names[i], &text, a->diags))
+      return false;
+    if (text) e->how.prefix = tsr_bpe_find(tokenizer->bpe, text);
+  }
+  if (e->how.prefix < 0) e->how.prefix = (int32_t)tsr_tokenizer_end_of_text(tokenizer);
+  if (e->how.prefix < 0) e->how.prefix = tsr_tokenizer_newline(tokenizer);
+  return true;
+}
+
+static bool find_max_length(evaluation *e) {
+  app *a = e->m->a;
+  const tsr_config *c = e->m->setup.config;
+  const tsr_yaml *node = c->model.map ? tsr_yaml_get(c->model.map, "max_sequence_length") : NULL;
+  int64_t most = 0, wanted = a->options.max_length;
+  if (!node || !tsr_yaml_int(node, &most) || most < 1) most = c->training.sequence_length;
+  e->model_length = most;
+  e->how.window = e->results.max_length = wanted ? wanted : most;
+  if (most && wanted > most)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "--max-length is %lld, and the model reads %lld tokens at most",
+        (long long)wanted, (long long)most);
+  return most ||
+         tsr_diag_error(
+             a->diags, TSR_NOWHERE,
+             "the model has no max_sequence_length: --set training_config.sequence_length=N "
+             "is needed");
+}
+
+static bool prepare_prompting(evaluation *e) {
+  app *a = e->m->a;
+  const tsr_options *o = &a->options;
+  tsr_eval_prompting *how = &e->how;
+  how->tokenizer = e->m->data.dataset.tokenizer;
+  if (how->tokenizer.kind == TSR_TOKENIZER_IDS)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "the checkpoint has no tokenizer, and --eval-set has texts");
+  how->delimiter = o->delimiter ? o->delimiter : " ";
+  how->shots = (int)o->shots;
+  how->examples = &e->examples;
+  how->shots_delimiter = o->shots_delimiter ? o->shots_delimiter : "\n\n";
+  how->seed = (uint64_t)e->m->setup.config->eval.seed;
+  return find_max_length(e) && find_prefix(e) &&
+         (!o->apply_chat_template || tsr_chat_template_open(
+                                         a->arena, e->m->weights.folder, NULL, &how->tokenizer,
+                                         TSR_NOWHERE, &how->chat, a->diags));
+}
+
+static bool make_requests(evaluation *e) {
+  app *a = e->m->a;
+  bool ok = true;
+  tsr_text all = {0};
+  for (int i = 0; i < e->results.count; i++) {
+    evaluated_set *s = &e->results.sets[i];
+    ok &= tsr_eval_requests(a->arena, &s->set, &e->how, &s->requests, &s->requests_count, a->diags);
+    for (int r = 0; r < s->requests_count; r++) {
+      const tsr_eval_request *request = &s->requests[r];
+      tsr_text_add_bytes(&all, &request->scored, sizeof request->scored);
+      tsr_text_add_bytes(&all, request->tokens, sizeof *request->tokens * (size_t)request->count);
+      e->results.tokens += request->count - 1;
+    }
+  }
+  if (all.data) tsr_hash_text(all.data, all.length, e->m->prompts_hash);
+  tsr_text_free(&all);
+  return ok;
+}
+
+/* ---- the program ---- */
+
+static int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/* The longest request, rounded up so that the units of the sequence divide it: the same number for
+ * most units, so that it does not depend on the mesh. */
+static int64_t find_sequence(const evaluation *e) {
+  const setup *s = &e->m->setup;
+  int64_t longest = 1, units = tsr_sequence_units_count(s->config, s->parallel), multiple = 64;
+  for (int i = 0; i < e->results.count; i++)
+    for (int r = 0; r < e->results.sets[i].requests_count; r++) {
+      int64_t read = e->results.sets[i].requests[r].count - 1;
+      if (read > longest) longest = read;
+    }
+  while (multiple % units) multiple += 64;
+  if (round_up(longest, multiple) <= e->model_length) return round_up(longest, multiple);
+  return round_up(longest, units) <= e->model_length ? round_up(longest, units) : e->model_length;
+}
+
+static bool compile_for(evaluation *e, int64_t samples) {
+  app *a = e->m->a;
+  e->m->setup.config->training.validation_batch_size = samples;
+  tsr_compile_options o = prepare_compile_options(a, &e->m->setup, &e->m->data);
+  o.keeps_logits = e->finds_greedy;
+  return tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &e->compiled, a->diags);
+}
+
+/* One sample at once where the program has no number for each. */
+static bool compile_evaluation(evaluation *e) {
+  app *a = e->m->a;
+  tsr_config_training *t = &e->m->setup.config->training;
+  const tsr_compiled *c = &e->compiled;
+  tsr_run_data_needs needs;
+  t->sequence_length = find_sequence(e);
+  int64_t samples = t->validation_batch_size;
+  if (!compile_for(e, samples) || (c->samples != samples && !compile_for(e, 1)) ||
+      !tsr_run_data_needs_of(c->graph, &needs, a->diags) ||
+      !tsr_run_data_check_sequence(e->m->setup.config, &needs, a->diags))
+    return false;
+  if (tsr_graph_find_loss(c->placed, c->placed->loss) < 0)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE,
+        "the loss of this model is more than the cross entropy of its "
+        "tokens: it has no log-probabilities of texts");
+  if (e->finds_greedy && !c->has_logits)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "this model has no output 'logits' to find the likeliest token in");
+  e->vocab_size = needs.vocab;
+  console_print_dumps(a, &e->m->setup, c);
+  return trained_model_load(e->m, c, &c->programs, 1);
+}
+
+/* ---- scores ---- */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool score(evaluation *e) {
+  app *a = e->m->a;
+  double begin = now();
+  for (int i = 0; i < e->results.count; i++) {
+    evaluated_set *s = &e->results.sets[i];
+    tsr_eval_score *scores = tsr_arena_array(a->arena, tsr_eval_score, s->requests_count);
+    if (!tsr_eval_score_requests(
+            a->arena, &e->compiled, e->m->executable[0], s->requests, s->requests_count,
+            e->vocab_size, s->set.kind == TSR_EVAL_COMPLETION, trained_model_interrupt(e->m),
+            scores, a->diags))
+      return false;
+    s->outcomes = tsr_eval_outcomes(a->arena, &s->set, s->requests, s->requests_count, scores);
+    s->metrics_count = tsr_eval_metrics(&s->set, s->outcomes, s->metrics);
+  }
+  e->results.seconds = now() - begin;
+  return true;
+}
+
+static bool check_outputs(const app *a) {
+  const tsr_options *o = &a->options;
+  return (!o->out || tsr_file_check_output(o->out, a->diags)) &&
+         (!o->log_samples || tsr_file_check_output(o->log_samples, a->diags));
+}
+
+bool evaluate_sets(trained_model *m) {
+  app *a = m->a;
+  evaluation e = {.m = m};
+  bool ok = tsr_run_data_open_tokenizer(a->arena, m->setup.config, &m->data, a->diags) &&
+            read_sets(&e) && check_examples(&e) && prepare_prompting(&e) && make_requests(&e) &&
+            check_outputs(a);
+  return tsr_job_all_succeeded(&a->job, ok) && compile_evaluation(&e) && score(&e) &&
+         evaluate_sets_report(m, &e.results);
+}

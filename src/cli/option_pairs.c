@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/option_pairs.h"
+
+static void check_bench(const tsr_options *c, tsr_diags *diags) {
+  if (c->command != TSR_COMMAND_KERNELS || c->bench) return;
+  if (c->filter) tsr_diag_error(diags, TSR_NOWHERE, "--filter goes with --bench");
+  if (c->threads_text) tsr_diag_error(diags, TSR_NOWHERE, "--threads goes with --bench");
+}
+
+static void check_prove(const tsr_options *c, tsr_diags *diags) {
+  if (c->command == TSR_COMMAND_CHECK && c->full_mesh && !c->prove)
+    tsr_diag_error(diags, TSR_NOWHERE, "--full-mesh goes with --prove");
+}
+
+static void check_save(const tsr_options *c, tsr_diags *diags) {
+  if (c->command != TSR_COMMAND_TRACE) return;
+  if (c->save && c->rank_text)
+    tsr_diag_error(diags, TSR_NOWHERE, "--rank goes with the program, not with --save");
+  if (c->save && c->emit)
+    tsr_diag_error(diags, TSR_NOWHERE, "--emit goes with the program, not with --save");
+  if (c->save) return;
+  if (c->tensors) tsr_diag_error(diags, TSR_NOWHERE, "--tensors goes with --save");
+  if (c->steps_text) tsr_diag_error(diags, TSR_NOWHERE, "--steps goes with --save");
+}
+
+/* What only sets of lines have. */
+static void check_eval_sets(const tsr_options *c, tsr_diags *diags) {
+  const struct {
+    const char *word;
+    bool given;
+  } belongs[] = {
+      {"--last-word", c->last_word},
+      {"--context-template", c->context_template != NULL},
+      {"--delimiter", c->delimiter != NULL},
+      {"--shots", c->shots_text != NULL},
+      {"--apply-chat-template", c->apply_chat_template},
+      {"--max-length", c->max_length_text != NULL},
+      {"--out", c->out != NULL},
+      {"--log-samples", c->log_samples != NULL}};
+  if (c->command != TSR_COMMAND_EVALUATE) return;
+  for (size_t i = 0; i < sizeof belongs / sizeof *belongs && !c->eval_sets.count; i++)
+    if (belongs[i].given)
+      tsr_diag_error(diags, TSR_NOWHERE, "%s goes with --eval-set", belongs[i].word);
+  if (c->eval_sets.count && c->data)
+    tsr_diag_error(
+        diags, TSR_NOWHERE,
+        "--data and --eval-set both name what is evaluated: use one of the two");
+  if (!c->shots_file != !c->shots_text)
+    tsr_diag_error(diags, TSR_NOWHERE, "--shots and --shots-file go with each other");
+  if (c->shots_delimiter && !c->shots_text)
+    tsr_diag_error(diags, TSR_NOWHERE, "--shots-delimiter goes with --shots");
+}
+
+static void check_tensor(const tsr_options *c, tsr_diags *diags) {
+  if (c->tensor && !c->config)
+    tsr_diag_error(diags, TSR_NOWHERE, "--tensor goes with --config, whose graph has the tensor");
+}
+
+void tsr_options_check_pairs(const tsr_options *c, tsr_diags *diags) {
+  check_bench(c, diags);
+  check_prove(c, diags);
+  check_tensor(c, diags);
+  check_save(c, diags);
+  check_eval_sets(c, diags);
+}
