@@ -24,14 +24,16 @@ static void add_tokens(tsr_text *text, const int32_t *tokens, int64_t count) {
 
 /* SHA-256 of "[1, 2, 3]", the text's tokens with those of the template. */
 static bool hash_tokens(
-    tsr_arena *arena, const tsr_bpe *bpe, char ret_hash[TSR_SHA256_TEXT_BYTES], tsr_diags *diags) {
+    tsr_arena *arena, const tsr_subword *bpe, char ret_hash[TSR_SHA256_TEXT_BYTES],
+    tsr_diags *diags) {
   const int32_t *before, *behind;
-  int before_count = tsr_bpe_before(bpe, &before), behind_count = tsr_bpe_behind(bpe, &behind);
-  int64_t count, room = tsr_bpe_room(bpe, check_text, strlen(check_text));
+  int before_count = tsr_subword_before(bpe, &before),
+      behind_count = tsr_subword_behind(bpe, &behind);
+  int64_t count, room = tsr_subword_room(bpe, check_text, strlen(check_text));
   int32_t *tokens = tsr_arena_array(arena, int32_t, room + 1);
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
-  bool ok = tsr_bpe_encode(bpe, scratch, check_text, strlen(check_text), tokens, &count, diags);
-  tsr_bpe_scratch_free(scratch);
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
+  bool ok = tsr_subword_encode(bpe, scratch, check_text, strlen(check_text), tokens, &count, diags);
+  tsr_subword_scratch_free(scratch);
   if (!ok) return false;
   tsr_text text = {0};
   tsr_text_add(&text, "[");
@@ -116,8 +118,8 @@ static const char *find_patterns(const tsr_yaml *table, const cJSON *json) {
 }
 
 bool tsr_gguf_pre_tokenizer_find(
-    tsr_arena *arena, const char *table, const tsr_bpe *bpe, const cJSON *json, const char *file,
-    tsr_gguf_pre_tokenizer *ret, tsr_diags *diags) {
+    tsr_arena *arena, const char *table, const tsr_subword *bpe, const cJSON *json,
+    const char *file, tsr_gguf_pre_tokenizer *ret, tsr_diags *diags) {
   char hash[TSR_SHA256_TEXT_BYTES];
   tsr_yaml *root;
   *ret = (tsr_gguf_pre_tokenizer){0};

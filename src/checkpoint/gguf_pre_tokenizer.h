@@ -3,7 +3,7 @@
 #ifndef TSR_CHECKPOINT_GGUF_PRE_TOKENIZER_H
 #define TSR_CHECKPOINT_GGUF_PRE_TOKENIZER_H
 #include "base/json.h"
-#include "data/bpe.h"
+#include "tokenizer/subword.h"
 
 typedef struct {
   const char *name;
@@ -13,7 +13,7 @@ typedef struct {
 /* `table`: configs/gguf/pre_tokenizers.yaml. `json` is the tokenizer.json that `bpe` was read from,
  * `file` its name in errors. Errors: neither is in the table; the message has the hash. */
 bool tsr_gguf_pre_tokenizer_find(
-    tsr_arena *arena, const char *table, const tsr_bpe *bpe, const cJSON *json, const char *file,
-    tsr_gguf_pre_tokenizer *ret, tsr_diags *diags);
+    tsr_arena *arena, const char *table, const tsr_subword *bpe, const cJSON *json,
+    const char *file, tsr_gguf_pre_tokenizer *ret, tsr_diags *diags);
 
 #endif

@@ -187,10 +187,10 @@ static bool check_ends(vocabulary *v, const tsr_gguf_special_tokens *special) {
 }
 
 static bool add_bpe(vocabulary *v, const char *table) {
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   tsr_gguf_pre_tokenizer pre;
   tsr_gguf_special_tokens special;
-  if (!tsr_bpe_read(v->arena, v->path, TSR_NOWHERE, &bpe, v->diags) ||
+  if (!tsr_subword_read(v->arena, v->path, TSR_NOWHERE, &bpe, v->diags) ||
       !tsr_gguf_pre_tokenizer_find(v->arena, table, bpe, v->json, v->path, &pre, v->diags) ||
       !tsr_gguf_special_tokens_read(
           v->arena, v->mapping, v->json, v->config, v->generation, !pre.is_known, &special,

@@ -81,12 +81,12 @@ static bool find_prefix(evaluation *e) {
   const tsr_tokenizer *tokenizer = &e->how.tokenizer;
   static const char *const names[] = {"bos_token", "eos_token"};
   e->how.prefix = -1;
-  for (int i = 0; i < 2 && tokenizer->kind == TSR_TOKENIZER_BPE && e->how.prefix < 0; i++) {
+  for (int i = 0; i < 2 && tokenizer->kind == TSR_TOKENIZER_SUBWORD && e->how.prefix < 0; i++) {
     const char *text;
     if (!tsr_chat_template_special(
             a->arena, e->m->weights.folder, tokenizer, names[i], &text, a->diags))
       return false;
-    if (text) e->how.prefix = tsr_bpe_find(tokenizer->bpe, text);
+    if (text) e->how.prefix = tsr_subword_find(tokenizer->subword, text);
   }
   if (e->how.prefix < 0) e->how.prefix = (int32_t)tsr_tokenizer_end_of_text(tokenizer);
   if (e->how.prefix < 0) e->how.prefix = tsr_tokenizer_newline(tokenizer);

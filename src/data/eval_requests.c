@@ -8,7 +8,7 @@ typedef struct {
   tsr_arena *arena;
   const tsr_eval_set *set;
   const tsr_eval_prompting *how;
-  tsr_bpe_scratch *scratch;
+  tsr_subword_scratch *scratch;
   tsr_diags *diags;
   tsr_eval_request *requests;
   int count, capacity;
@@ -111,8 +111,9 @@ static bool encode(maker *m, const char *text, size_t length, bool special, int6
   const tsr_text_file file = {m->name, text, length};
   const int32_t *before = NULL;
   int64_t first = 0;
-  if (special && tokenizer->kind == TSR_TOKENIZER_BPE && !begins_with_prefix(m->how, text, length))
-    first = tsr_bpe_before(tokenizer->bpe, &before);
+  if (special && tokenizer->kind == TSR_TOKENIZER_SUBWORD &&
+      !begins_with_prefix(m->how, text, length))
+    first = tsr_subword_before(tokenizer->subword, &before);
   int64_t room = tsr_tokenizer_room(tokenizer, text, length) + first + 1;
   if (room > m->room) {
     m->room = 2 * room;
@@ -233,10 +234,10 @@ bool tsr_eval_requests(
     tsr_arena *arena, const tsr_eval_set *set, const tsr_eval_prompting *how,
     tsr_eval_request **ret_requests, int *ret_count, tsr_diags *diags) {
   maker m = {
-      .arena = arena, .set = set, .how = how, .scratch = tsr_bpe_scratch_new(), .diags = diags};
+      .arena = arena, .set = set, .how = how, .scratch = tsr_subword_scratch_new(), .diags = diags};
   bool ok = true;
   for (int i = 0; i < set->count; i++) ok &= add_item(&m, i);
-  tsr_bpe_scratch_free(m.scratch);
+  tsr_subword_scratch_free(m.scratch);
   *ret_requests = m.requests;
   *ret_count = m.count;
   return ok;

@@ -24,7 +24,7 @@ void tsr_prompt_add_text(const tsr_tokenizer *tokenizer, const tsr_prompt *promp
 
 /* A token's own bytes; of special ones, too. */
 static void token_bytes(const tsr_text_choice *c, int32_t token, tsr_text *ret_bytes) {
-  tsr_tokenizer_decode(c->job->model->tokenizer, &token, 1, ret_bytes);
+  tsr_tokenizer_token_text(c->job->model->tokenizer, token, ret_bytes);
 }
 
 static size_t valid_utf8(const tsr_text *bytes) {

@@ -3,9 +3,10 @@
 #include <string.h>
 
 void tsr_text_add_token(const tsr_tokenizer *tokenizer, int32_t token, tsr_text *text) {
-  if (tokenizer->kind == TSR_TOKENIZER_BPE && tsr_bpe_is_special(tokenizer->bpe, token)) return;
+  bool subword = tokenizer->kind == TSR_TOKENIZER_SUBWORD;
+  if (subword && tsr_subword_is_special(tokenizer->subword, token)) return;
   if (tokenizer->kind == TSR_TOKENIZER_IDS) tsr_text_add(text, " ");
-  tsr_tokenizer_decode(tokenizer, &token, 1, text);
+  tsr_tokenizer_token_text(tokenizer, token, text);
 }
 
 /* Where the first stop string begins that ends behind `from`; the text's length: there is none. */
