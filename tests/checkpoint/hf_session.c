@@ -64,7 +64,7 @@ static tsr_process *open_model(session *s, const char *checkpoint, tsr_executabl
   tsr_process_options w = {
       .parallel = s->parallel, .kernels = kernels, .threads = THREADS, .seed = 1};
   tsr_process *process;
-  tsr_programs programs[2];
+  tsr_programs programs[TSR_GENERATION_PROGRAMS_MAX];
   int count = tsr_generation_programs(&s->compiled, programs);
   bool ok = tsr_process_open(s->arena, &w, programs, count, &process, executables, s->diags);
   return ok ? process : NULL;
@@ -74,7 +74,7 @@ int32_t *hf_session_generate(
     tsr_arena *arena, const char *checkpoint, const int32_t *prompt, int count, int new_tokens,
     tsr_diags *diags) {
   session s = {.arena = arena, .rows = 1, .sequence = count + new_tokens, .diags = diags};
-  tsr_executable *executables[2];
+  tsr_executable *executables[TSR_GENERATION_PROGRAMS_MAX];
   tsr_process *process = open_model(&s, checkpoint, executables);
   if (!process) return NULL;
   tsr_generator generator =
