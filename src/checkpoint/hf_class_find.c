@@ -134,8 +134,9 @@ static bool refuse_architecture(const search *s, const cJSON *item) {
   tsr_text all = {0};
   for (int c = 0; c < s->list->count; c++) {
     const tsr_yaml *list = tsr_yaml_get(s->list->items[c], "architectures");
-    for (int i = 0; is_type(s, s->list->items[c]) && list && i < list->count; i++)
-      tsr_text_add(&all, "%s%s", all.length ? ", " : "", list->items[i]->text);
+    bool one = list && list->kind == TSR_YAML_SCALAR;
+    for (int i = 0; is_type(s, s->list->items[c]) && list && i < (one ? 1 : list->count); i++)
+      tsr_text_add(&all, "%s%s", all.length ? ", " : "", one ? list->text : list->items[i]->text);
   }
   tsr_hf_unsupported(s->path, "architectures", tsr_hf_describe(s->arena, item), all.data, s->diags);
   tsr_text_free(&all);
@@ -177,9 +178,13 @@ bool tsr_hf_class_find(
   const tsr_yaml *other = tsr_yaml_get(s.list->items[index], "graph");
   ret->graph = other && other->kind == TSR_YAML_SCALAR ? other->text : s.graph;
   const char *name = tsr_arena_printf(arena, "%s.yaml", ret->graph);
-  return tsr_graph_file_load(
-             arena, tsr_path_join(arena, graphs_folder, name),
-             other ? other->location : TSR_NOWHERE, &file, diags) &&
-         tsr_graph_file_read(arena, file, &ret->file, diags) &&
-         tsr_hf_class_read(arena, s.list, index, ret->file, &ret->class, diags) && ok;
+  tsr_location location = other ? other->location : TSR_NOWHERE;
+  tsr_graph_file *read;
+  if (!tsr_graph_file_load(
+          arena, tsr_path_join(arena, graphs_folder, name), location, &file, diags) ||
+      !tsr_graph_file_read(arena, file, &read, diags) ||
+      !tsr_hf_class_read(arena, s.list, index, read, &ret->class, diags))
+    return false;
+  ret->file = read;
+  return ok;
 }

@@ -8,12 +8,13 @@
 typedef struct {
   tsr_hf_class class;
   const char *graph;    /* the name of a graph file */
-  tsr_graph_file *file; /* as read */
+  tsr_graph_file *file; /* as read; NULL: the class was not found, or has mistakes */
 } tsr_hf_found;
 
 /* By `model_type` and `architectures` of `root`, which errors call `path`. A file counts with the
  * classes that stand in itself, not with those that it has by `extends`. Errors: a type or an
- * architecture that no class has, with those that there are. */
+ * architecture that no class has, with those that there are; such an architecture leaves the first
+ * class of the type, so that other errors can follow. */
 bool tsr_hf_class_find(
     tsr_arena *arena, const char *graphs_folder, const char *path, const cJSON *root,
     tsr_hf_found *ret_found, tsr_diags *diags);

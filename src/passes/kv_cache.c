@@ -13,9 +13,10 @@ typedef struct {
   tsr_graph *g;
   tsr_cache_shape shape;
   int logits;                           /* of the old graph */
+  int head;                             /* what makes them element by element: a product, or they */
   int *map;                             /* per old value: the new one, or -1 */
   tsr_positions at;                     /* of the old graph */
-  bool *needed;                         /* per old value */
+  bool *needed, *of_last;               /* per old value; of_last: of the last real tokens alone */
   int tokens, positions, counts, pages; /* tokens: of the old graph */
 } caching;
 
@@ -157,6 +158,17 @@ static void add_attention(caching *c, const tsr_node *n, const int *in) {
       (int[]){in[0], keys, values, c->positions, c->counts, c->pages, sinks ? in[3] : -1}, &attr);
 }
 
+/* The product of which factors and a soft cap make the logits; they themselves where none is. */
+static int find_head(const caching *c) {
+  for (int value = c->logits;;) {
+    const tsr_value *v = &c->old->values[value];
+    const tsr_node *n = v->kind == TSR_VALUE_NODE ? &c->old->nodes[v->node] : NULL;
+    if (n && n->op == TSR_OP_LINEAR) return value;
+    if (!n || (n->op != TSR_OP_SCALE && n->op != TSR_OP_TANH)) return c->logits;
+    value = n->inputs[0];
+  }
+}
+
 /* The logits' product is of the last real tokens alone. */
 static void slice_last(caching *c, const tsr_node *n, int *value) {
   *value = add(c, TSR_OP_SLICE_LAST, n, ".last", 2, (int[]){*value, c->counts}, NULL);
@@ -180,15 +192,17 @@ static bool take_node(caching *c, int node) {
     if (kinds[i] == TSR_POSITIONS_TABLE) inputs[i] = look_up(c, n, old);
     else inputs[i] = c->at.dim[old] >= 0 ? c->map[old] : value_of(c, old);
   }
-  bool last = takes_last(c) && n->op == TSR_OP_LINEAR && n->outputs[0] == c->logits &&
+  bool last = takes_last(c) && n->op == TSR_OP_LINEAR && n->outputs[0] == c->head &&
               c->at.dim[n->inputs[0]] == 1;
+  bool of_last = n->inputs_count == 1 && c->of_last[n->inputs[0]];
   if (last) slice_last(c, n, &inputs[0]);
   if (n->op == TSR_OP_ATTENTION) add_attention(c, n, inputs);
   else if (n->op == TSR_OP_ROPE)
     c->map[n->outputs[0]] =
         add(c, TSR_OP_ROPE_AT, n, "", 3, (int[]){inputs[0], inputs[1], c->positions}, &n->attr);
   else copy_node(c, node, inputs);
-  if (last) c->g->values[c->map[c->logits]].shape[1] = 1;
+  c->of_last[n->outputs[0]] = last || of_last;
+  if (last || of_last) c->g->values[c->map[n->outputs[0]]].shape[1] = 1;
   else if (takes_last(c) && n->outputs[0] == c->logits) slice_last(c, n, &c->map[c->logits]);
   return true;
 }
@@ -217,9 +231,11 @@ bool tsr_pass_cache(
   c.logits = tsr_graph_find_output(old, "logits");
   c.map = tsr_arena_array(old->arena, int, old->values_count);
   c.needed = tsr_arena_array(old->arena, bool, old->values_count);
+  c.of_last = tsr_arena_array(old->arena, bool, old->values_count);
   for (int v = 0; v < old->values_count; v++) c.map[v] = -1;
   bool ok = c.logits >= 0 || fail(&c, "the graph has no output 'logits'");
   if (ok) mark_needed(&c);
+  c.head = ok ? find_head(&c) : -1;
   ok = ok && find_tokens(&c);
   if (ok) copy_sources(&c);
   ok = ok && take_nodes(&c);

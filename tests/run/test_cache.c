@@ -42,7 +42,8 @@ static const cache_model llama = {
     "kr2: rope(k2, head_dim: 4); a2: attention(qr2, kr2, v2, s2, head_dim: 4, window: 3, soft_cap: "
     "0.5); o2: "
     "linear(a2, wo2)\n"
-    "x3: add(x2, o2); hf: rmsnorm(x3, nf); logits: linear(hf, head)"};
+    "x3: add(x2, o2); hf: rmsnorm(x3, nf); z: linear(hf, head); f: scale(z, factor: 0.5)\n"
+    "t: tanh(f); logits: scale(t, factor: 2)"};
 
 /* Norms of every query and key head, so that positions go through reshapes; a factor of each
  * position. */
@@ -132,6 +133,26 @@ static void check_model(const cache_model *m, tsr_dtype dtype, const mesh_list *
   tsr_arena_free(arena);
 }
 
+/* A soft cap of the logits costs no product of other tokens than the last. */
+static void test_capped_logits(void) {
+  tsr_arena *arena = tsr_arena_new();
+  cache_model m = {
+      "capped", "wte 24,8; w 24,8",
+      "x: embedding(tokens, wte); z: linear(x, w); t: tanh(z); logits: scale(t, factor: 2)"};
+  tsr_graph *g = cache_case_graph(arena, &(cache_case){.model = &m, .B = B, .T = T}), *out = NULL;
+  const char *why = "";
+  int products = 0;
+  CHECK(tsr_pass_cache(g, 3, true, &out, &why));
+  for (int i = 0; out && i < out->nodes_count; i++) {
+    const tsr_node *n = &out->nodes[i];
+    if (n->op != TSR_OP_LINEAR && n->op != TSR_OP_TANH && n->op != TSR_OP_SCALE) continue;
+    CHECK_INT(out->values[n->outputs[0]].shape[1], 1);
+    products++;
+  }
+  CHECK_INT(products, 3);
+  tsr_arena_free(arena);
+}
+
 /* ---- what cannot be kept ---- */
 
 static void check_refusal(const char *params, const char *calls, const char *want) {
@@ -189,6 +210,7 @@ int main(void) {
   for (int i = 0; i < 5; i++)
     for (tsr_dtype d = TSR_F32; d <= TSR_F16; d++)
       if (d != TSR_I32) check_model(models[i], d, models[i] == &moe ? &experts : &dense);
+  test_capped_logits();
   test_refusals();
   return check_done("cache");
 }

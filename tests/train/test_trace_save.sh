@@ -175,11 +175,14 @@ one("named", "F32", [3], floats(1, 2, 3), {"hf.x": "y"})
 one("place", "F32", [2, 2], floats(1, 2, 3, 4), {"hf.x": "y", "hf_place.x": "0 1 2 2 2 0 1 4 2 2 4"}) # columns 2 and 3 of y
 one("whole", "F32", [2, 4], floats(9, 9, 1, 3, 9, 9, 2, 4), name="y")
 one("whole2", "F32", [2, 4], floats(9, 9, 1, 3, 9, 9, 2, 5), name="y")
+one("grouped", "F32", [4, 1], floats(1, 2, 3, 4), {"hf.x": "y", "hf_place.x": "0 1 4 1 1 8 1 1 2 8 1 2 4"})  # rows 1, 2, 5, 6 of y
+one("eight", "F32", [8, 1], floats(9, 1, 2, 9, 9, 3, 4, 9), name="y")
 one("experts", "F32", [2, 2], floats(1, 2, 3, 4), {"hf.x": "y.{expert}.w", "hf_place.x": "2 1 2 1 0 0 1 1 1 2"})
 write("apart.safetensors", {"y.0.w": ("F32", [2], floats(1, 2)), "y.1.w": ("F32", [2], floats(3, 4))})
 write("missing.safetensors", {"y.0.w": ("F32", [2], floats(1, 2))})
 for i, place in enumerate(("", "x", "0 1 2 2 2 0 1 4 2 2", "0 1 2 2 9 0 1 4 2 2 4", "99999999999 1 2 2 2 0 1 4 2 2 4",
-                           "0 1 -2 2 2 0 1 4 2 2 4", "0 0 0 0 0 0 0 0 0", "0 1 2 2 2 0 1 4 2 4 2")):
+                           "0 1 -2 2 2 0 1 4 2 2 4", "0 0 0 0 0 0 0 0 0", "0 1 2 2 2 0 1 4 2 4 2", "0 1 4 1 1 8 1 1 2 2 4 3 4",
+                           "0 1 4 1 1 8 1 1 2 2 4 2", "0 1 4 1 1 8 1 1 2 2 4 2 7")):
     one(f"wrong{i}", "F32", [2, 2], floats(1, 2, 3, 4), {"hf.x": "y", "hf_place.x": place})
 data = open("i64.safetensors", "rb").read()
 for name, bytes in (("cut", data[:-1]), ("cut2", data[:20]), ("cut3", b""), ("text", b"this is no file of tensors")):
@@ -187,7 +190,7 @@ for name, bytes in (("cut", data[:-1]), ("cut2", data[:20]), ("cut3", b""), ("te
 PYTHON
 files() { ends "$1" compare "$2.safetensors" "$3.safetensors"; }
 for pair in 'f32 f32' 'f32 f64' 'f32 bf16' 'odd f32' 'f16 f32' 'f32 turned' 'i32 i64' 'nan nan2' 'scalar scalar1' 'empty empty' \
-  'named other' 'other named' 'place whole' 'whole place' 'experts apart' 'apart experts'; do
+  'named other' 'other named' 'place whole' 'whole place' 'grouped eight' 'eight grouped' 'experts apart' 'apart experts'; do
   # shellcheck disable=SC2086
   files 0 $pair
   says "verdict: equal"
@@ -220,7 +223,7 @@ files 2 f32 other
 says "have no tensor of one name"
 files 2 none none
 files 2 experts missing
-for i in 0 1 2 3 4 5 6; do files 2 wrong$i whole; done
+for i in 0 1 2 3 4 5 6 8 9 10; do files 2 wrong$i whole; done
 says "have no tensor of one name"
 files 2 wrong7 whole # a place in another shape
 says "'y' is (2, 4), and 'x' in 'wrong7.safetensors' (2, 2)"
