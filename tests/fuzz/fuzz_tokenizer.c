@@ -3,6 +3,7 @@
  * themselves, as tokens and back. */
 #include "tokenizer/subword.h"
 #include "data/tokenizer.h"
+#include "base/utf8.h"
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,8 +23,15 @@ static void encode(tsr_arena *arena, const tsr_subword *bpe, const char *text, s
   assert(count <= room && tokens[room] == -7);
   tsr_text decoded = {0};
   if (ok) tsr_tokenizer_decode(&tokenizer, tokens, count, &decoded);
-  if (length) assert(!ok || count);
+  assert(tsr_utf8_valid(decoded.data ? decoded.data : "", decoded.length) == decoded.length);
   tsr_text_free(&decoded);
+  int64_t *begins = tsr_arena_array(arena, int64_t, room + 2), again = 0;
+  tsr_subword_scratch *other = tsr_subword_scratch_new();
+  bool ok_again =
+      tsr_subword_encode_begins(bpe, other, text, length, tokens, begins, &again, diags);
+  tsr_subword_scratch_free(other);
+  assert(ok == ok_again && (!ok || count == again));
+  for (int64_t i = 0; ok && i < count; i++) assert(begins[i] <= begins[i + 1]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
