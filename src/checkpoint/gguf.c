@@ -10,8 +10,9 @@ enum { U32 = 4, I32 = 5, F32 = 6, BOOL = 7, TEXT = 8, ARRAY = 9 }; /* types of v
 static const struct {
   tsr_gguf_type type;
   int elements, bytes; /* of a block */
-} blocks[] = {
-    {TSR_GGUF_F32, 1, 4}, {TSR_GGUF_F16, 1, 2}, {TSR_GGUF_BF16, 1, 2}, {TSR_GGUF_Q8_0, 32, 34}};
+} blocks[] = {{TSR_GGUF_F32, 1, 4},      {TSR_GGUF_F16, 1, 2},      {TSR_GGUF_BF16, 1, 2},
+              {TSR_GGUF_Q5_0, 32, 22},   {TSR_GGUF_Q5_1, 32, 24},   {TSR_GGUF_Q8_0, 32, 34},
+              {TSR_GGUF_Q4_K, 256, 144}, {TSR_GGUF_Q5_K, 256, 176}, {TSR_GGUF_Q6_K, 256, 210}};
 
 static int block_of(tsr_gguf_type type) {
   int i = 0;

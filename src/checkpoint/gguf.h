@@ -11,7 +11,12 @@
 typedef enum {
   TSR_GGUF_F32 = 0,
   TSR_GGUF_F16 = 1,
+  TSR_GGUF_Q5_0 = 6,
+  TSR_GGUF_Q5_1 = 7,
   TSR_GGUF_Q8_0 = 8,
+  TSR_GGUF_Q4_K = 12,
+  TSR_GGUF_Q5_K = 13,
+  TSR_GGUF_Q6_K = 14,
   TSR_GGUF_BF16 = 30
 } tsr_gguf_type;
 

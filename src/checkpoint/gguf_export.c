@@ -5,7 +5,7 @@
 #include "base/new_file.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/gguf_quantize.h"
-#include "checkpoint/gguf_tensors.h"
+#include "checkpoint/gguf_types.h"
 #include "checkpoint/gguf_vocabulary.h"
 #include "model/model.h"
 #include <ctype.h>
@@ -14,19 +14,6 @@
 
 enum { SIDE_BYTES_MAX = 1 << 28 };
 
-/* What --dtype names: the types of matrices, and llama_ftype. */
-typedef struct {
-  const char *name;
-  tsr_gguf_type type;
-  int file_type;
-} precision;
-static const precision precisions[] = {
-    {"f32", TSR_GGUF_F32, 0},
-    {"f16", TSR_GGUF_F16, 1},
-    {"bf16", TSR_GGUF_BF16, 32},
-    {"q8_0", TSR_GGUF_Q8_0, 7}};
-enum { PRECISIONS = sizeof precisions / sizeof *precisions };
-
 typedef struct {
   tsr_arena *arena;
   const tsr_hf_export_options *options;
@@ -34,7 +21,7 @@ typedef struct {
   tsr_manifest manifest;
   tsr_checkpoint_reader *input;
   const tsr_kernels *kernels;
-  const precision *precision;
+  const tsr_gguf_precision *precision;
   tsr_gguf_mapping *mapping;
   tsr_gguf_tensors list;
   tsr_new_file file;
@@ -46,31 +33,6 @@ typedef struct {
 } exporter;
 
 /* ---- what is written ---- */
-
-static bool find_precision(exporter *x, tsr_dtype stored) {
-  const char *wanted = x->options->dtype ? x->options->dtype : tsr_dtype_name(stored);
-  for (int i = 0; i < PRECISIONS; i++)
-    if (!strcmp(wanted, precisions[i].name)) return x->precision = &precisions[i], true;
-  tsr_diag_error(x->diags, TSR_NOWHERE, "'%s' is no dtype to export weights to GGUF in", wanted);
-  tsr_diag_hint(x->diags, "valid: f32, f16, bf16, q8_0");
-  return false;
-}
-
-static bool ends(const char *name, const char *end) {
-  size_t length = strlen(name), back = strlen(end);
-  return length >= back && !strcmp(name + length - back, end);
-}
-
-/* Vectors, norms, routers and positions stay f32; so does everything that is no weight. A row that
- * is no whole number of blocks is f16. */
-static tsr_gguf_type type_of(const exporter *x, const tsr_gguf_tensor *t) {
-  if (t->ndim < 2 || ends(t->name, "_norm.weight") || ends(t->name, ".ffn_gate_inp.weight") ||
-      ends(t->name, ".ffn_gate_inp_shexp.weight") || !strcmp(t->name, "position_embd.weight") ||
-      !ends(t->name, ".weight"))
-    return TSR_GGUF_F32;
-  tsr_gguf_type type = x->precision->type;
-  return tsr_gguf_row(t) % tsr_gguf_block_elements(type) ? TSR_GGUF_F16 : type;
-}
 
 static bool read_model(exporter *x) {
   const tsr_manifest *m = &x->manifest;
@@ -84,7 +46,9 @@ static bool read_model(exporter *x) {
   options.graphs_folder = x->options->graphs_folder;
   tsr_config *config;
   tsr_model *model;
-  if (!find_precision(x, wte ? wte->dtype : TSR_F32) ||
+  const char *dtype =
+      x->options->dtype ? x->options->dtype : tsr_dtype_name(wte ? wte->dtype : TSR_F32);
+  if (!tsr_gguf_precision_find(dtype, &x->precision, x->diags) ||
       !tsr_config_load(x->arena, path, NULL, 0, &config, x->diags) ||
       !tsr_config_require_model(config, x->diags) ||
       !tsr_gguf_mapping_read(
@@ -93,8 +57,7 @@ static bool read_model(exporter *x) {
       !tsr_model_read(x->arena, config, &options, &model, x->diags) ||
       !tsr_gguf_tensors_list(x->arena, x->mapping, model->graph, m, x->options, &x->list, x->diags))
     return false;
-  for (int i = 0; i < x->list.count; i++) x->list.tensors[i].type = type_of(x, &x->list.tensors[i]);
-  return true;
+  return tsr_gguf_types_choose(x->mapping, x->precision, &x->list, x->diags);
 }
 
 /* ---- metadata ---- */
@@ -104,7 +67,7 @@ static bool read_model(exporter *x) {
 static const char *title_of(tsr_arena *arena, const char *out) {
   const char *slash = strrchr(out, '/');
   char *title = tsr_arena_strdup(arena, slash ? slash + 1 : out);
-  if (ends(title, ".gguf")) title[strlen(title) - 5] = '\0';
+  if (tsr_path_ends(title, ".gguf")) title[strlen(title) - 5] = '\0';
   for (char *c = title; *c; c++)
     if (*c == '-') *c = ' ';
   for (char *word = title; *word;) {
@@ -190,6 +153,11 @@ static bool put_elements(void *context, const float *elements, int64_t count) {
 static bool check_overflows(const exporter *x) {
   if (!x->overflows) return true;
   bool f16 = x->tensor->type == TSR_GGUF_F16;
+  if (!f16 && x->tensor->type != TSR_GGUF_BF16)
+    return tsr_diag_error(
+        x->diags, TSR_NOWHERE, "'%s': tensor '%s' has %" PRId64 " value%s that %s cannot hold",
+        x->manifest.folder, x->tensor->name, x->overflows, x->overflows == 1 ? "" : "s",
+        x->precision->name);
   tsr_diag_error(
       x->diags, TSR_NOWHERE,
       "'%s': tensor '%s' has %" PRId64

@@ -17,7 +17,7 @@ struct tsr_gguf_mapping {
 };
 
 static const char *const root_keys[] = {"architecture", "metadata", "rope_factors", "tensors",
-                                        "tokenizer",    "checks",   "warnings"};
+                                        "tokenizer",    "checks",   "warnings",     "q5_k_values"};
 enum { ROOT_KEYS = sizeof root_keys / sizeof *root_keys };
 
 static tsr_file_reader reader_of(const tsr_gguf_mapping *m, tsr_diags *diags) {
@@ -129,14 +129,16 @@ const tsr_yaml *tsr_gguf_mapping_tokenizer(const tsr_gguf_mapping *m, const char
   return tokenizer ? tsr_yaml_get(tokenizer, key) : NULL;
 }
 
-bool tsr_gguf_mapping_no_bos(const tsr_gguf_mapping *m, bool *ret_none, tsr_diags *diags) {
-  const tsr_yaml *tokenizer = tsr_yaml_get(m->root, "tokenizer");
+bool tsr_gguf_mapping_condition(
+    const tsr_gguf_mapping *m, const char *section, const char *key, bool *ret_holds,
+    tsr_diags *diags) {
+  const tsr_yaml *map = section ? tsr_yaml_get(m->root, section) : m->root;
   tsr_file_reader r = reader_of(m, diags);
   tsr_scope scope = scope_of(m);
   tsr_expr *condition = NULL;
-  *ret_none = false;
-  if (tokenizer && !tsr_file_expr(&r, tokenizer, "no_bos", &condition)) return false;
-  return !condition || tsr_expr_true(condition, &scope, ret_none, diags);
+  *ret_holds = false;
+  if (map && !tsr_file_expr(&r, map, key, &condition)) return false;
+  return !condition || tsr_expr_true(condition, &scope, ret_holds, diags);
 }
 
 bool tsr_gguf_mapping_warn(const tsr_gguf_mapping *m, tsr_diags *diags) {

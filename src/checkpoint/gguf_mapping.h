@@ -23,9 +23,12 @@ bool tsr_gguf_mapping_has_key(const tsr_gguf_mapping *mapping, const char *key);
  *   space_prefix   tokenizer_config.json's add_prefix_space goes with the tokenizer
  *   special        further special tokens, by kind: {eot: "<|user|>"} */
 const tsr_yaml *tsr_gguf_mapping_tokenizer(const tsr_gguf_mapping *mapping, const char *key);
-/* `tokenizer: {no_bos: CONDITION}`: whether texts get no token in front, whatever the tokenizer's
- * files say. */
-bool tsr_gguf_mapping_no_bos(const tsr_gguf_mapping *mapping, bool *ret_none, tsr_diags *diags);
+/* A condition of the file, in `section` (NULL: none); false where it has none of that name:
+ *   tokenizer: no_bos   texts get no token in front, whatever the tokenizer's files say
+ *   q5_k_values         in q4_k_m, the layers of values are Q5_K where they would be Q4_K */
+bool tsr_gguf_mapping_condition(
+    const tsr_gguf_mapping *mapping, const char *section, const char *key, bool *ret_holds,
+    tsr_diags *diags);
 /* Warns of what llama.cpp computes in another way. */
 bool tsr_gguf_mapping_warn(const tsr_gguf_mapping *mapping, tsr_diags *diags);
 /* Appends the architecture's keys. */

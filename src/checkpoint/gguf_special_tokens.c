@@ -183,7 +183,7 @@ bool tsr_gguf_special_tokens_read(
     set_flag(&r, "bos", false, false);
     set_flag(&r, "eos", false, false);
   }
-  if (!tsr_gguf_mapping_no_bos(mapping, &no_bos, diags)) return false;
+  if (!tsr_gguf_mapping_condition(mapping, "tokenizer", "no_bos", &no_bos, diags)) return false;
   if (no_bos) set_flag(&r, "bos", false, true);
   return true;
 }

@@ -236,8 +236,8 @@ static const entry options[] = {
     {ONLY(CHECKPOINT), "  --shards N       checkpoint reshard: files of tensors\n"},
     {ONLY(EXPORT),
      "  --format WHAT    export: hf (a folder, the default) or gguf (a file for llama.cpp)\n"},
-    {ONLY(EXPORT),
-     "  --dtype WHAT     export: f32, bf16 or f16, to GGUF also q8_0; as stored unless given\n"},
+    {ONLY(EXPORT), "  --dtype WHAT     export: f32, bf16 or f16, to GGUF also q8_0 and q4_k_m; as "
+                   "stored unless given\n"},
     {ONLY(EXPORT),
      "  --merge          export: a run's adapters merged into their model; else they become a "
      "folder in PEFT's format\n"},

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from gguf_reader import BF16, F16, F32, Q8_0, Reader
+from gguf_reader import BF16, F16, F32, Q4_K, Q5_0, Q6_K, Q8_0, Reader
 
 ROOT = os.getcwd()
 PROGRAM, FAULTY = (os.path.abspath(p) for p in sys.argv[1:3])
@@ -145,6 +145,22 @@ def dtypes(f32):
             expect(typed.tensors[name] == (wanted, shape, data), dtype, name)
 
 
+def test_mixture():
+    """Which tensors are what in q4_k_m: the facts are those of llama-quantize for a model of these sizes."""
+    train("mixed", "model_type: llama, vocab_size: 256, embedding_dim: 256, intermediate_dim: 64, num_heads: 4, head_dim: 8, "
+          "num_groups: 2, num_blocks: 9, max_sequence_length: 64")
+    run("export", "mixed", "--format", "gguf", "--out", "mixed.gguf", "--dtype", "q4_k_m", "--quiet")
+    mixed = Reader("mixed.gguf")
+    expect(mixed.keys["general.file_type"] == 15)
+    expect(mixed.tensors["output.weight"][0] == Q6_K and mixed.tensors["token_embd.weight"][0] == Q4_K)
+    for block in range(9):
+        more = block in (0, 3, 6, 7, 8)
+        kinds = {"attn_q": Q4_K, "attn_k": Q4_K, "attn_v": Q6_K if more else Q4_K, "attn_output": Q5_0, "ffn_gate": Q4_K,
+                 "ffn_up": Q4_K, "ffn_down": Q8_0 if more else Q5_0, "attn_norm": F32, "ffn_norm": F32}
+        for name, kind in kinds.items():
+            expect(mixed.tensors[f"blk.{block}.{name}.weight"][0] == kind, block, name)
+
+
 def with_file(folder, name, value):
     """The checkpoint of a run as a Hugging Face folder with another side file, and back."""
     path = os.path.join(folder, name)
@@ -227,6 +243,7 @@ def main():
             file.write("".join(f"word {i * 7919 % 1000} of a text. " for i in range(300)))
         test_bytes()
         test_values()
+        test_mixture()
         test_tokenizers()
         test_refusals()
         test_disk()

@@ -12,8 +12,12 @@ import os
 import re
 import shutil
 import struct
+import sys
 
 from feature import Missing, feature
+
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "checkpoint"))
+import gguf_reader  # noqa: E402
 
 # A GPT whose sums have the units that all meshes here need, so that their bits agree.
 GPT = """\
@@ -587,6 +591,24 @@ def gguf(c):
         with open(os.path.join(c.folder, "hf_smollm2.gguf"), "rb") as file:
             if hashlib.sha256(file.read()).hexdigest() != expected[dtype]:
                 said.fail(f"{dtype}: other bytes than those of llama.cpp's converter")
+
+
+@feature("export --dtype q4_k_m: Q4_K, and Q6_K where llama-quantize has it")
+def gguf_q4_k_m(c):
+    c.write("run.yaml", """training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 2, sequence_length: 8,
+  max_steps: 1, eval_every: 0, sample_tokens: 0}
+transformer_config: {model_type: llama, vocab_size: 256, embedding_dim: 256, intermediate_dim: 256, num_heads: 4, head_dim: 8,
+  num_groups: 2, num_blocks: 3, max_sequence_length: 64}
+""")
+    c.run("--config", "run.yaml", "--out", "run")
+    kinds = {}
+    for dtype in ("f32", "q4_k_m"):
+        said = c.run("export", "run", "--format", "gguf", "--out", "m.gguf", "--dtype", dtype)
+        reader = gguf_reader.Reader(os.path.join(c.folder, "m.gguf"))
+        kinds[dtype] = {name: kind for name, (kind, _, _) in reader.tensors.items()}
+    found = {name for name, kind in kinds["q4_k_m"].items() if kind == gguf_reader.Q6_K}
+    if found != {"output.weight"} | {f"blk.2.{name}.weight" for name in ("attn_v", "ffn_down")}:
+        said.fail(f"{sorted(found)} are Q6_K")
 
 
 @feature("Tokenizers that llama.cpp has no pre-tokenizer for, and models that it has no architecture for, are no GGUF files",
