@@ -140,6 +140,7 @@ static bool make_requests(evaluation *e) {
     ok &= tsr_eval_requests(a->arena, &s->set, &e->how, &s->requests, &s->requests_count, a->diags);
     for (int r = 0; r < s->requests_count; r++) {
       const tsr_eval_request *request = &s->requests[r];
+      tsr_text_add_bytes(&all, &s->set.items[request->item].answer, sizeof(int));
       tsr_text_add_bytes(&all, &request->scored, sizeof request->scored);
       tsr_text_add_bytes(&all, request->tokens, sizeof *request->tokens * (size_t)request->count);
       e->results.tokens += request->count - 1;
