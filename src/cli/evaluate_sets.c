@@ -140,6 +140,7 @@ static bool make_requests(evaluation *e) {
     ok &= tsr_eval_requests(a->arena, &s->set, &e->how, &s->requests, &s->requests_count, a->diags);
     for (int r = 0; r < s->requests_count; r++) {
       const tsr_eval_request *request = &s->requests[r];
+      tsr_text_add_bytes(&all, &s->set.items[request->item].answer, sizeof(int));
       tsr_text_add_bytes(&all, &request->scored, sizeof request->scored);
       tsr_text_add_bytes(&all, request->tokens, sizeof *request->tokens * (size_t)request->count);
       e->results.tokens += request->count - 1;
@@ -230,10 +231,14 @@ static bool score(evaluation *e) {
   return true;
 }
 
-static bool check_outputs(const app *a) {
-  const tsr_options *o = &a->options;
-  return (!o->out || tsr_file_check_output(o->out, a->diags)) &&
-         (!o->log_samples || tsr_file_check_output(o->log_samples, a->diags));
+/* What would fail behind all scores. */
+static bool check_output(const app *a, const char *path) {
+  if (!path) return true;
+  const char *folder = tsr_path_folder(a->arena, path);
+  if (!tsr_file_is_folder(folder))
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "cannot write '%s': '%s' is no folder", path, folder);
+  return tsr_file_check_output(path, a->diags);
 }
 
 bool evaluate_sets(trained_model *m) {
@@ -241,7 +246,7 @@ bool evaluate_sets(trained_model *m) {
   evaluation e = {.m = m};
   bool ok = tsr_run_data_open_tokenizer(a->arena, m->setup.config, &m->data, a->diags) &&
             read_sets(&e) && check_examples(&e) && prepare_prompting(&e) && make_requests(&e) &&
-            check_outputs(a);
+            check_output(a, a->options.out) && check_output(a, a->options.log_samples);
   return tsr_job_all_succeeded(&a->job, ok) && compile_evaluation(&e) && score(&e) &&
          evaluate_sets_report(m, &e.results);
 }

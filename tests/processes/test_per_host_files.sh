@@ -86,6 +86,23 @@ echo '{"eos_token_id": 2}' > "$(echo "$scratch"/b/model/step-*)/generation_confi
 refused "generates to other ends" "hash of its data or prompts" "prompts " \
   generate --checkpoint model --prompt 1 --set eval_config.max_new_tokens=4 "${pp[@]}"
 
+# evaluation sets: their contexts, choices and answers; the same are scored as by one process
+for answer in 0 1; do
+  for question in 12 "1 3"; do
+    printf '{"question": "%s", "choices": ["4 5", "67"], "answer": %d}\n' "$question" "$answer"
+  done
+done > "$scratch/a/set.jsonl"
+cp "$scratch/a/set.jsonl" "$scratch/b/same.jsonl"
+cp "$scratch/a/set.jsonl" "$scratch/a/same.jsonl"
+sed 's/"answer": 1/"answer": 0/' "$scratch/a/set.jsonl" > "$scratch/b/set.jsonl"
+refused "evaluates on two sets" "hash of its data or prompts" "prompts " \
+  evaluate --checkpoint model --eval-set set.jsonl --max-length 16 "${dp[@]}"
+accepted "evaluates on copies of a set" evaluate --checkpoint model --eval-set same.jsonl --max-length 16 --log-samples two.jsonl "${dp[@]}"
+(cd "$scratch/a" && bounded "$program" evaluate --checkpoint model --eval-set same.jsonl --max-length 16 --log-samples one.jsonl \
+  > "$scratch/out" 2>&1) || wrong "$library: no scores by one process" "$scratch/out"
+cmp "$scratch/a/one.jsonl" "$scratch/a/two.jsonl" || wrong "$library: two processes have other scores than one" "$scratch/out"
+[ ! -e "$scratch/b/two.jsonl" ] || wrong "$library: process 1 has written scores, too" "$scratch/out"
+
 # the other files of data
 tail -c 600 "$scratch/a/text.txt" > "$scratch/a/val.txt"
 head -c 600 "$scratch/a/text.txt" > "$scratch/b/val.txt"

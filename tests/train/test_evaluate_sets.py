@@ -166,6 +166,7 @@ def check_hostile(c):
             (("--eval-set", "mmlu.jsonl", "--context-template", "{{ a"), "--context-template:1:"),
             (("--eval-set", "mmlu.jsonl", "--context-template", "{{ question.missing() }}"), "mmlu.jsonl:1:1: error:"),
             (("--eval-set", "mmlu.jsonl", "--out", "mmlu.jsonl"), "mmlu.jsonl"),
+            (("--eval-set", "mmlu.jsonl", "--log-samples", "no/folder.jsonl"), "'no' is no folder"),
             (("--eval-set", "lambada.jsonl", "--data", "lambada.jsonl"), "use one of the two")):
         done = c.run("evaluate", "--checkpoint", "in", *words, code=2)
         if said not in done.stderr:
