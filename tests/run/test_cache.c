@@ -142,7 +142,8 @@ static void test_capped_logits(void) {
   tsr_graph *g = cache_case_graph(arena, &(cache_case){.model = &m, .B = B, .T = T}), *out = NULL;
   const char *why = "";
   int products = 0;
-  CHECK(tsr_pass_cache(g, 3, true, &out, &why));
+  tsr_cache_shape shape = {.new_tokens = 3, .last_only = true, .page = TSR_CACHE_PAGE_STEP};
+  CHECK(tsr_pass_cache(g, &shape, &out, &why));
   for (int i = 0; out && i < out->nodes_count; i++) {
     const tsr_node *n = &out->nodes[i];
     if (n->op != TSR_OP_LINEAR && n->op != TSR_OP_TANH && n->op != TSR_OP_SCALE) continue;
