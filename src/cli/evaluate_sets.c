@@ -11,7 +11,9 @@ typedef struct {
   evaluated_sets results;
   tsr_eval_set examples; /* of --shots-file */
   tsr_eval_prompting how;
-  tsr_compiled compiled;
+  int programs; /* 1 or 2: for requests of at most so many tokens each, rising */
+  int64_t sequences[2];
+  tsr_compiled compiled[2];
   int64_t model_length; /* tokens that the model can read */
   int64_t vocab_size;
   bool finds_greedy; /* some set has completions */
@@ -151,58 +153,95 @@ static bool make_requests(evaluation *e) {
   return ok;
 }
 
-/* ---- the program ---- */
+/* ---- programs ---- */
 
 static int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/* The longest request, rounded up so that the units of the sequence divide it: the same number for
- * most units, so that it does not depend on the mesh. */
-static int64_t find_sequence(const evaluation *e) {
-  const setup *s = &e->m->setup;
-  int64_t longest = 1, units = tsr_sequence_units_count(s->config, s->parallel), multiple = 64;
+/* How many requests read at most so many multiples of tokens: (most + 1) numbers. */
+static int64_t *count_requests(const evaluation *e, int64_t multiple, int64_t *ret_most) {
+  int64_t longest = 1;
   for (int i = 0; i < e->results.count; i++)
     for (int r = 0; r < e->results.sets[i].requests_count; r++) {
       int64_t read = e->results.sets[i].requests[r].count - 1;
       if (read > longest) longest = read;
     }
-  while (multiple % units) multiple += 64;
-  if (round_up(longest, multiple) <= e->model_length) return round_up(longest, multiple);
-  return round_up(longest, units) <= e->model_length ? round_up(longest, units) : e->model_length;
+  int64_t most = *ret_most = round_up(longest, multiple) / multiple;
+  int64_t *counts = tsr_arena_array(e->m->a->arena, int64_t, most + 1);
+  for (int i = 0; i < e->results.count; i++)
+    for (int r = 0; r < e->results.sets[i].requests_count; r++)
+      counts[round_up(e->results.sets[i].requests[r].count - 1, multiple) / multiple]++;
+  for (int64_t k = 1; k <= most; k++) counts[k] += counts[k - 1];
+  return counts;
 }
 
+/* The sequences of one program or two: a short one where that leaves out a quarter or more of all
+ * tokens. They depend on the requests and on the units of the sequence, which divide them, and for
+ * most units not on these. */
+static void choose_sequences(evaluation *e) {
+  const setup *s = &e->m->setup;
+  int64_t units = tsr_sequence_units_count(s->config, s->parallel), multiple = 64, most, best = 0;
+  while (multiple % units) multiple += 64;
+  const int64_t *counts = count_requests(e, multiple, &most);
+  for (int64_t k = 1; k < most; k++)
+    if (counts[k] * (most - k) > counts[best] * (most - best)) best = k;
+  e->sequences[0] = best * multiple;
+  e->sequences[1] = most * multiple < e->model_length ? most * multiple : e->model_length;
+  e->programs = counts[best] * (most - best) * 4 >= counts[most] * most ? 2 : 1;
+  if (e->programs == 1) e->sequences[0] = e->sequences[1];
+}
+
+/* All programs have the stages of the first. */
 static bool compile_for(evaluation *e, int64_t samples) {
   app *a = e->m->a;
-  e->m->setup.config->training.validation_batch_size = samples;
+  tsr_config_training *t = &e->m->setup.config->training;
   tsr_compile_options o = prepare_compile_options(a, &e->m->setup, &e->m->data);
   o.keeps_logits = e->finds_greedy;
-  return tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &e->compiled, a->diags);
+  t->validation_batch_size = samples;
+  for (int i = 0; i < e->programs; i++) {
+    t->sequence_length = e->sequences[i];
+    if (!tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &e->compiled[i], a->diags)) return false;
+    o.split = &e->compiled[0].split;
+    o.split_of = e->compiled[0].split.of;
+  }
+  return true;
+}
+
+static bool check_model(evaluation *e) {
+  app *a = e->m->a;
+  const tsr_compiled *c = &e->compiled[e->programs - 1];
+  tsr_run_data_needs needs;
+  if (!tsr_run_data_needs_of(c->graph, &needs, a->diags)) return false;
+  if (!needs.text || c->placed->loss < 0)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "evaluate is for models of text, and this one is none");
+  if (tsr_graph_find_loss(c->placed, c->placed->loss) < 0)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE,
+        "the loss of this model is more than the cross entropy of its tokens: it has no "
+        "log-probabilities of texts");
+  if (e->finds_greedy && !c->has_logits)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "this model has no output 'logits' to find the likeliest token in");
+  e->vocab_size = needs.vocab;
+  return tsr_run_data_check_sequence(e->m->setup.config, &needs, a->diags);
 }
 
 /* One sample at once where the program has no number for each. */
 static bool compile_evaluation(evaluation *e) {
   app *a = e->m->a;
-  tsr_config_training *t = &e->m->setup.config->training;
-  const tsr_compiled *c = &e->compiled;
-  tsr_run_data_needs needs;
-  t->sequence_length = find_sequence(e);
-  int64_t samples = t->validation_batch_size;
-  if (!compile_for(e, samples) || (c->samples != samples && !compile_for(e, 1)) ||
-      !tsr_run_data_needs_of(c->graph, &needs, a->diags) ||
-      !tsr_run_data_check_sequence(e->m->setup.config, &needs, a->diags))
+  int64_t samples = e->m->setup.config->training.validation_batch_size;
+  tsr_programs programs[2];
+  choose_sequences(e);
+  if (!compile_for(e, samples) || (e->compiled[0].samples != samples && !compile_for(e, 1)) ||
+      !check_model(e))
     return false;
-  if (tsr_graph_find_loss(c->placed, c->placed->loss) < 0)
-    return tsr_diag_error(
-        a->diags, TSR_NOWHERE,
-        "the loss of this model is more than the cross entropy of its "
-        "tokens: it has no log-probabilities of texts");
-  if (e->finds_greedy && !c->has_logits)
-    return tsr_diag_error(
-        a->diags, TSR_NOWHERE, "this model has no output 'logits' to find the likeliest token in");
-  e->vocab_size = needs.vocab;
-  console_print_dumps(a, &e->m->setup, c);
-  return trained_model_load(e->m, c, &c->programs, 1);
+  for (int i = 0; i < e->programs; i++) {
+    console_print_dumps(a, &e->m->setup, &e->compiled[i]);
+    programs[i] = e->compiled[i].programs;
+  }
+  return trained_model_load(e->m, &e->compiled[0], programs, e->programs);
 }
 
 /* ---- scores ---- */
@@ -218,12 +257,17 @@ static bool score(evaluation *e) {
   double begin = now();
   for (int i = 0; i < e->results.count; i++) {
     evaluated_set *s = &e->results.sets[i];
+    tsr_eval_scoring how = {
+        .vocab_size = e->vocab_size, .finds_greedy = s->set.kind == TSR_EVAL_COMPLETION};
+    how.stop = trained_model_interrupt(e->m);
     tsr_eval_score *scores = tsr_arena_array(a->arena, tsr_eval_score, s->requests_count);
-    if (!tsr_eval_score_requests(
-            a->arena, &e->compiled, e->m->executable[0], s->requests, s->requests_count,
-            e->vocab_size, s->set.kind == TSR_EVAL_COMPLETION, trained_model_interrupt(e->m),
-            scores, a->diags))
-      return false;
+    for (int p = 0; p < e->programs; p++) {
+      how.above = p ? e->sequences[0] : 0;
+      if (!tsr_eval_score_requests(
+              a->arena, &e->compiled[p], e->m->executable[p], s->requests, s->requests_count, &how,
+              scores, a->diags))
+        return false;
+    }
     s->outcomes = tsr_eval_outcomes(a->arena, &s->set, s->requests, s->requests_count, scores);
     s->metrics_count = tsr_eval_metrics(&s->set, s->outcomes, s->metrics);
   }

@@ -5,6 +5,7 @@ usage: test_evaluate_sets.py PROGRAM"""
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -93,8 +94,13 @@ def check_harness(c):
 
 def check_meshes(c, expected):
     units = ("--set", "numerics={units: {sequence: 4, tp: 2}, threads: 1}")
-    for name in ALL:
-        words = [*expected[name]["arguments"], *units]
+    cases = {name: expected[name]["arguments"] for name in ALL}
+    cases["two programs"] = ["--eval-set", "hellaswag.jsonl", "--eval-set", "text.jsonl"]
+    graphs = c.run("evaluate", "--checkpoint", "in", "--quiet", "--dump", "graph", *cases["two programs"]).stdout
+    if re.findall(r"input tokens i32 \(\d+, (\d+)\)", graphs) != ["64", "96"]:
+        c.say(f"the programs are not of 64 and 96 tokens:\n{graphs[:2000]}")
+    for name, arguments in cases.items():
+        words = [*arguments, *units]
         one = c.evaluate(*words)
         ways = [("--set", f"mesh={{axes: [{', '.join(mesh)}], shape: {list(mesh.values())}}}") for mesh in MESHES]
         ways.append(("--set", "training_config.validation_batch_size=3"))
