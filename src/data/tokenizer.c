@@ -276,8 +276,8 @@ int32_t tsr_tokenizer_newline(const tsr_tokenizer *tokenizer) {
 }
 
 int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer) {
-  static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
-  for (int i = 0; i < 3 && tokenizer->kind == TSR_TOKENIZER_SUBWORD; i++) {
+  static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+  for (int i = 0; i < 4 && tokenizer->kind == TSR_TOKENIZER_SUBWORD; i++) {
     int32_t token = tsr_subword_find(tokenizer->subword, names[i]);
     if (token >= 0 && tsr_subword_is_special(tokenizer->subword, token)) return token;
   }

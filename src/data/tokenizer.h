@@ -76,7 +76,7 @@ void tsr_token_stream_end(tsr_token_stream *stream, tsr_text *text);
 /* The token that ends a line, or -1. */
 int32_t tsr_tokenizer_newline(const tsr_tokenizer *tokenizer);
 
-/* The special token <|endoftext|>, <|end_of_text|> or </s>, or -1. */
+/* The special token <|endoftext|>, <|end_of_text|>, </s> or <eos>, or -1. */
 int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer);
 
 /* How many of the first bytes are whole characters: all but a last one that may still be completed,

@@ -131,4 +131,8 @@ void tsr_charsmap_apply(const tsr_charsmap *map, const tsr_piece *piece, tsr_pie
       if (!replace(map, piece, at, next, ret)) tsr_piece_copy(ret, piece, at, next);
     }
   }
+  /* What is left out at the begin belongs to the first character: so it is in the package. */
+  uint32_t code;
+  int first = tsr_utf8_next(ret->bytes, ret->length, &code);
+  for (int i = 0; i < first; i++) ret->from[i] = tsr_piece_source(piece, 0);
 }

@@ -136,10 +136,12 @@ static void space_ideographs(const tsr_piece *piece, tsr_piece_buffer *ret) {
 
 static void map_bytes(const tsr_piece *piece, tsr_piece_buffer *ret) {
   tsr_piece_reserve(ret, 2 * piece->length);
+  size_t from = 0;
   for (size_t i = 0; i < piece->length; i++) {
     char letter[TSR_UTF8_BYTES_MAX];
-    int length = tsr_byte_letter((unsigned char)piece->text[i], letter);
-    tsr_piece_add(ret, letter, (size_t)length, tsr_piece_source(piece, i));
+    unsigned char byte = (unsigned char)piece->text[i];
+    if ((byte & 0xc0) != 0x80) from = tsr_piece_source(piece, i); /* of the whole character */
+    tsr_piece_add(ret, letter, (size_t)tsr_byte_letter(byte, letter), from);
   }
 }
 

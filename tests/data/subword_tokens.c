@@ -77,6 +77,7 @@ int main(int count, char **arguments) {
   if (count != 3 || !tsr_subword_read(arena, arguments[1], TSR_NOWHERE, &subword, diags) ||
       !tsr_file_read(arena, arguments[2], BYTES_MAX, TSR_NOWHERE, &text, &length, diags)) {
     tsr_diags_print(diags, stderr);
+    tsr_arena_free(arena);
     return 2;
   }
   tsr_tokenizer tokenizer = tsr_tokenizer_subword(subword);

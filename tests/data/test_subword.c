@@ -20,7 +20,7 @@ typedef struct {
 static const kind kinds[] = {
     {"llama", true, 1, 0, "<0x0A>"},
     {"unigram", true, 0, 1, NULL},
-    {"unigram_bytes", false, 0, 0, "<0x0A>"},
+    {"unigram_bytes", true, 0, 0, "<0x0A>"},
     {"bert", true, 1, 1, NULL},
     {"words", true, 0, 0, NULL},
     {"suffix", false, 1, 1, NULL},
