@@ -97,7 +97,8 @@ static const char *sort_name(const tsr_param *p) { return p->hf_name ? p->hf_nam
 
 static int compare_params(const void *a, const void *b) {
   const tsr_param *const *p = a, *const *q = b;
-  return strcmp(sort_name(*p), sort_name(*q));
+  int order = strcmp(sort_name(*p), sort_name(*q));
+  return order ? order : (*p > *q) - (*p < *q); /* parts of one tensor: as the graph has them */
 }
 
 static bool add_rope_factors(lister *l) {

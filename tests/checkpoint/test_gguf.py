@@ -161,6 +161,37 @@ def test_mixture():
             expect(mixed.tensors[f"blk.{block}.{name}.weight"][0] == kind, block, name)
 
 
+def test_adapters():
+    """Adapters are merged into the tensors, as in an export to Hugging Face."""
+    train("base", LLAMA.format(256))
+    with open("run.yaml") as file:
+        recipe = file.read().replace("max_steps: 1", "max_steps: 2, model_path: base") + "lora_config: {rank: 4}\n"
+    with open("lora.yaml", "w") as file:
+        file.write(recipe)
+    run("--config", "lora.yaml", "--out", "lora", "--quiet")
+    refused("has adapters, which a GGUF file has merged: --merge does that", "export", "lora")
+    run("export", "lora", "--merge", "--out", "lora_hf", "--quiet")
+    run("export", "lora", "--out", "lora_peft", "--quiet")
+    run("export", "lora", "--merge", "--format", "gguf", "--out", "one/merged.gguf", "--quiet", code=2)
+    os.mkdir("one"), os.mkdir("two")
+    run("export", "lora", "--merge", "--format", "gguf", "--out", "one/merged.gguf", "--quiet")
+    run("export", "base", "--adapter", "lora_peft", "--format", "gguf", "--out", "two/merged.gguf", "--quiet")
+    theirs, base = (safetensors(f"{name}/model.safetensors") for name in ("lora_hf", hf_of("base")))
+    ours = Reader("one/merged.gguf").tensors
+    for hf, name in (("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output")):
+        shape, data = theirs[f"model.layers.1.{hf}.weight"]
+        expect(ours[f"blk.1.{name}.weight"] == (F32, shape, data), name)
+    changed = [name for name in theirs if theirs[name] != base[name]]
+    expect(changed, "the adapters change nothing")
+    with open("one/merged.gguf", "rb") as one, open("two/merged.gguf", "rb") as two:
+        expect(one.read() == two.read(), "--merge and --adapter differ")
+
+
+def hf_of(checkpoint):
+    run("export", checkpoint, "--out", checkpoint + "_hf", "--quiet")
+    return checkpoint + "_hf"
+
+
 def with_file(folder, name, value):
     """The checkpoint of a run as a Hugging Face folder with another side file, and back."""
     path = os.path.join(folder, name)
@@ -244,6 +275,7 @@ def main():
         test_bytes()
         test_values()
         test_mixture()
+        test_adapters()
         test_tokenizers()
         test_refusals()
         test_disk()
