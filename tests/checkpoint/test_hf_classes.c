@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a graph file can declare of a class of transformers, on a class that no one has: each kind of
- * key both ways, the choice of a class, files that are not what they should be, and mistakes in the
- * section itself. */
+/* What a graph file can declare of a class of transformers, on a class that no one has: each kind
+ * of key both ways, the choice of a class, files that are not what they should be, and mistakes in
+ * the section itself. */
 #include "checkpoint/hf_config.h"
 #include "tests/check.h"
 #include "tests/data/scratch.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Any text as config.json of a Hugging Face folder, with the classes of the shipped graph files. It
- * is refused with errors, or gives a section of ours; if its sizes are valid, they are exported, and
- * what is exported is taken. */
+/* Any text as config.json of a Hugging Face folder, with the classes of the shipped graph files.
+ * It is refused with errors, or gives a section of ours; if its sizes are valid, they are exported,
+ * and what is exported is taken. */
 #include "checkpoint/hf_config.h"
 #include "model/build.h"
 #include <assert.h>
