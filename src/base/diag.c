@@ -78,7 +78,7 @@ void tsr_diag_nearest(
     tsr_diag_hint(diags, "did you mean '%s'?", near);
     return;
   }
-  if (count == 0 || count > 21) return;
+  if (count == 0 || count > 13) return;
   tsr_text list = {0};
   for (int i = 0; i < count; i++) tsr_text_add(&list, "%s%s", i ? ", " : "", candidates[i]);
   tsr_diag_hint(diags, "valid: %s", list.data);

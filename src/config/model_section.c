@@ -2,6 +2,7 @@
 /* Finds the model: the sizes' map, its type and its graph file. The sizes themselves are read with
  * the graph file that gives them their meaning. */
 #include "base/file_read.h"
+#include "base/text.h"
 #include "config/config_internal.h"
 #include <string.h>
 
@@ -179,6 +180,11 @@ static bool check_type(tsr_loader *l, const tsr_yaml *node, bool own_graph) {
   tsr_diag_error(
       l->diags, node->location, "unknown model_type: %s", tsr_yaml_describe(l->arena, node));
   tsr_diag_nearest(l->diags, node->text, shipped_types, count);
+  if (tsr_nearest(node->text, shipped_types, count)) return false;
+  tsr_text all = {0}; /* more than a list of words has room for elsewhere */
+  for (int i = 0; i < count; i++) tsr_text_add(&all, "%s%s", i ? ", " : "", shipped_types[i]);
+  tsr_diag_hint(l->diags, "valid: %s", all.data);
+  tsr_text_free(&all);
   return false;
 }
 

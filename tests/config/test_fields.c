@@ -201,14 +201,7 @@ static void test_keys(void) {
       T "optimizer: {zzzzz: 1}}", false,
       "run.yaml:1:31: error: unknown key 'zzzzz' in training_config.optimizer\n"
       "    1 | training_config: {optimizer: {zzzzz: 1}}\n"
-      "      |                               ^~~~~\n"
-      "      = valid: type, lr, beta1, beta2, epsilon, eps, weight_decay, amsgrad, momentum, "
-      "dampening, nesterov, stochastic_rounding, kahan_summation, use_kahan_summation, ns_steps\n");
-  CHECK_SAID(
-      T "zzzzz: 1}", false,
-      "run.yaml:1:19: error: unknown key 'zzzzz' in training_config\n"
-      "    1 | training_config: {zzzzz: 1}\n"
-      "      |                   ^~~~~\n");
+      "      |                               ^~~~~\n");
   CHECK_SAID(
       T "max_steps: 1, total_steps: 1}", false,
       "run.yaml:1:33: error: 'total_steps' sets the same as 'max_steps'\n"

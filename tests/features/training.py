@@ -692,7 +692,7 @@ def refused_import(c):
     c.write("in/config.json", json.dumps(config))
     c.run("import", "in", "--out", "out", code=2).says(
         "key 'head_dim' should be at least 1, not 0", "hidden_act 'gelu' is not supported\n      = supported: 'silu'\n",
-        "rope_scaling.rope_type 'dynamic' is not supported\n      = supported: 'default', 'llama3'\n")
+        "rope_scaling.rope_type 'dynamic' is not supported\n      = supported: 'default', 'llama3', 'linear', 'yarn'\n")
     c.write("in/config.json", json.dumps({"model_type": "bert"}))
     c.run("import", "in", "--out", "out", code=2).says("model_type 'bert' is not supported\n", "'llama', 'mistral'")
 
