@@ -19,7 +19,6 @@ tsr_serve_job_new(tsr_arena *arena, const tsr_served_model *model, const tsr_req
     c->job = job;
     c->prompt = i / request->n;
     c->number = i % request->n;
-    c->tokens = request->prompts[c->prompt].count;
   }
   pthread_mutex_init(&job->lock, NULL);
   pthread_condattr_init(&monotonic);

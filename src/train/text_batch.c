@@ -149,6 +149,17 @@ int64_t tsr_text_batch_rows(const tsr_text_batch *b) { return b->rows_count; }
 int64_t tsr_text_batch_window(const tsr_text_batch *b) { return b->window; }
 tsr_generating_speed tsr_text_batch_speed(const tsr_text_batch *b) { return b->speed; }
 
+int64_t tsr_text_batch_pages(const tsr_text_batch *b) {
+  const tsr_cache_plan *plan = &b->generator->generation->cache;
+  return has_cache(b) ? plan->pools * plan->pages : 0;
+}
+
+int64_t tsr_text_batch_pages_used(const tsr_text_batch *b) {
+  int64_t used = 0;
+  for (int64_t i = 0; i < b->rows_count; i++) used += b->rows[i].pages_count;
+  return used;
+}
+
 int64_t tsr_text_batch_texts(const tsr_text_batch *b) {
   int64_t count = 0;
   for (int64_t i = 0; i < b->rows_count; i++) count += b->rows[i].is_used;
