@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
   int64_t index; /* in the text; the prompt's tokens count, too */
   bool is_drawn;
+  bool is_end;             /* it is one of the stops, and no part of the text, which ends */
   tsr_token_chance chance; /* the probability is that at this place; 0 where none is wanted */
   const tsr_token_chance *likeliest; /* (likeliest_count) falling; of equal ones the lower token
                                         first. They last until the function returns. */
