@@ -19,7 +19,6 @@ tsr_serve_job_new(tsr_arena *arena, const tsr_served_model *model, const tsr_req
     c->job = job;
     c->prompt = i / request->n;
     c->number = i % request->n;
-    c->tokens = request->prompts[c->prompt].count;
   }
   pthread_mutex_init(&job->lock, NULL);
   pthread_condattr_init(&monotonic);
@@ -66,8 +65,9 @@ void tsr_text_choice_add_token(tsr_text_choice *c, const tsr_text_token *t) {
   if (r->wants_chances || r->returns_ids) add_record(c, t);
   if (t->is_drawn) {
     c->drawn++;
-    tsr_text_stream_add(
-        &c->stream, c->job->model->tokenizer, t->chance.token, r->stops, r->stops_count);
+    if (!t->is_end)
+      tsr_text_stream_add(
+          &c->stream, c->job->model->tokenizer, t->chance.token, r->stops, r->stops_count);
     pthread_cond_broadcast(&c->job->changed);
   }
   pthread_mutex_unlock(&c->job->lock);

@@ -30,8 +30,8 @@ typedef struct tsr_text_choice {
   tsr_token_record *records;
   tsr_token_chance *likeliest; /* (records_count, request.likeliest) */
   int64_t records_count, records_capacity;
-  int64_t drawn;
-  int64_t tokens; /* of prompt and text so far; for the scheduler alone, as are: */
+  int64_t drawn; /* tokens; one that ends the text counts */
+  /* Of the scheduler alone: */
   int text;       /* its number in the batch */
   double last_at; /* when it was added, or its last token was drawn */
   tsr_finish finish;

@@ -33,8 +33,8 @@ static const char *const gauge_names[TSR_GAUGES][2] = {
     {"tessera_waiting_texts", "Texts in the queue"},
     {"tessera_running_texts", "Texts that the model continues now"},
     {"tessera_rows", "Texts that the model can continue at once"},
-    {"tessera_cache_tokens_used", "Tokens of running texts in the key/value cache"},
-    {"tessera_cache_tokens", "Tokens that the key/value cache has room for"}};
+    {"tessera_cache_pages_used", "Pages of the key/value cache that texts have"},
+    {"tessera_cache_pages", "Pages of the key/value cache"}};
 
 tsr_metrics *tsr_metrics_new(tsr_arena *arena) {
   tsr_metrics *m = tsr_arena_alloc(arena, sizeof *m);

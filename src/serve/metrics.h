@@ -24,9 +24,9 @@ typedef enum {
 typedef enum {
   TSR_WAITING_TEXTS,
   TSR_RUNNING_TEXTS,
-  TSR_ROWS,         /* texts that can run at once */
-  TSR_CACHE_USED,   /* tokens of running texts */
-  TSR_CACHE_TOKENS, /* tokens that there is room for */
+  TSR_ROWS, /* texts that can run at once */
+  TSR_PAGES_USED,
+  TSR_PAGES,
   TSR_GAUGES
 } tsr_gauge;
 

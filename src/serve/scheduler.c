@@ -33,7 +33,7 @@ tsr_scheduler *tsr_scheduler_new(
   pthread_cond_init(&s->woken, &monotonic);
   pthread_condattr_destroy(&monotonic);
   tsr_metrics_set(metrics, TSR_ROWS, s->rows);
-  tsr_metrics_set(metrics, TSR_CACHE_TOKENS, s->rows * tsr_text_batch_window(batch));
+  tsr_metrics_set(metrics, TSR_PAGES, tsr_text_batch_pages(batch));
   return s;
 }
 
@@ -53,7 +53,8 @@ bool tsr_scheduler_submit(tsr_scheduler *s, tsr_serve_job *job, tsr_api_error *r
         (long long)s->queue_most);
   for (int i = 0; ok && i < job->choices_count; i++) {
     s->queue[(s->first + s->count++) % s->queue_most] = &job->choices[i];
-    tokens += job->choices[i].number ? 0 : job->choices[i].tokens;
+    const tsr_text_choice *c = &job->choices[i];
+    tokens += c->number ? 0 : job->request.prompts[c->prompt].count;
   }
   if (ok) {
     job->scheduler = s;
@@ -108,7 +109,6 @@ static bool hear(void *context, const tsr_text_token *token) {
   tsr_metrics_observe(metrics, which, at - c->last_at);
   tsr_metrics_count(metrics, TSR_DRAWN_TOKENS, 1);
   c->last_at = at;
-  c->tokens++;
   return !c->stream.is_stopped;
 }
 
@@ -181,10 +181,8 @@ static void add_waiting(tsr_scheduler *s) {
 }
 
 static void set_gauges(tsr_scheduler *s) {
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < s->rows; i++) tokens += s->running[i] ? s->running[i]->tokens : 0;
   tsr_metrics_set(s->metrics, TSR_RUNNING_TEXTS, tsr_text_batch_texts(s->batch));
-  tsr_metrics_set(s->metrics, TSR_CACHE_USED, tokens);
+  tsr_metrics_set(s->metrics, TSR_PAGES_USED, tsr_text_batch_pages_used(s->batch));
 }
 
 /* A model that gives no numbers gives none for any text that runs. */

@@ -149,6 +149,17 @@ int64_t tsr_text_batch_rows(const tsr_text_batch *b) { return b->rows_count; }
 int64_t tsr_text_batch_window(const tsr_text_batch *b) { return b->window; }
 tsr_generating_speed tsr_text_batch_speed(const tsr_text_batch *b) { return b->speed; }
 
+int64_t tsr_text_batch_pages(const tsr_text_batch *b) {
+  const tsr_cache_plan *plan = &b->generator->generation->cache;
+  return has_cache(b) ? plan->pools * plan->pages : 0;
+}
+
+int64_t tsr_text_batch_pages_used(const tsr_text_batch *b) {
+  int64_t used = 0;
+  for (int64_t i = 0; i < b->rows_count; i++) used += b->rows[i].pages_count;
+  return used;
+}
+
 int64_t tsr_text_batch_texts(const tsr_text_batch *b) {
   int64_t count = 0;
   for (int64_t i = 0; i < b->rows_count; i++) count += b->rows[i].is_used;
@@ -267,13 +278,13 @@ static int64_t take_tokens(tsr_text_batch *b) {
 }
 
 /* False: the text ends with this token. */
-static bool report(tsr_text_batch *b, row *r, int64_t index, int32_t token, bool is_drawn) {
+static bool report(tsr_text_batch *b, row *r, tsr_text_token t) {
   const tsr_text_request *q = &r->request;
-  tsr_text_token t = {.index = index, .is_drawn = is_drawn, .chance = {.token = token}};
   if (!q->token) return true;
   if (q->wants_chances) {
     t.chance.log_probability = tsr_token_chances(
-        b->logits, b->generator->vocab_size, token, q->likeliest, b->likeliest, &t.likeliest_count);
+        b->logits, b->generator->vocab_size, t.chance.token, q->likeliest, b->likeliest,
+        &t.likeliest_count);
     t.likeliest = b->likeliest;
   }
   return q->token(q->context, &t);
@@ -287,7 +298,8 @@ static bool score_prompt(tsr_text_batch *b, row *r, const run *made, int64_t fir
     if (index < r->scored || index >= r->request.count) continue;
     r->scored = index + 1;
     tsr_executable_read_row(made->executable, made->logits, first_row + k, b->logits);
-    if (!report(b, r, index, r->tokens[index], false)) return end_text(r, TSR_TEXT_STOPPED), false;
+    tsr_text_token t = {.index = index, .chance = {.token = r->tokens[index]}};
+    if (!report(b, r, t)) return end_text(r, TSR_TEXT_STOPPED), false;
   }
   return true;
 }
@@ -305,15 +317,17 @@ static void draw(tsr_text_batch *b, row *r) {
     end_text(r, TSR_TEXT_NO_TOKEN);
     return;
   }
-  for (int i = 0; i < q->stops_count; i++)
-    if (token == q->stops[i]) {
-      end_text(r, TSR_TEXT_STOPPED);
-      return;
-    }
+  tsr_text_token t = {.index = r->count, .is_drawn = true, .chance = {.token = token}};
+  for (int i = 0; i < q->stops_count; i++) t.is_end |= token == q->stops[i];
+  if (t.is_end) {
+    report(b, r, t);
+    end_text(r, TSR_TEXT_STOPPED);
+    return;
+  }
   if (r->count == r->capacity)
     make_room(r, r->count + (r->count > NEW_TOKENS ? r->count : NEW_TOKENS));
   r->tokens[r->count++] = token;
-  if (!report(b, r, r->count - 1, token, true)) end_text(r, TSR_TEXT_STOPPED);
+  if (!report(b, r, t)) end_text(r, TSR_TEXT_STOPPED);
   else if (is_done(r)) end_text(r, TSR_TEXT_FULL);
   else slide(b, r, kept_of(b));
 }

@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
   int64_t index; /* in the text; the prompt's tokens count, too */
   bool is_drawn;
+  bool is_end;             /* it is one of the stops, and no part of the text, which ends */
   tsr_token_chance chance; /* the probability is that at this place; 0 where none is wanted */
   const tsr_token_chance *likeliest; /* (likeliest_count) falling; of equal ones the lower token
                                         first. They last until the function returns. */
@@ -92,6 +93,9 @@ int64_t tsr_text_batch_rows(const tsr_text_batch *batch); /* texts at once */
 int64_t tsr_text_batch_window(const tsr_text_batch *batch);
 int64_t tsr_text_batch_texts(const tsr_text_batch *batch); /* that are there now */
 tsr_generating_speed tsr_text_batch_speed(const tsr_text_batch *batch);
+/* Pages of the cache, and those that texts have now; 0 where there is no cache. */
+int64_t tsr_text_batch_pages(const tsr_text_batch *batch);
+int64_t tsr_text_batch_pages_used(const tsr_text_batch *batch);
 
 /* Whether this text could be added now: there is a row for it, and there are all pages of the cache
  * that it may need. A text always has room in a batch without texts. */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a request is answered does not depend on what else is asked: alone, among others, and of servers with other
-batches and chunks of threads, requests have the same tokens and the same log-probabilities to the last bit.
+batches, caches and threads, requests have the same tokens and the same log-probabilities to the last bit.
 usage: test_equality.py PROGRAM"""
 
 import random
@@ -65,8 +65,8 @@ def main():
         with serving(c, program, model, "--max-batch", "16", "--set", "numerics.threads=2") as s:
             compare(c, s, requests, want, CLIENTS, "16 rows")
             compare(c, s, requests, want, 1, "16 rows, one at a time")
-        with serving(c, program, model, "--max-batch", "3") as s:
-            compare(c, s, requests, want, CLIENTS, "3 rows")
+        with serving(c, program, model, "--max-batch", "5", "--cache-pages", "11") as s:
+            compare(c, s, requests, want, CLIENTS, "5 rows, 11 pages")
     c.end("serve equality", 3 * REQUESTS)
 
 

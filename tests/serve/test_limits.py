@@ -134,11 +134,13 @@ def check_queue(c, s):
     """The queue has room for 100 texts, and the batch for 2."""
     holders = [send(s, LONG)]
     wait_for(c, lambda: s.metric("tessera_running_texts") == 2, "two texts run")
+    pages = 2 * CONTEXT // 16
+    c.same((s.metric("tessera_cache_pages"), s.metric("tessera_cache_pages_used")), (pages, pages), "pages of the cache")
     got, headers, data = s.ask("POST", "/v1/completions", LONG)
     c.check(got == 429 and "Retry-After" in headers and json.loads(data)["error"]["code"] == "queue_full", f"{got} {data}")
     for connection in holders:
         connection.close()
-    wait_for(c, lambda: is_idle(s), "the queue is empty")
+    wait_for(c, lambda: is_idle(s) and s.metric("tessera_cache_pages_used") == 0, "the queue is empty")
     c.same(s.post("/v1/completions", prompt="x", max_tokens=1)[0], 200, "there is room again")
 
 

@@ -105,7 +105,10 @@ def check_stops(c, s):
     c.same("".join(e["choices"][0]["text"] for e in held[:-1]), "aaa", "what a stop string might have held back")
     ended = s.complete(prompt="b", max_tokens=5, logit_bias={258: 100})
     c.same((ended["choices"][0]["text"], ended["choices"][0]["finish_reason"]), ("", "stop"), "the model's end")
-    c.same(ended["usage"]["completion_tokens"], 0, "an end is no token")
+    c.same(ended["usage"]["completion_tokens"], 1, "an end is a token")
+    ended = s.complete(prompt="Hi", max_tokens=1, logit_bias={258: 100}, logprobs=1, echo=True)["choices"][0]
+    c.same((ended["text"], ended["logprobs"]["tokens"]), ("Hi", ["H", "i", "<|im_end|>"]), "which has a log-probability")
+    c.same(ended["logprobs"]["text_offset"], [0, 1, 2], "its offset")
     more = s.complete(prompt="b", max_tokens=5, logit_bias={258: 100}, ignore_eos=True)
     c.same((more["choices"][0]["text"], more["usage"]["completion_tokens"]), ("", 5), "special tokens have no text")
 
