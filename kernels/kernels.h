@@ -14,7 +14,7 @@
 #define TSR_KERNELS_H
 #include "base/reduction_tree.h"
 #include "base/tensor_slice.h"
-#include "kernels/nf4.h"
+#include "kernels/quantize.h"
 #include "kernels/attention.h"
 #include "kernels/experts.h"
 #include <stdbool.h>
@@ -74,7 +74,12 @@ typedef struct {
 
 /* The type of an operand's elements. Those of 16 and 4 bits are widened as they are packed or read;
  * the former is exact. */
-typedef enum { TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16, TSR_ELEMENT_NF4 } tsr_element;
+typedef enum {
+  TSR_ELEMENT_F32,
+  TSR_ELEMENT_BF16,
+  TSR_ELEMENT_F16,
+  TSR_ELEMENT_QUANTIZED
+} tsr_element;
 
 /* Of whole bytes: not of NF4. */
 static inline int64_t tsr_element_bytes(tsr_element type) {
@@ -87,9 +92,9 @@ static inline const void *tsr_element_at(const void *data, tsr_element type, int
 /* A quantised matrix, whose elements are rounded to the type `rounds` as they are read. */
 typedef struct {
   const void *data;
-  tsr_nf4_layout layout;
+  tsr_quantized_layout layout;
   tsr_element rounds;
-} tsr_nf4;
+} tsr_quantized;
 
 /* A matrix seen by strides: element (i,j) is the one at first + i*rs + j*cs of the data, and one of
  * the strides is 1. The elements of NF4 count row-major. */
@@ -98,7 +103,7 @@ typedef struct {
   int64_t rs, cs;
   tsr_element type;
   int64_t first;
-  tsr_nf4 nf4; /* of that type, in place of data */
+  tsr_quantized quantized; /* of that type, in place of data */
 } tsr_matrix;
 
 /* Where element (0, 0) is; not of NF4. */
@@ -463,7 +468,7 @@ typedef struct {
   void (*fp16_to_f32)(float *out, const uint16_t *x, int64_t begin, int64_t end);
   void (*f32_to_fp16)(uint16_t *out, const float *x, int64_t begin, int64_t end);
   /* out[i] is element first + i of a matrix, row-major; the bits are the same on every level. */
-  void (*nf4_to_f32)(float *out, const tsr_nf4 *x, int64_t first, int64_t count);
+  void (*quantized_to_f32)(float *out, const tsr_quantized *x, int64_t first, int64_t count);
   /* FP8 E4M3 (OCP's: no infinities). Saturating: above 448, infinity too, becomes 448; a NaN of
    * either sign becomes 0x7F. */
   void (*e4m3_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end);

@@ -8,7 +8,7 @@ enum { AT_ONCE = 1024 };
 /* n elements of w from `at` on; `place` has room for them. */
 static const float *weights(const tsr_matrix *w, int64_t at, int64_t n, float *place) {
   if (w->type == TSR_ELEMENT_F32) return (const float *)w->data + w->first + at;
-  LEVEL(nf4_to_f32)(place, &w->nf4, w->first + at, n);
+  LEVEL(quantized_to_f32)(place, &w->quantized, w->first + at, n);
   return place;
 }
 

@@ -9,7 +9,7 @@
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/fp16.h"
 #include "kernels/cpu/level.h"
-#include "kernels/cpu/transpose.h"
+#include "kernels/cpu/quantized_square.h"
 
 enum {
   PANEL = 2 * WIDTH, /* rows of w, which are columns of y */
@@ -28,7 +28,8 @@ enum { TOGETHER = 4 };
 
 typedef struct {
   const tsr_skinny_gemm *p;
-  int64_t n, columns; /* the first row of w; how many of PANEL are in use */
+  int64_t n, columns;         /* the first row of w; how many of PANEL are in use */
+  quantized_row codes[PANEL]; /* of quantised rows; those that are not in use repeat row 0 */
 } panel;
 
 /* What is fetched while a chunk is multiplied. */
@@ -101,13 +102,19 @@ chunk_load_type(const panel *s, int64_t k, int64_t depth, float *to, tsr_element
 
 static void chunk_load(const panel *s, int64_t k, int64_t depth, float *to) {
   tsr_element type = s->p->w.type;
-  if (type == TSR_ELEMENT_F32) chunk_load_type(s, k, depth, to, TSR_ELEMENT_F32);
+  if (type == TSR_ELEMENT_QUANTIZED) {
+    const tsr_quantized *w = &s->p->w.quantized;
+    int64_t column = s->p->w.first % w->layout.cols + k;
+    for (int v = 0; v < 2; v++)
+      quantized_square(w, s->codes + v * WIDTH, column, depth, to + v * WIDTH, PANEL);
+  } else if (type == TSR_ELEMENT_F32) chunk_load_type(s, k, depth, to, TSR_ELEMENT_F32);
   else if (type == TSR_ELEMENT_BF16) chunk_load_type(s, k, depth, to, TSR_ELEMENT_BF16);
   else chunk_load_type(s, k, depth, to, TSR_ELEMENT_F16);
 }
 
 static fetch fetch_of(const panel *s, int64_t k, int64_t multiplied) {
   const tsr_matrix *w = &s->p->w;
+  if (w->type == TSR_ELEMENT_QUANTIZED) return (fetch){0}; /* decoding takes longer than memory */
   int64_t bytes = tsr_element_bytes(w->type);
   fetch f = {.rows = s->columns, .stride = w->cs * bytes};
   f.data = tsr_element_at(w->data, w->type, w->first + s->n * w->cs + k);
@@ -204,7 +211,10 @@ void LEVEL(skinny_gemm)(
     const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, int64_t end) {
   for (int64_t r = 0; r < p->R; r += ROWS_MAX)
     for (int64_t n = begin; n < end; n += PANEL) {
-      panel s = {p, n, least(end - n, PANEL)};
+      panel s = {.p = p, .n = n, .columns = least(end - n, PANEL)};
+      for (int c = 0; p->w.type == TSR_ELEMENT_QUANTIZED && c < PANEL; c++)
+        s.codes[c] = quantized_row_at(
+            &p->w.quantized, p->w.first / p->w.quantized.layout.cols + n + (c < s.columns ? c : 0));
       panel_run(&s, y + r * p->y_stride, x + r * p->x_stride, least(p->R - r, ROWS_MAX));
     }
 }

@@ -17,7 +17,7 @@
  * all else is f32; arithmetic is f32, and a result is rounded once, when it is written. */
 #ifndef TSR_KERNELS_CUDA_KERNELS_H
 #define TSR_KERNELS_CUDA_KERNELS_H
-#include "base/nf4_layout.h"
+#include "base/quantized_layout.h"
 #include "base/tensor_slice.h"
 #include "kernels/members_sum.h"
 #include "kernels/cuda/kernel_limits.h"
@@ -80,7 +80,7 @@ void tsr_cuda_hash(
 
 /* ---- nf4.cu: out (rows, cols), which is aligned to 16 bytes, to nearest even ---- */
 void tsr_cuda_nf4_decode(
-    tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_nf4_layout *layout,
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_quantized_layout *layout,
     const void *data);
 
 /* ---- norm.cu: rows (R, C); weights w, b are of `type` too, statistics f32 ---- */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Matrices in NF4 (base/nf4_layout.h) to numbers that GEMMs read. A thread decodes LAUNCH_NF4_WIDTH
+/* Matrices in NF4 (base/quantized_layout.h) to numbers that GEMMs read. A thread decodes LAUNCH_NF4_WIDTH
  * neighbours, which have one scale. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
-#include "kernels/nf4.h"
+#include "kernels/quantize.h"
 
 /* The levels of elements and of scales. */
 typedef struct {
@@ -25,7 +25,7 @@ nf4_decode(T *out, const unsigned char *data, nf4_units of, nf4_levels levels, i
     int64_t at = row % of.unit_rows * of.unit_cols + col % of.unit_cols;
     const unsigned char *bytes = data + unit * of.unit_bytes;
     const float *groups = (const float *)(bytes + of.groups_at);
-    int64_t block = at / TSR_NF4_BLOCK;
+    int64_t block = at / TSR_QUANTIZED_BLOCK;
     float scale = levels.scales[bytes[of.scales_at + block]] * groups[block / TSR_NF4_GROUP];
     scale += groups[of.groups];
     float x[W];
@@ -40,20 +40,21 @@ nf4_decode(T *out, const unsigned char *data, nf4_units of, nf4_levels levels, i
 }
 
 extern "C" void tsr_cuda_nf4_decode(
-    tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_nf4_layout *l, const void *data) {
-  int64_t n = l->rows * l->cols, blocks = tsr_nf4_unit_blocks(l);
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_quantized_layout *l,
+    const void *data) {
+  int64_t n = l->rows * l->cols, blocks = tsr_quantized_unit_blocks(l);
   nf4_units of;
   nf4_levels levels;
   if (n <= 0) return;
   of.cols = l->cols;
   of.unit_rows = l->unit_rows;
   of.unit_cols = l->unit_cols;
-  of.unit_bytes = tsr_nf4_unit_bytes(l);
-  of.scales_at = blocks * TSR_NF4_BLOCK / 2;
-  of.groups_at = tsr_nf4_codes_bytes(l);
+  of.unit_bytes = tsr_quantized_unit_bytes(l);
+  of.scales_at = blocks * TSR_QUANTIZED_BLOCK / 2;
+  of.groups_at = tsr_quantized_codes_bytes(l);
   of.groups = (blocks + TSR_NF4_GROUP - 1) / TSR_NF4_GROUP;
   for (int i = 0; i < 16; i++) levels.elements[i] = tsr_nf4_levels[i];
-  for (int i = 0; i < 256; i++) levels.scales[i] = tsr_nf4_scale_level((uint8_t)i);
+  for (int i = 0; i < 256; i++) levels.scales[i] = tsr_nf4_scale_levels[i];
   TSR_BY_TYPE(
       type, T,
       TSR_LAUNCH(

@@ -166,9 +166,9 @@ bool tsr_checkpoint_load(
     if (!stored[v]) continue;
     loading l = {tsr_executable_kernels(executable), stored[v], g->values[v].dtype, parts, 0};
     l.parts_count = tsr_executable_parts(executable, v, false, parts);
-    if (g->values[v].dtype == TSR_NF4) open_quantized(&l, parts);
+    if (tsr_dtype_is_quantized(g->values[v].dtype)) open_quantized(&l, parts);
     ok = tsr_checkpoint_reader_read(in, stored[v], wanted, take, &l, diags);
-    if (g->values[v].dtype == TSR_NF4) close_quantized(&l, executable, v);
+    if (tsr_dtype_is_quantized(g->values[v].dtype)) close_quantized(&l, executable, v);
   }
   tsr_checkpoint_reader_close(in);
   return ok;

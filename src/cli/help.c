@@ -222,6 +222,10 @@ static const entry options[] = {
                   "folder unless given\n"},
     {ONLY(SERVE), "  --context N      serve: tokens of a prompt and its answer; the model's "
                   "positions unless given\n"},
+    {TEXTS | ONLY(EVALUATE),
+     "  --weights TYPE   evaluate, generate, serve: weights of linear layers quantised to int8 or "
+     "nf4 as they are\n"
+     "                   loaded; the bits are not the model's own\n"},
     {TEXTS, "  --max-batch N    generate, serve: texts that are continued at once (16)\n"},
     {TEXTS, "  --cache-pages N  generate, serve: pages of 16 tokens in the key/value cache, which "
             "these texts share;\n"

@@ -67,6 +67,7 @@ static const option options[] = {
     {"--model-name", VALUE, AT(model_name), ONLY(SERVE)},
     {"--context", VALUE, AT(context_text), ONLY(SERVE)},
     {"--max-batch", VALUE, AT(max_batch_text), TEXTS},
+    {"--weights", VALUE, AT(weights), TEXTS | ONLY(EVALUATE)},
     {"--cache-pages", VALUE, AT(cache_pages_text), TEXTS},
     {"--max-queue", VALUE, AT(max_queue_text), ONLY(SERVE)},
     {"--max-body", VALUE, AT(max_body_text), ONLY(SERVE)},
@@ -262,6 +263,14 @@ static void check_steps(tsr_options *c, tsr_diags *diags) {
   tsr_diag_error(diags, TSR_NOWHERE, "--steps: '%s' is no range of steps, such as 991-1000", text);
 }
 
+static void check_weights(const tsr_options *c, tsr_diags *diags) {
+  static const char *const types[] = {"int8", "nf4"};
+  if (!c->weights || !*c->weights || !strcmp(c->weights, types[0]) || !strcmp(c->weights, types[1]))
+    return;
+  tsr_diag_error(diags, TSR_NOWHERE, "--weights: '%s' is neither 'int8' nor 'nf4'", c->weights);
+  tsr_diag_nearest(diags, c->weights, types, 2);
+}
+
 static void check_serve(tsr_options *c, tsr_diags *diags) {
   option_check_number("--port", c->port_text, 0, &c->port, diags);
   option_check_number("--context", c->context_text, 2, &c->context, diags);
@@ -387,6 +396,7 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   option_check_number("--max-length", c->max_length_text, 1, &c->max_length, diags);
   option_check_number("--threads", c->threads_text, 1, &c->threads, diags);
   option_check_duration("--time-limit", c->time_limit_text, &c->time_limit_s, diags);
+  check_weights(c, diags);
   check_serve(c, diags);
   check_owned(&p);
   tsr_options_check_pairs(c, diags);

@@ -72,7 +72,8 @@ typedef struct {
   const char *checkpoint, *data;
   tsr_words prompts;
   const char *prompt_file, *chat;
-  const char *adapter;                           /* and export */
+  const char *adapter; /* and export */
+  const char *weights; /* evaluate, generate, serve: nf4, int8; NULL: as they are */
   const char *max_batch_text, *cache_pages_text; /* generate, serve */
   int64_t max_batch, cache_pages;                /* 0: not given */
   /* serve */

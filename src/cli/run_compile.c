@@ -70,6 +70,7 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
   o.records_routing = a->options.record_routing != NULL;
   o.replays_routing = a->options.replay_routing != NULL;
   o.pages = a->options.cache_pages;
+  if (a->options.weights) o.weights = !strcmp(a->options.weights, "int8") ? TSR_INT8 : TSR_NF4;
   o.target = target_of(a, s);
   return o;
 }

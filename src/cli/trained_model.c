@@ -162,6 +162,17 @@ static bool check_base(const trained_model *m, const tsr_graph *g) {
       here ? m->base.folder : "the seed's random weights");
 }
 
+/* A GPU's GEMMs read a decoded copy, and only NF4 has a kernel that makes one. */
+static bool check_weights(const trained_model *m) {
+  const app *a = m->a;
+  bool on_gpu = m->setup.compute.cuda || m->setup.config->device.kind == TSR_DEVICE_CUDA;
+  if (!a->options.weights || strcmp(a->options.weights, "int8") != 0 || !on_gpu) return true;
+  tsr_diag_error(
+      a->diags, TSR_NOWHERE, "--weights: int8 is decoded on the CPU alone, and ranks are on GPUs");
+  tsr_diag_hint(a->diags, "nf4, or device_config.device=cpu");
+  return false;
+}
+
 bool trained_model_open(trained_model *m) {
   app *a = m->a;
   setup *s = &m->setup;
@@ -173,7 +184,7 @@ bool trained_model_open(trained_model *m) {
   ok = ok && setup_choose_cpu(a, s) && setup_open_mesh(a, s) && setup_build_context(a, s);
   if (ok) fit_units(m);
   ok = ok && setup_fix_recipe(a, s) && setup_map_ranks(a, s) && setup_open_device(a, s) &&
-       tsr_config_require_model(s->config, a->diags) && check_text(m);
+       check_weights(m) && tsr_config_require_model(s->config, a->diags) && check_text(m);
   return tsr_job_all_succeeded(&a->job, ok);
 }
 

@@ -71,7 +71,7 @@ typedef struct {
 typedef struct {
   const void *data; /* the part */
   tsr_dtype dtype;
-  tsr_nf4_layout nf4; /* of that type */
+  tsr_quantized_layout quantized; /* of that type */
   tsr_tensor_slice part;
   tsr_padding padding;
   int64_t begin, end;

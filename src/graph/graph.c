@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/graph.h"
-#include "base/nf4_layout.h"
 #include "graph/infer.h"
 #include <assert.h>
 #include <string.h>
 
 int64_t tsr_dtype_bytes(tsr_dtype dtype) {
-  assert(dtype != TSR_NF4);
+  assert(!tsr_dtype_is_quantized(dtype));
   return tsr_dtype_is_half(dtype) ? 2 : 4;
 }
 
 int64_t tsr_dtype_size(tsr_dtype dtype, int64_t elements) {
-  if (dtype != TSR_NF4) return elements * tsr_dtype_bytes(dtype);
-  tsr_nf4_layout unit = {1, elements, 1, elements};
-  return tsr_nf4_bytes(&unit);
+  if (!tsr_dtype_is_quantized(dtype)) return elements * tsr_dtype_bytes(dtype);
+  tsr_quantized_layout unit = {1, elements, 1, elements, tsr_dtype_format(dtype)};
+  return tsr_quantized_bytes(&unit);
 }
 
 const char *tsr_dtype_name(tsr_dtype dtype) {
-  static const char *const names[] = {"f32", "i32", "bf16", "f16", "nf4"};
+  static const char *const names[] = {"f32", "i32", "bf16", "f16", "nf4", "int8"};
   return names[dtype];
 }
 

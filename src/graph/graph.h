@@ -12,14 +12,20 @@
 #include "base/axis.h"
 #include "base/diag.h"
 #include "base/reduction_tree.h"
+#include "base/quantized_layout.h"
 #include "base/text.h"
 #include "graph/attrs.h"
 #include "graph/padding.h"
 #include <stdint.h>
 
-typedef enum { TSR_F32, TSR_I32, TSR_BF16, TSR_F16, TSR_NF4 } tsr_dtype;
-int64_t tsr_dtype_bytes(tsr_dtype dtype); /* of an element; not of NF4 */
-/* Of so many elements; of NF4 those of a matrix that is one unit (base/nf4_layout.h). */
+typedef enum { TSR_F32, TSR_I32, TSR_BF16, TSR_F16, TSR_NF4, TSR_INT8 } tsr_dtype;
+/* NF4 and INT8 are those of base/quantized_layout.h. */
+static inline bool tsr_dtype_is_quantized(tsr_dtype d) { return d == TSR_NF4 || d == TSR_INT8; }
+static inline tsr_quantized_format tsr_dtype_format(tsr_dtype d) {
+  return d == TSR_INT8 ? TSR_QUANTIZED_INT8 : TSR_QUANTIZED_NF4;
+}
+int64_t tsr_dtype_bytes(tsr_dtype dtype); /* of an element; not of a quantised one */
+/* Of so many elements; of quantised ones those of a matrix that is one unit. */
 int64_t tsr_dtype_size(tsr_dtype dtype, int64_t elements);
 static inline bool tsr_dtype_is_half(tsr_dtype d) { return d == TSR_BF16 || d == TSR_F16; }
 const char *tsr_dtype_name(tsr_dtype dtype);
@@ -81,7 +87,7 @@ typedef struct {
   const char *name;    /* unique, as in graph and metrics: block.0.attn.wq */
   const char *hf_name; /* in Hugging Face checkpoints, or NULL */
   tsr_dtype dtype;     /* as it is stored: TSR_F32, TSR_BF16 in a graph without a loss, or
-                          TSR_NF4 of a frozen weight of linear layers (tsr_pass_quantize) */
+                          TSR_NF4 or TSR_INT8 of a frozen weight of linear layers */
   bool hf_transposed;  /* there the two dimensions are swapped (GPT-2's Conv1D) */
   int ndim;
   int64_t shape[TSR_DIMS_MAX];

@@ -7,7 +7,6 @@
  * DoRA that times m / |W + scale B A| by rows, of which the norm is a constant (Liu et al., 2024).
  * Weights that are parts of one tensor in Hugging Face's files have one A, as one layer there has:
  * what their layers read goes through A once. */
-#include "base/nf4_layout.h"
 #include "passes/passes.h"
 #include <math.h>
 #include <string.h>
@@ -253,37 +252,4 @@ tsr_graph *tsr_pass_adapters(const tsr_graph *old, const tsr_adapters *adapters)
   tsr_graph_map_ends(a.g, old, a.map);
   for (int i = 0; i < old->outputs_count; i++) a.g->outputs[i].location = old->outputs[i].location;
   return a.g;
-}
-
-/* A block is TSR_NF4_BLOCK neighbours of a row, in a unit of tp. */
-static bool check_blocks(const tsr_graph *g, const tsr_param *p, tsr_diags *diags) {
-  tsr_placement tp = p->placement[TSR_TP];
-  int64_t units = tp.kind == TSR_SHARD && g->units.tp > 1 ? g->units.tp : 1;
-  int64_t across = units > 1 && tp.dim == 1 ? units : 1, cols = p->shape[1];
-  bool padded = p->padding.real < p->shape[p->padding.dim];
-  if (!padded && cols % (across * TSR_NF4_BLOCK) == 0) return true;
-  tsr_diag_error(
-      diags, p->location, "'%s' cannot be quantised to NF4, whose blocks are %d elements of a row",
-      p->name, TSR_NF4_BLOCK);
-  if (padded)
-    tsr_diag_hint(
-        diags, "its %lld features do not divide over the %lld units of tp",
-        (long long)p->padding.real, (long long)p->padding.blocks);
-  else if (across > 1)
-    tsr_diag_hint(
-        diags,
-        "its rows are %lld elements in %lld units of tp, of which each needs a multiple of %d",
-        (long long)cols, (long long)across, TSR_NF4_BLOCK);
-  else tsr_diag_hint(diags, "its rows are %lld elements", (long long)cols);
-  return false;
-}
-
-bool tsr_pass_check_nf4(const tsr_graph *g, tsr_diags *diags) {
-  const tsr_param *refused = NULL; /* the last one: blocks of a model are alike */
-  for (int p = 0; p < g->params_count; p++) {
-    const tsr_param *q = &g->params[p];
-    bool again = refused && refused->location.line >= q->location.line;
-    if (q->dtype == TSR_NF4 && !again && !check_blocks(g, q, diags)) refused = q;
-  }
-  return !refused;
 }

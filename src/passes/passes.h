@@ -24,8 +24,11 @@ typedef struct {
 /* Adds adapters to linear layers (LoRA, DoRA), and freezes parameters. DoRA's magnitudes begin with
  * ones, and not with the norms of the weights' rows. */
 tsr_graph *tsr_pass_adapters(const tsr_graph *graph, const tsr_adapters *adapters);
-/* An error where a weight in NF4 has blocks that its rows, or the units of tp, cut. */
-bool tsr_pass_check_nf4(const tsr_graph *graph, tsr_diags *diags);
+/* Weights of linear layers are stored in this quantised dtype, for a graph that only runs forward.
+ * Not the output layer's, routers', and those of experts. */
+void tsr_pass_quantize(tsr_graph *graph, tsr_dtype dtype);
+/* An error where a quantised weight has blocks that its rows, or the units of tp, cut. */
+bool tsr_pass_check_blocks(const tsr_graph *graph, tsr_diags *diags);
 /* The parameters of a weight's adapter, in a graph that has them; false: it has none. */
 typedef struct {
   int a, b, m; /* (r, in), (out, r), (out) of DoRA or -1 */

@@ -109,7 +109,7 @@ static bool reads_half(const narrowing *w, const tsr_node *n) {
 static bool reads_copy(const narrowing *w, const tsr_node *n, int i) {
   bool param = w->old->values[n->inputs[i]].kind == TSR_VALUE_PARAM;
   bool shape_only = i == tsr_op_shape_input(n->op, n->inputs_count);
-  if (w->old->values[n->inputs[i]].dtype == TSR_NF4) return false;
+  if (tsr_dtype_is_quantized(w->old->values[n->inputs[i]].dtype)) return false;
   return param && !w->half[n->inputs[i]] && w->how.store == TSR_STORE_F32 && !shape_only &&
          reads_half(w, n);
 }
@@ -128,7 +128,7 @@ static void choose_half(narrowing *w) {
   for (int v = 0; v < g->values_count; v++) {
     if (g->values[v].kind != TSR_VALUE_PARAM) continue;
     bool frozen = g->params[g->values[v].param].is_frozen;
-    if (g->values[v].dtype == TSR_NF4) continue;
+    if (tsr_dtype_is_quantized(g->values[v].dtype)) continue;
     w->half[v] = !w->wide[v] && (frozen || w->how.store != TSR_STORE_F32);
     if (frozen && w->how.stored) w->half[v] = is_half_in(w->how.stored, g->values[v].param);
   }

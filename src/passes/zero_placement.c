@@ -37,7 +37,7 @@ tsr_placement tsr_placer_zero(const tsr_placer *p, int param) {
   tsr_placement shard = {TSR_SHARD, dim, groups, 0};
   bool trained = !p->old->grads || p->old->grads[param] >= 0;
   if (q->is_frozen) /* it has no state and no gradient; NF4 is whole, as its blocks are */
-    trained = p->placing->zero == 3 && q->dtype != TSR_NF4;
+    trained = p->placing->zero == 3 && !tsr_dtype_is_quantized(q->dtype);
   if (!p->placing->zero || p->placing->size[TSR_DP] == 1 || !trained) return tsr_whole;
   if (p->placing->zero_owners) return owner_placement(p, q, groups);
   if (dim < 0) return tsr_whole;

@@ -26,7 +26,7 @@ const tsr_value *tsr_replicas_differing(tsr_arena *arena, const tsr_executable *
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *value = &g->values[v];
     bool kept = value->kind == TSR_VALUE_PARAM || value->kind == TSR_VALUE_STATE;
-    if (!kept || value->dtype == TSR_NF4) continue;
+    if (!kept || tsr_dtype_is_quantized(value->dtype)) continue;
     int count = tsr_executable_parts(executable, v, false, parts);
     for (int i = 1; i < count; i++) {
       int like = 0;

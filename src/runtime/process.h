@@ -109,7 +109,7 @@ void tsr_executable_quantize(
  * slice.shape elements of what is whole without padding, row-major, in runs. */
 typedef struct {
   int rank;
-  void *address; /* of NF4 where its bytes begin, in base/nf4_layout.h's order */
+  void *address; /* of NF4 where its bytes begin, in base/quantized_layout.h's order */
   tsr_tensor_slice slice;
   int64_t run, stride; /* elements that are neighbours at `address`, and from one such run to the
                           next one's first */

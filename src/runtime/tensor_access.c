@@ -64,10 +64,11 @@ static void take_part(const tsr_executable *b, int value, int rank, const char *
   tsr_dtype dtype = b->programs->graph->values[value].dtype;
   tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
   int64_t cols = slice.shape[slice.ndim - 1], rows = slice_rows(&slice);
-  if (dtype == TSR_NF4) {
-    tsr_nf4 x = {part, tsr_tensor_nf4_layout(tensor_of(b, value, rank)), TSR_ELEMENT_F32};
+  if (tsr_dtype_is_quantized(dtype)) {
+    tsr_quantized x = {
+        part, tsr_tensor_quantized_layout(tensor_of(b, value, rank)), TSR_ELEMENT_F32};
     for (int64_t i = 0; i < rows; i++)
-      b->process->options.kernels->nf4_to_f32(
+      b->process->options.kernels->quantized_to_f32(
           out + whole_index(b, &slice, value, rank, i), &x, i * cols, cols);
     return;
   }
@@ -135,10 +136,10 @@ void tsr_executable_read_row(const tsr_executable *b, int value, int64_t row, fl
 
 void tsr_executable_quantize(
     tsr_executable *b, int value, int rank, const float *numbers, bool replicas) {
-  tsr_nf4_layout layout = tsr_tensor_nf4_layout(tensor_of(b, value, rank));
+  tsr_quantized_layout layout = tsr_tensor_quantized_layout(tensor_of(b, value, rank));
   void *part = tsr_executable_address(b, value, rank, 0);
   tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
-  tsr_nf4_quantize(&layout, part, numbers);
+  tsr_quantize(&layout, part, numbers);
   for (int r = rank + 1; replicas && r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_has(b, value, r)) continue;
     tsr_tensor_slice other = tsr_executable_slice(b, value, r);
@@ -164,7 +165,7 @@ void tsr_executable_write(tsr_executable *b, int value, const float *whole) {
   tsr_dtype dtype = b->programs->graph->values[value].dtype;
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_has(b, value, r)) continue;
-    if (dtype == TSR_NF4) {
+    if (tsr_dtype_is_quantized(dtype)) {
       write_quantized(b, value, r, whole);
       continue;
     }
@@ -203,7 +204,7 @@ static int add_parts(const tsr_executable *b, int value, int rank, tsr_part_of_v
   const tsr_padding *padding = &b->programs->graph->params[v->param].padding;
   tsr_tensor_slice stored = tsr_executable_slice(b, value, rank);
   int count = 0, dim = padding->dim;
-  int64_t inner = v->dtype == TSR_NF4 ? 0 : tsr_dtype_bytes(v->dtype);
+  int64_t inner = tsr_dtype_is_quantized(v->dtype) ? 0 : tsr_dtype_bytes(v->dtype);
   int64_t each = inner, length = stored.shape[dim];
   char *address = tsr_executable_address(b, value, rank, 0);
   for (int d = dim + 1; d < stored.ndim; d++) inner *= stored.shape[d];
@@ -410,7 +411,7 @@ static void initialise_piece(void *context, int job) {
           end = rows * (piece + 1) / f->pieces;
   void *part = tsr_executable_address(f->executable, f->value, rank, 0);
   const tsr_init *init = init_of(g, f->value);
-  if (value->dtype == TSR_NF4) initialise_quantized(f, rank, &slice);
+  if (tsr_dtype_is_quantized(value->dtype)) initialise_quantized(f, rank, &slice);
   else if (is_padded(g, value)) initialise_padded(f, &slice, part, begin, end);
   else if (tsr_dtype_is_half(value->dtype))
     initialise_half(f->executable, init, value->name, &slice, value->dtype, part, begin, end);
@@ -424,7 +425,7 @@ static int pieces_of(const tsr_executable *b, int value) {
   enum { PIECE = 1 << 18, PIECES_MAX = 64 };
   const tsr_value *v = &b->programs->graph->values[value];
   int64_t pieces = tsr_value_elements(v) / PIECE / b->process->options.parallel->ranks;
-  if (v->dtype == TSR_NF4) return 1;
+  if (tsr_dtype_is_quantized(v->dtype)) return 1;
   if (init_of(b->programs->graph, value)->kind == TSR_INIT_ROPE || pieces < 1) return 1;
   return (int)(pieces < PIECES_MAX ? pieces : PIECES_MAX);
 }

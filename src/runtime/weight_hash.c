@@ -18,7 +18,7 @@ static tsr_hash_part part_of(const tsr_executable *b, int value, int rank) {
       .part = tsr_executable_slice(b, value, rank),
       .padding = g->params[g->values[value].param].padding,
       .end = tsr_tensor_elements(t)};
-  if (t->dtype == TSR_NF4) p.nf4 = tsr_tensor_nf4_layout(t);
+  if (tsr_dtype_is_quantized(t->dtype)) p.quantized = tsr_tensor_quantized_layout(t);
   return p;
 }
 
@@ -32,7 +32,7 @@ static bool is_counted(const tsr_executable *b, int value, int rank) {
 static const tsr_device *hasher_of(const tsr_executable *b, int value) {
   const tsr_value *v = &b->programs->graph->values[value];
   bool in_file = v->kind == TSR_VALUE_STATE && b->process->options.state_folder;
-  return v->dtype == TSR_NF4 || in_file ? b->process->host : b->process->device;
+  return tsr_dtype_is_quantized(v->dtype) || in_file ? b->process->host : b->process->device;
 }
 
 void tsr_executable_hash_stored(const tsr_executable *b, int value, int rank, uint64_t *sum) {

@@ -31,7 +31,7 @@ static tsr_segment segment_of(const tsr_graph *g, const tsr_value *v) {
 }
 
 /* What tp splits is quantised unit by unit. */
-static void set_nf4_units(const lowering *l, const tsr_value *v, tsr_tensor *t) {
+static void set_quantized_units(const lowering *l, const tsr_value *v, tsr_tensor *t) {
   tsr_placement tp = v->placement[TSR_TP];
   for (int d = 0; d < 2; d++) {
     bool split = tp.kind == TSR_SHARD && tp.dim == d;
@@ -54,7 +54,7 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
       t.shape[v->placement[a].dim] /=
           tsr_placement_blocks(v->placement[a], (int)l->p->lowering.size[a]);
   if (tsr_routed_is_rows(v->routed)) t.shape[0] = tsr_lowering_expert_rows(&l->p->lowering, v);
-  if (v->dtype == TSR_NF4) set_nf4_units(l, v, &t);
+  if (tsr_dtype_is_quantized(v->dtype)) set_quantized_units(l, v, &t);
   t.units = v->units;
   if (v->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= l->p->lowering.size[TSR_TP];
   if (v->units_of_sequence && v->placement[TSR_CP].kind == TSR_PARTIAL)

@@ -12,13 +12,14 @@ int64_t tsr_tensor_elements(const tsr_tensor *t) {
 }
 
 int64_t tsr_tensor_bytes(const tsr_tensor *t) {
-  if (t->dtype != TSR_NF4) return tsr_tensor_elements(t) * tsr_dtype_bytes(t->dtype);
-  tsr_nf4_layout layout = tsr_tensor_nf4_layout(t);
-  return tsr_nf4_bytes(&layout);
+  if (!tsr_dtype_is_quantized(t->dtype)) return tsr_tensor_elements(t) * tsr_dtype_bytes(t->dtype);
+  tsr_quantized_layout layout = tsr_tensor_quantized_layout(t);
+  return tsr_quantized_bytes(&layout);
 }
 
-tsr_nf4_layout tsr_tensor_nf4_layout(const tsr_tensor *t) {
-  return (tsr_nf4_layout){t->shape[0], t->shape[1], t->unit_shape[0], t->unit_shape[1]};
+tsr_quantized_layout tsr_tensor_quantized_layout(const tsr_tensor *t) {
+  return (tsr_quantized_layout){
+      t->shape[0], t->shape[1], t->unit_shape[0], t->unit_shape[1], tsr_dtype_format(t->dtype)};
 }
 
 tsr_tensor_slice tsr_program_slice(const tsr_program *p, int value, const int *coord) {

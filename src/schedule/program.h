@@ -5,7 +5,7 @@
  * that rank alone, and tasks whose results are owned run on the owner alone. */
 #ifndef TSR_SCHEDULE_PROGRAM_H
 #define TSR_SCHEDULE_PROGRAM_H
-#include "base/nf4_layout.h"
+#include "base/quantized_layout.h"
 #include "base/sequence_layout.h"
 #include "base/tensor_slice.h"
 #include "graph/graph.h"
@@ -193,7 +193,7 @@ int64_t tsr_program_bytes(const tsr_program *program); /* of one rank, all segme
 int64_t tsr_tensor_elements(const tsr_tensor *tensor); /* local, units included */
 int64_t tsr_tensor_bytes(const tsr_tensor *tensor);
 /* Of a tensor in NF4. */
-tsr_nf4_layout tsr_tensor_nf4_layout(const tsr_tensor *tensor);
+tsr_quantized_layout tsr_tensor_quantized_layout(const tsr_tensor *tensor);
 /* The part of a whole tensor that a rank of these coordinates holds; of the sequence over cp in
  * zigzag layout only its place among the members' parts (base/sequence_layout.h). */
 tsr_tensor_slice tsr_program_slice(const tsr_program *program, int value, const int *coord);

@@ -155,7 +155,7 @@ static bool check_indices(tsr_verify *v, const tsr_verify_subject *s) {
     if (t->segment == TSR_SEGMENT_ABSENT) continue;
     if (t->value != x || (int)t->segment < 0 || t->segment > TSR_SEGMENT_ABSENT ||
         t->slot_group < -1 || t->slot_group >= p->slot_groups_count || t->ndim < 0 ||
-        t->ndim > TSR_DIMS_MAX || (int)t->dtype < 0 || t->dtype > TSR_NF4)
+        t->ndim > TSR_DIMS_MAX || (int)t->dtype < 0 || t->dtype > TSR_INT8)
       return tsr_verify_say_value(v, s, x, "its tensor is of another value, slot group or dtype"),
              false;
   }
@@ -228,7 +228,7 @@ static tsr_tensor local_tensor(const tsr_verify *v, int value) {
   if (x->units_of_sequence && x->placement[TSR_CP].kind == TSR_PARTIAL)
     t.units /= v->mesh->size[TSR_CP];
   if (x->batch_units) t.units = x->batch_units * (t.units ? t.units : 1);
-  for (int d = 0; d < 2 && x->dtype == TSR_NF4; d++) {
+  for (int d = 0; d < 2 && tsr_dtype_is_quantized(x->dtype); d++) {
     tsr_placement tp = x->placement[TSR_TP];
     t.unit_shape[d] = tp.kind == TSR_SHARD && tp.dim == d
                           ? x->shape[d] / (v->graph->units.tp > 1 ? v->graph->units.tp : 1)

@@ -160,6 +160,10 @@ static bool read_model(
     return false;
   if (!check_rows(o, purpose, ret->batch, ret->model->sequence, diags)) return false;
   ret->graph = ret->model->graph;
+  if (purpose != TSR_COMPILE_TRAIN && tsr_dtype_is_quantized(o->weights)) {
+    tsr_pass_quantize(ret->graph, o->weights);
+    if (!tsr_pass_check_blocks(ret->graph, diags)) return false;
+  }
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
   if (caches) ret->graph->units.sequence = 1;
   if (caches) return true;

@@ -36,6 +36,8 @@ typedef struct {
   bool keeps_logits;                     /* of evaluation: the output `logits` can be read, too */
   bool records_routing, replays_routing; /* of training (graph/routing.h) */
   tsr_target target;                     /* what the programs are for */
+  tsr_dtype weights; /* of evaluation and generation: the linear layers' (tsr_pass_quantize);
+                        TSR_F32: as they are */
   /* of generation; 0: as it says */
   int64_t rows;   /* texts at once, made a multiple of dp (1) */
   int64_t window; /* tokens that the model sees at most (training's sequence_length) */

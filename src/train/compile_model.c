@@ -27,7 +27,7 @@ static bool add_adapters(
   if (!tsr_adapter_targets(arena, config, model->graph, &adapters, diags)) return false;
   if (options->training) adapters.dropout = config->lora.dropout;
   model->graph = tsr_pass_adapters(model->graph, &adapters);
-  return tsr_pass_check_nf4(model->graph, diags);
+  return tsr_pass_check_blocks(model->graph, diags);
 }
 
 bool tsr_compile_read_model(

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The GPU decodes NF4 to the bits that the CPU decodes it to. */
 #include "cuda_check.h"
-#include "kernels/nf4.h"
+#include "kernels/quantize.h"
 
-static numbers cpu_decoded(tsr_cuda_type type, const tsr_nf4_layout &l, const void *data) {
+static numbers cpu_decoded(tsr_cuda_type type, const tsr_quantized_layout &l, const void *data) {
   static const tsr_element rounds[] = {TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16};
-  tsr_nf4 x = {data, l, type == TSR_CUDA_F32 ? rounds[0] : rounds[type == TSR_CUDA_BF16 ? 1 : 2]};
+  tsr_quantized x = {
+      data, l, type == TSR_CUDA_F32 ? rounds[0] : rounds[type == TSR_CUDA_BF16 ? 1 : 2]};
   numbers y((size_t)(l.rows * l.cols));
-  cpu->nf4_to_f32(y.data(), &x, 0, l.rows * l.cols);
+  cpu->quantized_to_f32(y.data(), &x, 0, l.rows * l.cols);
   return y;
 }
 
-static void check_layout(const tsr_nf4_layout &l) {
+static void check_layout(const tsr_quantized_layout &l) {
   numbers w = random_numbers(l.rows * l.cols, 0.1f);
-  integers bytes((size_t)(tsr_nf4_bytes(&l) + 3) / 4);
-  for (int64_t i = 0; i < TSR_NF4_BLOCK; i++) w[(size_t)i] = 0;
-  tsr_nf4_quantize(&l, bytes.data(), w.data());
+  integers bytes((size_t)(tsr_quantized_bytes(&l) + 3) / 4);
+  for (int64_t i = 0; i < TSR_QUANTIZED_BLOCK; i++) w[(size_t)i] = 0;
+  tsr_quantize(&l, bytes.data(), w.data());
   for (tsr_cuda_type type : {TSR_CUDA_F32, TSR_CUDA_BF16, TSR_CUDA_F16}) {
     call_arrays arrays;
     arrays.shift = 0;

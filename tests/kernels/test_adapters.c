@@ -6,14 +6,14 @@
 static void check_quantized(
     const tsr_kernels *k, const float *w, const float *a, const float *b, int64_t rows, int64_t in,
     int64_t rank, int64_t first, int64_t columns) {
-  tsr_nf4_layout layout = {rows, in, rows, in};
-  void *bytes = check_alloc((size_t)tsr_nf4_bytes(&layout));
+  tsr_quantized_layout layout = {rows, in, rows, in};
+  void *bytes = check_alloc((size_t)tsr_quantized_bytes(&layout));
   float *decoded = check_alloc((size_t)(rows * in) * sizeof *decoded), *got[2];
-  tsr_nf4_quantize(&layout, bytes, w);
+  tsr_quantize(&layout, bytes, w);
   tsr_matrix from[2] = {
       {decoded, in, 1, TSR_ELEMENT_F32},
-      {NULL, in, 1, TSR_ELEMENT_NF4, .nf4 = {bytes, layout, TSR_ELEMENT_F32}}};
-  k->nf4_to_f32(decoded, &from[1].nf4, 0, rows * in);
+      {NULL, in, 1, TSR_ELEMENT_QUANTIZED, .quantized = {bytes, layout, TSR_ELEMENT_F32}}};
+  k->quantized_to_f32(decoded, &from[1].quantized, 0, rows * in);
   for (int i = 0; i < 2; i++) {
     got[i] = check_alloc((size_t)rows * sizeof *got[i]);
     k->adapted_squares(got[i], &from[i], a, b, in, rank, 0.5f, first, columns, 0, rows);
@@ -40,7 +40,7 @@ static void check_squares(
   RUN(rows,
       k->adapted_squares(got.pass[pass], &of_w, a, b, in, rank, scale, first, columns, begin, end));
   CHECK_OUTPUT(got, want, 1e-5, 1e-3);
-  if (in % TSR_NF4_BLOCK == 0) check_quantized(k, w, a, b, rows, in, rank, first, columns);
+  if (in % TSR_QUANTIZED_BLOCK == 0) check_quantized(k, w, a, b, rows, in, rank, first, columns);
   output_free(&got);
   free(w), free(a), free(b), free(want);
 }

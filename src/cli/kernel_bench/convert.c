@@ -33,24 +33,24 @@ static void run_from_e4m3(const tsr_bench_call *c) {
   c->k->e4m3_to_f32(c->x[0], (const uint8_t *)c->x[1], 0, c->size.elements);
 }
 
-static tsr_nf4 nf4_of(const tsr_bench_call *c) {
-  return (tsr_nf4){c->scratch, {c->size.rows, WIDTH, c->size.rows, WIDTH}, TSR_ELEMENT_F32};
+static tsr_quantized nf4_of(const tsr_bench_call *c) {
+  return (tsr_quantized){c->scratch, {c->size.rows, WIDTH, c->size.rows, WIDTH}, TSR_ELEMENT_F32};
 }
 
 static int64_t bytes_of_nf4(const tsr_kernels *k, const tsr_bench_size *s) {
   (void)k;
-  tsr_nf4_layout layout = {s->rows, WIDTH, s->rows, WIDTH};
-  return tsr_nf4_bytes(&layout);
+  tsr_quantized_layout layout = {s->rows, WIDTH, s->rows, WIDTH};
+  return tsr_quantized_bytes(&layout);
 }
 
 static void quantize(const tsr_bench_call *c) {
-  tsr_nf4 to = nf4_of(c);
-  tsr_nf4_quantize(&to.layout, c->scratch, c->x[0]);
+  tsr_quantized to = nf4_of(c);
+  tsr_quantize(&to.layout, c->scratch, c->x[0]);
 }
 
 static void run_from_nf4(const tsr_bench_call *c) {
-  tsr_nf4 from = nf4_of(c);
-  c->k->nf4_to_f32(c->x[0], &from, 0, c->size.elements);
+  tsr_quantized from = nf4_of(c);
+  c->k->quantized_to_f32(c->x[0], &from, 0, c->size.elements);
 }
 
 /* The lower half of the hash, as a number that is not tiny. */
@@ -66,7 +66,7 @@ static const tsr_bench_case cases[] = {
     {"fp16_to_f32", NULL, run_from_fp16, 1, 2, 1.5, .prepare = run_to_fp16},
     {"f32_to_e4m3", NULL, run_to_e4m3, 1, 2, 1.25},
     {"e4m3_to_f32", NULL, run_from_e4m3, 1, 2, 1.25, .prepare = run_to_e4m3},
-    {"nf4_to_f32", NULL, run_from_nf4, WIDTH, 1, 1.13, .prepare = quantize,
+    {"quantized_to_f32", NULL, run_from_nf4, WIDTH, 1, 1.13, .prepare = quantize,
      .scratch = bytes_of_nf4},
     {"hash", NULL, run_hash, WIDTH, 2, 1}};
 

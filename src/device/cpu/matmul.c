@@ -215,7 +215,7 @@ ROUNDS_OF(many_rows, linear_plan, linear_gemm)
 /* Of few rows threads take columns: reading w is all the work. */
 enum { FEW_ROWS = 32 };
 static bool has_skinny_gemm(const tsr_task *t) {
-  return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS && t->inputs[1].dtype != TSR_NF4;
+  return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS;
 }
 
 static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int64_t end) {

@@ -51,7 +51,7 @@ static inline float *cpu_in(const cpu_call *c, int i) {
 /* The type of an input of a GEMM. */
 static inline tsr_element cpu_element(const cpu_call *c, int i) {
   tsr_dtype type = tsr_kernel_inputs(c->call.task)[i].dtype;
-  if (type == TSR_NF4) return TSR_ELEMENT_NF4;
+  if (tsr_dtype_is_quantized(type)) return TSR_ELEMENT_QUANTIZED;
   return type == TSR_BF16 ? TSR_ELEMENT_BF16 : type == TSR_F16 ? TSR_ELEMENT_F16 : TSR_ELEMENT_F32;
 }
 /* Input i from element `first` on, as a matrix with strides rs and cs. What is quantised is rounded
@@ -59,11 +59,12 @@ static inline tsr_element cpu_element(const cpu_call *c, int i) {
 static inline tsr_matrix
 cpu_matrix(const cpu_call *c, int i, int64_t first, int64_t rs, int64_t cs) {
   tsr_matrix m = {cpu_in(c, i), rs, cs, cpu_element(c, i), .first = first};
-  if (m.type != TSR_ELEMENT_NF4) return m;
+  if (m.type != TSR_ELEMENT_QUANTIZED) return m;
   tsr_dtype rounds = c->call.task->inputs[0].dtype;
-  m.nf4 = (tsr_nf4){.data = m.data, .layout = tsr_tensor_nf4_layout(&c->call.task->inputs[i])};
+  m.quantized = (tsr_quantized){
+      .data = m.data, .layout = tsr_tensor_quantized_layout(&c->call.task->inputs[i])};
   if (tsr_dtype_is_half(rounds))
-    m.nf4.rounds = rounds == TSR_BF16 ? TSR_ELEMENT_BF16 : TSR_ELEMENT_F16;
+    m.quantized.rounds = rounds == TSR_BF16 ? TSR_ELEMENT_BF16 : TSR_ELEMENT_F16;
   return m;
 }
 static inline const int32_t *cpu_tokens(const cpu_call *c, int i) {

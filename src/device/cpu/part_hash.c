@@ -14,11 +14,11 @@ static uint64_t hash_run(const tsr_kernels *k, const tsr_hash_part *p, const tsr
   uint64_t sum = 0;
   bool as_stored = p->dtype == TSR_F32 || p->dtype == TSR_I32; /* 4 bytes, as they are */
   if (as_stored) return k->hash((const float *)p->data + run->at, run->whole, run->count);
-  tsr_nf4 nf4 = {p->data, p->nf4, TSR_ELEMENT_F32};
+  tsr_quantized x = {p->data, p->quantized, TSR_ELEMENT_F32};
   for (int64_t done = 0, take; done < run->count; done += take) {
     int64_t at = run->at + done;
     take = run->count - done < PIECE ? run->count - done : PIECE;
-    if (p->dtype == TSR_NF4) k->nf4_to_f32(numbers, &nf4, at, take);
+    if (tsr_dtype_is_quantized(p->dtype)) k->quantized_to_f32(numbers, &x, at, take);
     else
       cpu_cast_from_half(
           k, p->dtype, numbers, (const char *)p->data + at * tsr_dtype_bytes(p->dtype), 0, take);

@@ -93,7 +93,8 @@ void tsr_cuda_cast(
 }
 
 void tsr_cuda_nf4_decode(
-    tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_nf4_layout *l, const void *data) {
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_quantized_layout *l,
+    const void *data) {
   UNUSED(&type, out, data);
   if (l->rows * l->cols > 0) record(s, "nf4_decode", launch_nf4(l->rows * l->cols));
 }

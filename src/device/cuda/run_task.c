@@ -25,14 +25,15 @@ static const cuda_op *const table[] = {
 };
 
 static void decode(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *from) {
-  tsr_nf4_layout layout = tsr_tensor_nf4_layout(from);
+  tsr_quantized_layout layout = tsr_tensor_quantized_layout(from);
   tsr_cuda_nf4_decode(c->state->stream, cuda_type(to), cuda_at(c, to), &layout, cuda_at(c, from));
 }
 
 /* The planned copies of a task's operands (schedule/assign_target.h). */
 static void cast(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *from, int count) {
   for (int i = 0; i < count; i++)
-    if (from[i].dtype == TSR_NF4 && to[i].dtype != TSR_NF4) decode(c, &to[i], &from[i]);
+    if (tsr_dtype_is_quantized(from[i].dtype) && !tsr_dtype_is_quantized(to[i].dtype))
+      decode(c, &to[i], &from[i]);
     else if (to[i].dtype != from[i].dtype)
       tsr_cuda_cast(
           c->state->stream, cuda_type(&to[i]), cuda_at(c, &to[i]), cuda_type(&from[i]),

@@ -140,7 +140,7 @@ kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dty
   tsr_dtype half = TSR_F32;
   bool mixed = !takes_mixed(t->op) && is_mixed(p, t, &half);
   for (int i = 0; i < t->inputs_count; i++)
-    if (inputs[i] == TSR_NF4) inputs[i] = half; /* GEMMs read a decoded copy */
+    if (tsr_dtype_is_quantized(inputs[i])) inputs[i] = half; /* GEMMs read a decoded copy */
   if (!mixed) return;
   tsr_dtype dtype = is_matmul(t->op) ? half : TSR_F32;
   for (int i = 0; i < t->inputs_count; i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Elements of matrices in NF4. */
+/* Elements of quantised matrices. */
 #include "kernels/cpu/level.h"
 #include <string.h>
 
@@ -10,22 +10,27 @@ typedef struct {
   int64_t left; /* elements of the unit's row from it on */
 } element;
 
-static element element_at(const tsr_nf4 *x, int64_t i) {
-  const tsr_nf4_layout *l = &x->layout;
+static element element_at(const tsr_quantized *x, int64_t i) {
+  const tsr_quantized_layout *l = &x->layout;
   int64_t row = i / l->cols, col = i % l->cols, across = l->cols / l->unit_cols;
   int64_t unit = row / l->unit_rows * across + col / l->unit_cols, in_row = col % l->unit_cols;
   return (element){
-      (const uint8_t *)x->data + unit * tsr_nf4_unit_bytes(l),
+      (const uint8_t *)x->data + unit * tsr_quantized_unit_bytes(l),
       row % l->unit_rows * l->unit_cols + in_row, l->unit_cols - in_row};
 }
 
 /* n elements of a block, from element `at` of the unit on. */
 static void
-decode(float *out, const tsr_nf4_layout *l, const uint8_t *unit, int64_t at, int64_t n) {
-  float levels[16], scale = tsr_nf4_scale(l, unit, at / TSR_NF4_BLOCK);
+decode(float *out, const tsr_quantized_layout *l, const uint8_t *unit, int64_t at, int64_t n) {
+  float levels[16], scale = tsr_quantized_scale(l, unit, at / TSR_QUANTIZED_BLOCK);
+  if (l->format == TSR_QUANTIZED_INT8) {
+    const int8_t *codes = (const int8_t *)unit + at;
+    for (int64_t i = 0; i < n; i++) out[i] = (float)codes[i] * scale;
+    return;
+  }
   for (int i = 0; i < 16; i++) levels[i] = tsr_nf4_levels[i] * scale;
-  if (at % 2 == 0 && n == TSR_NF4_BLOCK) {
-    for (int64_t i = 0; i < TSR_NF4_BLOCK / 2; i++) {
+  if (at % 2 == 0 && n == TSR_QUANTIZED_BLOCK) {
+    for (int64_t i = 0; i < TSR_QUANTIZED_BLOCK / 2; i++) {
       uint8_t two = unit[at / 2 + i];
       out[2 * i] = levels[two >> 4];
       out[2 * i + 1] = levels[two & 15];
@@ -39,7 +44,7 @@ decode(float *out, const tsr_nf4_layout *l, const uint8_t *unit, int64_t at, int
 }
 
 static void round_to(tsr_element type, float *x, int64_t n) {
-  uint16_t half[TSR_NF4_BLOCK];
+  uint16_t half[TSR_QUANTIZED_BLOCK];
   if (type == TSR_ELEMENT_BF16) {
     LEVEL(f32_to_bf16)(half, x, 0, n);
     LEVEL(bf16_to_f32)(x, half, 0, n);
@@ -49,10 +54,10 @@ static void round_to(tsr_element type, float *x, int64_t n) {
   }
 }
 
-void LEVEL(nf4_to_f32)(float *out, const tsr_nf4 *x, int64_t first, int64_t count) {
+void LEVEL(quantized_to_f32)(float *out, const tsr_quantized *x, int64_t first, int64_t count) {
   for (int64_t i = 0, n; i < count; i += n) {
     element e = element_at(x, first + i);
-    int64_t in_block = TSR_NF4_BLOCK - e.at % TSR_NF4_BLOCK;
+    int64_t in_block = TSR_QUANTIZED_BLOCK - e.at % TSR_QUANTIZED_BLOCK;
     n = count - i < in_block ? count - i : in_block;
     if (n > e.left) n = e.left;
     decode(out + i, &x->layout, e.unit, e.at, n);
