@@ -40,6 +40,21 @@ size_t tsr_utf8_valid(const char *text, size_t length) {
   return at;
 }
 
+size_t tsr_utf8_broken(const char *text, size_t length, bool *ret_is_open) {
+  const unsigned char *bytes = (const unsigned char *)text;
+  unsigned lead = bytes[0];
+  bool is_lead = lead >= 0xc2 && lead <= 0xf4;
+  unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  size_t whole = !is_lead ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2, count = 1;
+  for (; count < whole && count < length; count++) {
+    if (bytes[count] < low || bytes[count] > high) break;
+    low = 0x80, high = 0xbf;
+  }
+  if (ret_is_open) *ret_is_open = count == length && count < whole;
+  return count;
+}
+
 bool tsr_utf8_is_space(uint32_t code) {
   return (code >= 9 && code <= 13) || code == ' ' || code == 0x85 || code == 0xa0 ||
          code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||

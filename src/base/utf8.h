@@ -14,6 +14,11 @@ int tsr_utf8_next(const char *text, size_t length, uint32_t *ret_code);
 /* How many bytes of the text are whole characters: `length`, or where the first is not valid. */
 size_t tsr_utf8_valid(const char *text, size_t length);
 
+/* The bytes of the broken character at `text`: as many as could begin one, at least 1, as Python's
+ * bytes.decode(errors='replace') has it. `ret_is_open` (NULL: not needed): whether bytes behind the
+ * text could complete it. */
+size_t tsr_utf8_broken(const char *text, size_t length, bool *ret_is_open);
+
 /* Unicode's White_Space. */
 bool tsr_utf8_is_space(uint32_t code);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_side_files.h"
 #include "base/file_read.h"
-#include "data/bpe.h"
+#include "tokenizer/subword.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -49,7 +49,7 @@ read_tokenizer(tsr_arena *arena, const char *folder, int64_t vocab_size, tsr_dia
   const char *path = tsr_path_join(arena, folder, tsr_hf_side_files[0]);
   const char *pieces = tsr_path_join(arena, folder, "tokenizer.model");
   tsr_diags *errors = tsr_diags_new(arena);
-  tsr_bpe *bpe;
+  tsr_subword *subword;
   if (!tsr_file_exists(path)) {
     if (tsr_file_exists(pieces))
       tsr_diag_warning(
@@ -58,19 +58,19 @@ read_tokenizer(tsr_arena *arena, const char *folder, int64_t vocab_size, tsr_dia
           pieces);
     return false;
   }
-  if (!tsr_bpe_read(arena, path, TSR_NOWHERE, &bpe, errors)) {
+  if (!tsr_subword_read(arena, path, TSR_NOWHERE, &subword, errors)) {
     tsr_diag_warning(
         diags, TSR_NOWHERE, "'%s' cannot be used, so the model reads token numbers, no texts: %s",
         path, tsr_diags_first_error(errors));
     return false;
   }
-  if (tsr_bpe_vocab_size(bpe) > vocab_size)
+  if (tsr_subword_vocab_size(subword) > vocab_size)
     tsr_diag_warning(
         diags, TSR_NOWHERE,
         "'%s' has %d tokens, the model %" PRId64
         ": it cannot be used, so the model reads token numbers, no texts",
-        path, tsr_bpe_vocab_size(bpe), vocab_size);
-  return tsr_bpe_vocab_size(bpe) <= vocab_size;
+        path, tsr_subword_vocab_size(subword), vocab_size);
+  return tsr_subword_vocab_size(subword) <= vocab_size;
 }
 
 /* ---- ids of special tokens ---- */

@@ -15,7 +15,7 @@ typedef struct {
   int count;
   int32_t stops[TEXT_ENDS_MAX]; /* tokens that end a text */
   int stops_count;
-  tsr_text waiting; /* bytes of it that are no whole character yet */
+  tsr_token_stream *stream; /* of the text that is shown as it grows; NULL: none yet */
 } generation;
 
 static bool add_prompt(generation *g, const char *name, const char *text, size_t length) {
@@ -23,7 +23,8 @@ static bool add_prompt(generation *g, const char *name, const char *text, size_t
   const tsr_tokenizer *tokenizer = &g->m.data.dataset.tokenizer;
   const int32_t *before = NULL;
   int64_t count = 0, first = 0;
-  if (tokenizer->kind == TSR_TOKENIZER_BPE) first = tsr_bpe_before(tokenizer->bpe, &before);
+  if (tokenizer->kind == TSR_TOKENIZER_SUBWORD)
+    first = tsr_subword_before(tokenizer->subword, &before);
   int64_t room = tsr_tokenizer_room(tokenizer, text, length) + first + 1;
   int32_t *tokens = tsr_arena_array(a->arena, int32_t, room);
   if (first) memcpy(tokens, before, sizeof *tokens * (size_t)first);
@@ -165,27 +166,38 @@ static bool compile_generation(generation *g) {
 static void show_token(void *context, int prompt, int32_t token) {
   generation *g = context;
   if (g->count > 1 || prompt || g->m.a->job.is_silent) return;
-  if (g->m.data.dataset.tokenizer.kind == TSR_TOKENIZER_IDS) putchar(' ');
-  tsr_tokenizer_decode(&g->m.data.dataset.tokenizer, &token, 1, &g->waiting);
-  size_t whole = tsr_tokenizer_whole(g->waiting.data ? g->waiting.data : "", g->waiting.length);
-  fwrite(g->waiting.data, 1, whole, stdout);
+  const tsr_tokenizer *tokenizer = &g->m.data.dataset.tokenizer;
+  if (!g->stream) g->stream = tsr_token_stream_new(g->m.a->arena, tokenizer, true);
+  tsr_text text = {0};
+  tsr_token_stream_add(g->stream, token, &text);
+  if (text.length) fwrite(text.data, 1, text.length, stdout);
   fflush(stdout);
-  memmove(g->waiting.data, g->waiting.data + whole, g->waiting.length - whole);
-  g->waiting.length -= whole;
+  tsr_text_free(&text);
 }
 
-static void show_all(const generation *g, const tsr_continuation *texts) {
+/* What follows a prompt. */
+static void add_continuation(generation *g, const tsr_continuation *made, tsr_text *text) {
+  const tsr_tokenizer *tokenizer = &g->m.data.dataset.tokenizer;
+  tsr_token_stream *stream = tsr_token_stream_new(g->m.a->arena, tokenizer, true);
+  for (int64_t i = 0; i < made->count; i++) tsr_token_stream_add(stream, made->tokens[i], text);
+  tsr_token_stream_end(stream, text);
+}
+
+static void show_all(generation *g, const tsr_continuation *texts) {
   for (int i = 0; i < g->count && g->count > 1; i++) {
     tsr_text text = {0};
-    tsr_tokenizer_decode(&g->m.data.dataset.tokenizer, texts[i].tokens, texts[i].count, &text);
-    bool ids = g->m.data.dataset.tokenizer.kind == TSR_TOKENIZER_IDS;
-    printf("--- %d\n%s%s", i + 1, g->texts[i], ids ? " " : "");
+    add_continuation(g, &texts[i], &text);
+    printf("--- %d\n%s", i + 1, g->texts[i]);
     if (text.data) fwrite(text.data, 1, text.length, stdout);
     printf("\n");
     tsr_text_free(&text);
   }
   if (g->count > 1) return;
-  if (g->waiting.length) fwrite(g->waiting.data, 1, g->waiting.length, stdout);
+  tsr_text rest = {0};
+  tsr_token_stream_end(g->stream, &rest);
+  g->stream = NULL;
+  if (rest.length) fwrite(rest.data, 1, rest.length, stdout);
+  tsr_text_free(&rest);
   printf("\n");
 }
 
@@ -228,6 +240,8 @@ int app_run_generate(app *a) {
   ok = ok && compile_generation(&g);
   if (ok && !a->job.is_silent) tsr_diags_print(a->diags, stderr);
   ok = ok && generate(&g);
-  tsr_text_free(&g.waiting);
+  tsr_text unsaid = {0}; /* of a text that was not finished */
+  tsr_token_stream_end(g.stream, &unsaid);
+  tsr_text_free(&unsaid);
   return trained_model_finish(&g.m, ok);
 }

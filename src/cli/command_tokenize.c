@@ -13,9 +13,9 @@ static bool choose_tokenizer(app *a, tsr_tokenizer *ret) {
   if (!strcmp(word, "char")) return true;
   if (!strcmp(word, "byte")) return *ret = tsr_tokenizer_byte(), true;
   if (length > 5 && !strcmp(word + length - 5, ".json")) {
-    tsr_bpe *bpe;
-    if (!tsr_bpe_read(a->arena, word, TSR_NOWHERE, &bpe, a->diags)) return false;
-    *ret = tsr_tokenizer_bpe(bpe);
+    tsr_subword *subword;
+    if (!tsr_subword_read(a->arena, word, TSR_NOWHERE, &subword, a->diags)) return false;
+    *ret = tsr_tokenizer_subword(subword);
     return true;
   }
   tsr_text_file *files;

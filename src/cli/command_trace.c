@@ -4,7 +4,7 @@
 #include "cli/replay.h"
 #include "cli/trace_tiles.h"
 #include "compare/tensor_dump.h"
-#include "data/bpe_pattern.h"
+#include "tokenizer/pattern.h"
 #include "report/trace_report.h"
 #include <inttypes.h>
 #include <string.h>
@@ -12,26 +12,26 @@
 /* ---- --save ---- */
 
 typedef struct {
-  tsr_bpe_pattern *pattern; /* NULL: all tensors */
-  tsr_bpe_match *match;
+  tsr_pattern *pattern; /* NULL: all tensors */
+  tsr_match *match;
 } name_filter;
 
 static int wants(void *context, const char *name) {
   const name_filter *f = context;
   size_t begin, end;
   if (!f->pattern) return 1;
-  return tsr_bpe_pattern_find(f->pattern, f->match, name, strlen(name), 0, &begin, &end);
+  return tsr_pattern_find(f->pattern, f->match, name, strlen(name), 0, &begin, &end);
 }
 
 /* Steps of the recipe, from its begin. */
 static bool save_tensors(app *a, tsr_text *text) {
   const tsr_options *o = &a->options;
-  name_filter filter = {.match = tsr_bpe_match_new(a->arena)};
+  name_filter filter = {.match = tsr_match_new(a->arena)};
   int64_t first = o->first_step ? o->first_step : 1, last = o->last_step ? o->last_step : 1, bytes;
   replay r;
-  bool ok = !o->tensors || tsr_bpe_pattern_compile(
+  bool ok = !o->tensors || tsr_pattern_compile(
                                a->arena, o->tensors, false, "--tensors", &filter.pattern, a->diags);
-  if (!ok || !replay_open(a, o->config, &r)) return tsr_bpe_match_free(filter.match), false;
+  if (!ok || !replay_open(a, o->config, &r)) return tsr_match_free(filter.match), false;
   if (last > r.steps)
     ok = tsr_diag_error(
         a->diags, TSR_NOWHERE, "--steps: the run has %" PRId64 " steps, not %" PRId64, r.steps,
@@ -46,7 +46,7 @@ static bool save_tensors(app *a, tsr_text *text) {
         first, last, tsr_text_bytes(bytes).text);
   tsr_tensor_dump_free(d);
   replay_close(&r);
-  tsr_bpe_match_free(filter.match);
+  tsr_match_free(filter.match);
   return ok;
 }
 

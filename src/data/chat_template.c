@@ -165,13 +165,13 @@ static void guess_special(opener *o, const tsr_tokenizer *tokenizer) {
   const int32_t *before;
   size_t length;
   int64_t end = tsr_tokenizer_end_of_text(tokenizer);
-  if (tokenizer->kind != TSR_TOKENIZER_BPE) return;
-  if (tsr_bpe_before(tokenizer->bpe, &before) == 1) {
-    const char *text = tsr_bpe_token(tokenizer->bpe, before[0], &length);
+  if (tokenizer->kind != TSR_TOKENIZER_SUBWORD) return;
+  if (tsr_subword_before(tokenizer->subword, &before) == 1) {
+    const char *text = tsr_subword_token(tokenizer->subword, before[0], &length);
     set_special(o, "bos_token", tsr_arena_strndup(o->arena, text, length));
   }
   if (end < 0) return;
-  const char *text = tsr_bpe_token(tokenizer->bpe, (int32_t)end, &length);
+  const char *text = tsr_subword_token(tokenizer->subword, (int32_t)end, &length);
   set_special(o, "eos_token", tsr_arena_strndup(o->arena, text, length));
 }
 

@@ -44,9 +44,9 @@ static const struct {
 };
 
 static int32_t find_special(const tsr_tokenizer *t, const char *text) {
-  if (t->kind != TSR_TOKENIZER_BPE) return -1;
-  int32_t id = tsr_bpe_find(t->bpe, text);
-  return id >= 0 && tsr_bpe_is_special(t->bpe, id) ? id : -1;
+  if (t->kind != TSR_TOKENIZER_SUBWORD) return -1;
+  int32_t id = tsr_subword_find(t->subword, text);
+  return id >= 0 && tsr_subword_is_special(t->subword, id) ? id : -1;
 }
 
 const char *tsr_chat_template_builtin(const tsr_tokenizer *tokenizer) {

@@ -54,7 +54,7 @@ static void mark_trained(const tsr_jinja_span *spans, int count, tsr_conversatio
 }
 
 static bool tokenize(
-    tsr_arena *arena, const tsr_conversation_format *format, tsr_bpe_scratch *scratch,
+    tsr_arena *arena, const tsr_conversation_format *format, tsr_subword_scratch *scratch,
     const char *name, tsr_conversation *c, tsr_diags *diags) {
   const tsr_text_file file = {name, c->text, (size_t)c->length};
   int64_t room = tsr_tokenizer_room(&format->tokenizer, file.text, file.length);
@@ -86,7 +86,7 @@ static tsr_jinja_span join_plain(
 }
 
 bool tsr_conversation_read(
-    tsr_arena *arena, const tsr_conversation_format *format, tsr_bpe_scratch *scratch,
+    tsr_arena *arena, const tsr_conversation_format *format, tsr_subword_scratch *scratch,
     const tsr_text_file *file, size_t offset, size_t length, tsr_conversation *ret_conversation,
     tsr_diags *diags) {
   tsr_jinja_value value;

@@ -53,7 +53,7 @@ typedef struct {
  * error at its location. `scratch` may be NULL; it belongs to one thread. Nothing trained is no
  * error. */
 bool tsr_conversation_read(
-    tsr_arena *arena, const tsr_conversation_format *format, tsr_bpe_scratch *scratch,
+    tsr_arena *arena, const tsr_conversation_format *format, tsr_subword_scratch *scratch,
     const tsr_text_file *file, size_t offset, size_t length, tsr_conversation *ret_conversation,
     tsr_diags *diags);
 

@@ -287,7 +287,7 @@ static void find_ends(finder *f) {
   if (eos && *eos) ends[f->ends_count++] = tsr_jinja_text(eos).string;
   for (int i = 0; i < count; i++) {
     size_t length;
-    const char *text = tsr_bpe_token(f->format->tokenizer.bpe, stops[i], &length);
+    const char *text = tsr_subword_token(f->format->tokenizer.subword, stops[i], &length);
     ends[f->ends_count++] = (tsr_jinja_string){text, (int64_t)length};
   }
   f->ends = ends;

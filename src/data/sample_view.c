@@ -66,7 +66,7 @@ static int add_printable(const char *bytes, size_t length, tsr_text *text) {
  * kind alone go together. */
 static int64_t decode_unit(const view *v, int64_t at, int64_t end, tsr_text *bytes) {
   int64_t next = at;
-  do tsr_tokenizer_decode(v->tokenizer, &v->tokens[next++], 1, bytes);
+  do tsr_tokenizer_token_text(v->tokenizer, v->tokens[next++], bytes);
   while (next < end && v->trained[next] == v->trained[at] &&
          tsr_tokenizer_whole(bytes->data ? bytes->data : "", bytes->length) < bytes->length);
   return next - at;

@@ -13,14 +13,15 @@ static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /* Whether the text's two parts give the tokens of the whole. */
 static bool splits(const tsr_tokenizer *tokenizer, const char *text, size_t at) {
-  enum { MOST = 256 };
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena); /* unsaid */
   size_t length = strlen(text);
   tsr_text_file whole = {"", text, length}, first = {"", text, at},
                 second = {"", text + at, length - at};
-  int32_t a[MOST], b[MOST];
-  assert(tsr_tokenizer_room(tokenizer, text, length) + 8 < MOST);
+  int64_t room = tsr_tokenizer_room(tokenizer, text, length);
+  room += tsr_tokenizer_room(tokenizer, second.text, second.length);
+  int32_t *a = tsr_arena_array(arena, int32_t, room),
+          *b = tsr_arena_array(arena, int32_t, 2 * room);
   int64_t all = 0, begin = 0, rest = 0;
   bool ok = tsr_tokenizer_encode(tokenizer, &whole, a, &all, diags) &&
             tsr_tokenizer_encode(tokenizer, &first, b, &begin, diags) &&
@@ -31,8 +32,8 @@ static bool splits(const tsr_tokenizer *tokenizer, const char *text, size_t at) 
 
 bool tsr_tokenize_has_cuts(const tsr_tokenizer *tokenizer) {
   static const char *const texts[] = {"ab\ncd", "ab\n\ncd", "ab\n  cd", "ab\n(1)"};
-  if (tokenizer->kind != TSR_TOKENIZER_BPE) return true;
-  bool ok = true;
+  if (tokenizer->kind != TSR_TOKENIZER_SUBWORD) return true;
+  bool ok = tsr_subword_has_cuts(tokenizer->subword);
   for (int i = 0; i < 4; i++) ok = ok && splits(tokenizer, texts[i], 2);
   return ok;
 }
@@ -44,7 +45,7 @@ static bool is_cut(const tsr_tokenizer *tokenizer, const char *text, size_t at) 
     return (text[at] & 0xc0) != 0x80;
   case TSR_TOKENIZER_IDS:
     return is_space(text[at]);
-  case TSR_TOKENIZER_BPE:
+  case TSR_TOKENIZER_SUBWORD:
     return text[at] == '\n' && is_letter(text[at - 1]);
   }
   return false;
@@ -67,11 +68,11 @@ size_t tsr_tokenize_block_end(
 
 void tsr_tokenize_process_open(const tsr_tokenize_rules *rules, tsr_tokenize_process *ret) {
   *ret = (tsr_tokenize_process){.rules = rules, .arena = tsr_arena_new()};
-  if (rules->tokenizer.kind == TSR_TOKENIZER_BPE) ret->scratch = tsr_bpe_scratch_new();
+  if (rules->tokenizer.kind == TSR_TOKENIZER_SUBWORD) ret->scratch = tsr_subword_scratch_new();
 }
 
 void tsr_tokenize_process_close(tsr_tokenize_process *w) {
-  if (w->scratch) tsr_bpe_scratch_free(w->scratch);
+  if (w->scratch) tsr_subword_scratch_free(w->scratch);
   tsr_arena_free(w->arena);
 }
 
@@ -90,10 +91,11 @@ static bool encode_text(tsr_tokenize_process *w, const tsr_text_file *text, tsr_
   int64_t added = 0;
   make_room(w, tsr_tokenizer_room(tokenizer, text->text, text->length) + 1);
   int32_t *tokens = w->tokens + w->count;
-  bool ok = tokenizer->kind == TSR_TOKENIZER_BPE
-                ? tsr_bpe_encode(
-                      tokenizer->bpe, w->scratch, text->text, text->length, tokens, &added, diags)
-                : tsr_tokenizer_encode(tokenizer, text, tokens, &added, diags);
+  bool ok =
+      tokenizer->kind == TSR_TOKENIZER_SUBWORD
+          ? tsr_subword_encode(
+                tokenizer->subword, w->scratch, text->text, text->length, tokens, &added, diags)
+          : tsr_tokenizer_encode(tokenizer, text, tokens, &added, diags);
   w->count += added;
   return ok;
 }

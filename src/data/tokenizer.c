@@ -60,13 +60,16 @@ tsr_tokenizer tsr_tokenizer_ids(int32_t vocab_size) {
   return (tsr_tokenizer){.kind = TSR_TOKENIZER_IDS, .vocab_size = vocab_size};
 }
 
-tsr_tokenizer tsr_tokenizer_bpe(const tsr_bpe *bpe) {
+tsr_tokenizer tsr_tokenizer_subword(const tsr_subword *subword) {
   return (tsr_tokenizer){
-      .kind = TSR_TOKENIZER_BPE, .vocab_size = tsr_bpe_vocab_size(bpe), .bpe = bpe};
+      .kind = TSR_TOKENIZER_SUBWORD,
+      .vocab_size = tsr_subword_vocab_size(subword),
+      .subword = subword};
 }
 
 int64_t tsr_tokenizer_room(const tsr_tokenizer *tokenizer, const char *text, size_t length) {
-  if (tokenizer->kind == TSR_TOKENIZER_BPE) return tsr_bpe_room(tokenizer->bpe, text, length);
+  if (tokenizer->kind == TSR_TOKENIZER_SUBWORD)
+    return tsr_subword_room(tokenizer->subword, text, length);
   return (int64_t)length;
 }
 
@@ -142,17 +145,17 @@ static bool encode_ids(
 }
 
 static bool encode_bpe(
-    const tsr_bpe *bpe, tsr_bpe_scratch *given, const tsr_text_file *file, int32_t *ret_tokens,
-    int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
-  tsr_bpe_scratch *scratch = given ? given : tsr_bpe_scratch_new();
-  bool ok = tsr_bpe_encode_begins(
-      bpe, scratch, file->text, file->length, ret_tokens, ret_begins, ret_count, diags);
-  if (!given) tsr_bpe_scratch_free(scratch);
+    const tsr_subword *subword, tsr_subword_scratch *given, const tsr_text_file *file,
+    int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
+  tsr_subword_scratch *scratch = given ? given : tsr_subword_scratch_new();
+  bool ok = tsr_subword_encode_begins(
+      subword, scratch, file->text, file->length, ret_tokens, ret_begins, ret_count, diags);
+  if (!given) tsr_subword_scratch_free(scratch);
   return ok;
 }
 
 bool tsr_tokenizer_encode_begins(
-    const tsr_tokenizer *tokenizer, tsr_bpe_scratch *scratch, const tsr_text_file *file,
+    const tsr_tokenizer *tokenizer, tsr_subword_scratch *scratch, const tsr_text_file *file,
     int32_t *ret_tokens, int64_t *ret_begins, int64_t *ret_count, tsr_diags *diags) {
   bool ok = true;
   switch (tokenizer->kind) {
@@ -162,8 +165,8 @@ bool tsr_tokenizer_encode_begins(
   case TSR_TOKENIZER_IDS:
     ok = encode_ids(tokenizer, file, ret_tokens, ret_begins, ret_count, diags);
     break;
-  case TSR_TOKENIZER_BPE:
-    ok = encode_bpe(tokenizer->bpe, scratch, file, ret_tokens, ret_begins, ret_count, diags);
+  case TSR_TOKENIZER_SUBWORD:
+    ok = encode_bpe(tokenizer->subword, scratch, file, ret_tokens, ret_begins, ret_count, diags);
     break;
   case TSR_TOKENIZER_BYTE:
     *ret_count = (int64_t)file->length;
@@ -183,25 +186,79 @@ bool tsr_tokenizer_encode(
   return tsr_tokenizer_encode_begins(tokenizer, NULL, file, ret_tokens, NULL, ret_count, diags);
 }
 
+void tsr_tokenizer_token_text(const tsr_tokenizer *tokenizer, int32_t token, tsr_text *text) {
+  assert(token >= 0 && token < tokenizer->vocab_size);
+  char bytes[16] = {(char)token};
+  int length = 1;
+  switch (tokenizer->kind) {
+  case TSR_TOKENIZER_SUBWORD:
+    return tsr_subword_token_text(tokenizer->subword, token, text);
+  case TSR_TOKENIZER_CHAR:
+    length = tsr_utf8_put(tokenizer->chars[token], bytes);
+    break;
+  case TSR_TOKENIZER_IDS:
+    length = snprintf(bytes, sizeof bytes, "%d", token);
+    break;
+  case TSR_TOKENIZER_BYTE:
+    break;
+  }
+  tsr_text_add_bytes(text, bytes, (size_t)length);
+}
+
 void tsr_tokenizer_decode(
     const tsr_tokenizer *tokenizer, const int32_t *tokens, int64_t count, tsr_text *text) {
+  bool is_subword = tokenizer->kind == TSR_TOKENIZER_SUBWORD;
+  tsr_subword_stream *stream =
+      is_subword ? tsr_subword_stream_new(tokenizer->subword, false) : NULL;
   for (int64_t i = 0; i < count; i++) {
     assert(tokens[i] >= 0 && tokens[i] < tokenizer->vocab_size);
-    if (tokenizer->kind == TSR_TOKENIZER_BPE) {
-      size_t bytes_count;
-      const char *bpe_bytes = tsr_bpe_token(tokenizer->bpe, tokens[i], &bytes_count);
-      tsr_text_add_bytes(text, bpe_bytes, bytes_count);
-      continue;
-    }
-    char bytes[16] = {(char)tokens[i]};
-    int length = 1;
-    if (tokenizer->kind == TSR_TOKENIZER_CHAR)
-      length = tsr_utf8_put(tokenizer->chars[tokens[i]], bytes);
-    else if (tokenizer->kind == TSR_TOKENIZER_IDS)
-      length = snprintf(bytes, sizeof bytes, "%s%d", i ? " " : "", tokens[i]);
-    tsr_text_add_bytes(text, bytes, (size_t)length);
+    if (i && tokenizer->kind == TSR_TOKENIZER_IDS) tsr_text_add(text, " ");
+    if (stream) tsr_subword_stream_add(stream, tokens[i], text);
+    else tsr_tokenizer_token_text(tokenizer, tokens[i], text);
   }
+  if (stream) tsr_subword_stream_end(stream, text);
+  tsr_subword_stream_free(stream);
 }
+
+/* ---- token by token ---- */
+
+struct tsr_token_stream {
+  const tsr_tokenizer *tokenizer;
+  tsr_subword_stream *subword; /* NULL: of another kind */
+  tsr_text open;               /* the begin of a character */
+  bool has_tokens;
+};
+
+tsr_token_stream *
+tsr_token_stream_new(tsr_arena *arena, const tsr_tokenizer *tokenizer, bool is_inside) {
+  tsr_token_stream *stream = tsr_arena_array(arena, tsr_token_stream, 1);
+  stream->tokenizer = tokenizer;
+  stream->has_tokens = is_inside;
+  if (tokenizer->kind == TSR_TOKENIZER_SUBWORD)
+    stream->subword = tsr_subword_stream_new(tokenizer->subword, is_inside);
+  return stream;
+}
+
+void tsr_token_stream_add(tsr_token_stream *s, int32_t token, tsr_text *text) {
+  if (s->subword) return tsr_subword_stream_add(s->subword, token, text);
+  if (s->has_tokens && s->tokenizer->kind == TSR_TOKENIZER_IDS) tsr_text_add(text, " ");
+  s->has_tokens = true;
+  tsr_tokenizer_token_text(s->tokenizer, token, &s->open);
+  size_t whole = tsr_tokenizer_whole(s->open.data, s->open.length);
+  tsr_text_add_bytes(text, s->open.data, whole);
+  memmove(s->open.data, s->open.data + whole, s->open.length - whole);
+  s->open.length -= whole;
+}
+
+void tsr_token_stream_end(tsr_token_stream *s, tsr_text *text) {
+  if (!s) return;
+  if (s->subword) tsr_subword_stream_end(s->subword, text);
+  else tsr_text_add_bytes(text, s->open.data ? s->open.data : "", s->open.length);
+  tsr_subword_stream_free(s->subword);
+  tsr_text_free(&s->open);
+}
+
+/* ---- tokens by name ---- */
 
 int32_t tsr_tokenizer_newline(const tsr_tokenizer *tokenizer) {
   switch (tokenizer->kind) {
@@ -211,17 +268,18 @@ int32_t tsr_tokenizer_newline(const tsr_tokenizer *tokenizer) {
     return '\n';
   case TSR_TOKENIZER_IDS:
     return -1;
-  case TSR_TOKENIZER_BPE:
-    return tsr_bpe_find(tokenizer->bpe, "\n");
+  case TSR_TOKENIZER_SUBWORD:
+    break;
   }
-  return -1;
+  int32_t newline = tsr_subword_find(tokenizer->subword, "\n");
+  return newline >= 0 ? newline : tsr_subword_find(tokenizer->subword, "<0x0A>");
 }
 
 int64_t tsr_tokenizer_end_of_text(const tsr_tokenizer *tokenizer) {
-  static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
-  for (int i = 0; i < 3 && tokenizer->kind == TSR_TOKENIZER_BPE; i++) {
-    int32_t token = tsr_bpe_find(tokenizer->bpe, names[i]);
-    if (token >= 0 && tsr_bpe_is_special(tokenizer->bpe, token)) return token;
+  static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+  for (int i = 0; i < 4 && tokenizer->kind == TSR_TOKENIZER_SUBWORD; i++) {
+    int32_t token = tsr_subword_find(tokenizer->subword, names[i]);
+    if (token >= 0 && tsr_subword_is_special(tokenizer->subword, token)) return token;
   }
   return -1;
 }

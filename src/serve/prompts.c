@@ -10,8 +10,8 @@ bool tsr_prompt_of_text(
   tsr_text_file file = {"the text", text, strlen(text)};
   const int32_t *before = NULL;
   int64_t first = 0, count = 0;
-  if (adds_special && tokenizer->kind == TSR_TOKENIZER_BPE)
-    first = tsr_bpe_before(tokenizer->bpe, &before);
+  if (adds_special && tokenizer->kind == TSR_TOKENIZER_SUBWORD)
+    first = tsr_subword_before(tokenizer->subword, &before);
   int64_t room = tsr_tokenizer_room(tokenizer, text, file.length);
   int32_t *tokens = tsr_arena_array(f->arena, int32_t, first + room + 1);
   if (first) memcpy(tokens, before, sizeof *tokens * (size_t)first);

@@ -9,11 +9,11 @@
 
 static void *open_scratch(const void *context) {
   const tsr_conversation_format *format = context;
-  return format->tokenizer.kind == TSR_TOKENIZER_BPE ? tsr_bpe_scratch_new() : NULL;
+  return format->tokenizer.kind == TSR_TOKENIZER_SUBWORD ? tsr_subword_scratch_new() : NULL;
 }
 
 static void close_scratch(void *scratch) {
-  if (scratch) tsr_bpe_scratch_free(scratch);
+  if (scratch) tsr_subword_scratch_free(scratch);
 }
 
 static bool encode(
@@ -48,7 +48,7 @@ static void fix_date(tsr_arena *arena, const tsr_config *c, tsr_conversation_for
 }
 
 static int32_t find_token(const tsr_tokenizer *t, const char *text) {
-  return text && t->kind == TSR_TOKENIZER_BPE ? tsr_bpe_find(t->bpe, text) : -1;
+  return text && t->kind == TSR_TOKENIZER_SUBWORD ? tsr_subword_find(t->subword, text) : -1;
 }
 
 /* What is behind a sample's last document: the padding token, else the one that ends a text. */

@@ -124,7 +124,7 @@ static void
 add_tokenizer(tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_saver_options *o) {
   const tsr_dataset *d = &r->data->dataset;
   if (d->kind != TSR_DATASET_TEXT) return;
-  if (d->tokenizer.kind == TSR_TOKENIZER_BPE) {
+  if (d->tokenizer.kind == TSR_TOKENIZER_SUBWORD) {
     o->tokenizer = "tokenizer.json";
     o->tokenizer_from = r->data->tokenizer_file;
   }

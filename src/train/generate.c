@@ -126,6 +126,17 @@ static bool start_tokens(
   return tsr_tokenizer_encode(tokenizer, &file, tokens, &ret_prompt->count, diags);
 }
 
+/* The text of a prompt (NULL: none) and of what follows it. */
+static void add_text(
+    tsr_arena *arena, const tsr_tokenizer *tokenizer, const tsr_prompt *prompt,
+    const tsr_continuation *made, tsr_text *text) {
+  tsr_token_stream *stream = tsr_token_stream_new(arena, tokenizer, false);
+  for (int64_t i = 0; prompt && i < prompt->count; i++)
+    tsr_token_stream_add(stream, prompt->tokens[i], text);
+  for (int64_t i = 0; i < made->count; i++) tsr_token_stream_add(stream, made->tokens[i], text);
+  tsr_token_stream_end(stream, text);
+}
+
 bool tsr_generate(
     const tsr_trainer_options *o, const tsr_generator *generator, tsr_generating how,
     int64_t *ret_count, tsr_text *text, tsr_diags *diags) {
@@ -137,9 +148,7 @@ bool tsr_generate(
   tsr_generating_speed speed;
   bool ok = start_tokens(o, arena, &prompt, diags) &&
             tsr_generate_texts(arena, generator, &prompt, 1, &how, &made, &speed, diags);
-  if (ok && o->config->eval.prompt[0])
-    tsr_tokenizer_decode(tokenizer, prompt.tokens, prompt.count, text);
-  if (ok) tsr_tokenizer_decode(tokenizer, made.tokens, made.count, text);
+  if (ok) add_text(arena, tokenizer, o->config->eval.prompt[0] ? &prompt : NULL, &made, text);
   *ret_count = ok ? made.count : 0;
   tsr_arena_free(arena);
   return ok;

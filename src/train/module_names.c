@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/module_names.h"
 #include "base/text.h"
-#include "data/bpe_pattern.h"
+#include "tokenizer/pattern.h"
 #include <ctype.h>
 #include <string.h>
 
 typedef struct {
   const tsr_config_name *name; /* of the configuration's list */
-  tsr_bpe_pattern *pattern;    /* NULL: a plain name */
+  tsr_pattern *pattern;        /* NULL: a plain name */
   bool used;
 } item;
 
@@ -29,8 +29,7 @@ static bool compile(tsr_module_names *names, item *i, tsr_diags *diags) {
   const char *before = names->rule == TSR_NAMES_OF_NUMBERS ? "(?:.*\\.)?" : "";
   const char *whole = tsr_arena_printf(names->arena, "\\A%s(?:%s)\\z", before, i->name->text);
   tsr_diags *unsaid = tsr_diags_new(names->arena);
-  if (tsr_bpe_pattern_compile(names->arena, whole, false, names->key, &i->pattern, unsaid))
-    return true;
+  if (tsr_pattern_compile(names->arena, whole, false, names->key, &i->pattern, unsaid)) return true;
   const char *why = strstr(tsr_diags_first_error(unsaid), "is not right: ");
   return tsr_diag_error(
       diags, i->name->location, "'%s' is no regular expression: %s", i->name->text,
@@ -58,11 +57,11 @@ static bool matches_name(const char *name, const char *module, bool any_end) {
   return any_end || length == all || module[all - length - 1] == '.';
 }
 
-static bool matches_pattern(tsr_arena *arena, const tsr_bpe_pattern *pattern, const char *module) {
+static bool matches_pattern(tsr_arena *arena, const tsr_pattern *pattern, const char *module) {
   size_t begin, end;
-  tsr_bpe_match *match = tsr_bpe_match_new(arena);
-  int found = tsr_bpe_pattern_find(pattern, match, module, strlen(module), 0, &begin, &end);
-  tsr_bpe_match_free(match);
+  tsr_match *match = tsr_match_new(arena);
+  int found = tsr_pattern_find(pattern, match, module, strlen(module), 0, &begin, &end);
+  tsr_match_free(match);
   return found == 1;
 }
 

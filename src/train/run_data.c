@@ -122,11 +122,11 @@ static bool read_bpe(
     tsr_diag_hint(diags, "other types need no file: char, byte");
     return false;
   }
-  tsr_bpe *bpe;
+  tsr_subword *subword;
   const char *path = tsr_data_path(arena, c, t->tokenizer_path);
   tsr_location location = tsr_config_location(c, "training_config.tokenizer_path");
-  if (!tsr_bpe_read(arena, path, location, &bpe, diags)) return false;
-  *ret = tsr_tokenizer_bpe(bpe);
+  if (!tsr_subword_read(arena, path, location, &subword, diags)) return false;
+  *ret = tsr_tokenizer_subword(subword);
   *ret_file = path;
   return true;
 }

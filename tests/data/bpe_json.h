@@ -3,7 +3,7 @@
 #ifndef TSR_TESTS_DATA_BPE_JSON_H
 #define TSR_TESTS_DATA_BPE_JSON_H
 #include "base/text.h"
-#include "data/bpe.h"
+#include "tokenizer/subword.h"
 #include "base/utf8.h"
 #include <stdio.h>
 #include <string.h>
@@ -63,9 +63,9 @@ static inline const char *bpe_json_make(tsr_arena *arena, const bpe_json *j) {
 }
 
 static inline bool
-bpe_json_parse(tsr_arena *arena, const bpe_json *j, tsr_bpe **ret, tsr_diags *diags) {
+bpe_json_parse(tsr_arena *arena, const bpe_json *j, tsr_subword **ret, tsr_diags *diags) {
   const char *text = bpe_json_make(arena, j);
-  return tsr_bpe_parse(arena, "t.json", text, strlen(text), ret, diags);
+  return tsr_subword_parse(arena, "t.json", text, strlen(text), ret, diags);
 }
 
 #endif

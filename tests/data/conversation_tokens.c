@@ -34,10 +34,10 @@ static void print_conversation(const tsr_conversation *c) {
 
 static bool
 open_format(tsr_arena *arena, char **arguments, tsr_conversation_format *ret, tsr_diags *diags) {
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   const char *path = tsr_path_join(arena, arguments[1], "tokenizer.json");
-  if (!tsr_bpe_read(arena, path, TSR_NOWHERE, &bpe, diags)) return false;
-  ret->tokenizer = tsr_tokenizer_bpe(bpe);
+  if (!tsr_subword_read(arena, path, TSR_NOWHERE, &bpe, diags)) return false;
+  ret->tokenizer = tsr_tokenizer_subword(bpe);
   while (tsr_train_on_names[ret->train_on] &&
          strcmp(tsr_train_on_names[ret->train_on], arguments[3]) != 0)
     ret->train_on++;
@@ -57,7 +57,7 @@ int main(int count, char **arguments) {
     return 2;
   }
   file.text = text;
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
   for (size_t at = 0, end; at < file.length; at = end + 1) {
     tsr_arena *line_arena = tsr_arena_new();
     tsr_diags *line_diags = tsr_diags_new(line_arena);
@@ -68,7 +68,7 @@ int main(int count, char **arguments) {
     else print_diags_json(line_arena, line_diags);
     tsr_arena_free(line_arena);
   }
-  tsr_bpe_scratch_free(scratch);
+  tsr_subword_scratch_free(scratch);
   tsr_arena_free(arena);
   return 0;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Byte-level BPE: the ids of the tokenizers package, and what holds of all ids. Argument:
  * tests/data/bpe. */
-#include "data/bpe.h"
+#include "tokenizer/subword.h"
 #include "base/file_read.h"
-#include "data/unicode_normalize.h"
+#include "tokenizer/normal_form.h"
 #include "data/tokenizer.h"
 #include "tests/check.h"
 #include "tests/data/bpe_json.h"
@@ -14,10 +14,10 @@
 static const char *folder;
 static mixed_fragments fragments;
 
-static tsr_bpe *read_bpe(tsr_arena *arena, const char *name, tsr_diags *diags) {
-  tsr_bpe *bpe = NULL;
+static tsr_subword *read_bpe(tsr_arena *arena, const char *name, tsr_diags *diags) {
+  tsr_subword *bpe = NULL;
   const char *path = tsr_arena_printf(arena, "%s/%s.json", folder, name);
-  bool ok = tsr_bpe_read(arena, path, TSR_NOWHERE, &bpe, diags);
+  bool ok = tsr_subword_read(arena, path, TSR_NOWHERE, &bpe, diags);
   tsr_diags_print(diags, stderr);
   CHECK(ok);
   return bpe;
@@ -26,8 +26,8 @@ static tsr_bpe *read_bpe(tsr_arena *arena, const char *name, tsr_diags *diags) {
 /* ---- the package's ids ---- */
 
 static void test_package(tsr_arena *arena, const char *name, int texts, tsr_diags *diags) {
-  tsr_bpe *bpe = read_bpe(arena, name, diags);
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
+  tsr_subword *bpe = read_bpe(arena, name, diags);
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
   FILE *file = fopen(tsr_arena_printf(arena, "%s/%s.ids", folder, name), "r");
   CHECK(file);
   char line[128], *text = malloc(MIXED_ROOM);
@@ -38,19 +38,19 @@ static void test_package(tsr_arena *arena, const char *name, int texts, tsr_diag
     char *end;
     int64_t want = strtoll(line, &end, 10), count = 0;
     size_t length = mixed_text((uint64_t)seed, &fragments, text);
-    CHECK(tsr_bpe_encode(bpe, scratch, text, length, tokens, &count, diags));
+    CHECK(tsr_subword_encode(bpe, scratch, text, length, tokens, &count, diags));
     CHECK_AT(
         count == want && mixed_hash(tokens, count) == strtoull(end, NULL, 16),
         "%s: text %d: %lld ids, not %lld, or others", name, seed, (long long)count,
         (long long)want);
-    CHECK(count <= tsr_bpe_room(bpe, text, length));
+    CHECK(count <= tsr_subword_room(bpe, text, length));
     seed++;
   }
   CHECK_INT(seed, texts);
   if (file) fclose(file);
   free(text);
   free(tokens);
-  tsr_bpe_scratch_free(scratch);
+  tsr_subword_scratch_free(scratch);
 }
 
 /* ---- there and back ---- */
@@ -69,8 +69,8 @@ static size_t take_valid(char *text, size_t length) {
 }
 
 static void test_round_trip(tsr_arena *arena, const char *name, bool is_nfc, tsr_diags *diags) {
-  tsr_bpe *bpe = read_bpe(arena, name, diags);
-  tsr_tokenizer tokenizer = tsr_tokenizer_bpe(bpe);
+  tsr_subword *bpe = read_bpe(arena, name, diags);
+  tsr_tokenizer tokenizer = tsr_tokenizer_subword(bpe);
   char *text = tsr_arena_alloc(arena, MIXED_ROOM), *want = text;
   char *normal = tsr_arena_alloc(arena, 3 * MIXED_ROOM);
   const tsr_normalizer *nfc = tsr_normalizer_new(arena, TSR_NFC);
@@ -85,7 +85,9 @@ static void test_round_trip(tsr_arena *arena, const char *name, bool is_nfc, tsr
     CHECK(count <= room);
     tsr_text all = {0}, single = {0};
     tsr_tokenizer_decode(&tokenizer, tokens, count, &all);
-    for (int64_t i = 0; i < count; i++) tsr_tokenizer_decode(&tokenizer, &tokens[i], 1, &single);
+    tsr_token_stream *stream = tsr_token_stream_new(arena, &tokenizer, false);
+    for (int64_t i = 0; i < count; i++) tsr_token_stream_add(stream, tokens[i], &single);
+    tsr_token_stream_end(stream, &single);
     CHECK(all.length == length && !memcmp(all.data, want, length));
     CHECK(single.length == length && !memcmp(single.data, want, length));
     tsr_text_free(&all);
@@ -116,9 +118,9 @@ static void test_broken_bytes(tsr_arena *arena, tsr_diags *diags) {
                {"\xf5\x80", "??"},
                {"\xff\xfe", "??"},
                {"\xe2\x82\xac\xe2\x82", "\xe2\x82\xac?"}};
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   CHECK(bpe_json_parse(arena, &(bpe_json){0}, &bpe, diags));
-  tsr_tokenizer tokenizer = tsr_tokenizer_bpe(bpe);
+  tsr_tokenizer tokenizer = tsr_tokenizer_subword(bpe);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tsr_text_file file = {"text", cases[i].given, strlen(cases[i].given)};
     int32_t tokens[32];
@@ -223,12 +225,12 @@ static int64_t merge_plainly(const random_merges *m, int32_t *tokens, int64_t co
 
 static void test_merges(tsr_arena *arena, tsr_diags *diags) {
   uint64_t state = 7;
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
   for (int round = 0; round < 40; round++) {
     random_merges m;
     tsr_text vocab = {0}, merges = {0};
     draw_merges(&state, &m, &vocab, &merges);
-    tsr_bpe *bpe;
+    tsr_subword *bpe;
     CHECK(bpe_json_parse(
         arena, &(bpe_json){.vocab = vocab.data, .merges = merges.data}, &bpe, diags));
     for (int i = 0; i < 60; i++) {
@@ -237,62 +239,62 @@ static void test_merges(tsr_arena *arena, tsr_diags *diags) {
       int64_t count, length = 1 + (int64_t)mixed_draw(&state, i % 3 ? 20 : WORD_MAX);
       for (int64_t k = 0; k < length; k++)
         want[k] = word[k] = (char)('a' + mixed_draw(&state, 1 + (uint64_t)i % 3));
-      CHECK(tsr_bpe_encode(bpe, scratch, word, (size_t)length, got, &count, diags));
+      CHECK(tsr_subword_encode(bpe, scratch, word, (size_t)length, got, &count, diags));
       CHECK_INT(count, merge_plainly(&m, want, length));
       CHECK(!memcmp(got, want, sizeof *got * (size_t)count));
     }
     tsr_text_free(&vocab);
     tsr_text_free(&merges);
   }
-  tsr_bpe_scratch_free(scratch);
+  tsr_subword_scratch_free(scratch);
 }
 
 /* A word of a megabyte takes no quadratic time, in the merges and in the pattern. */
 static void test_long_words(tsr_arena *arena, tsr_diags *diags) {
   enum { LENGTH = 1 << 20 };
-  tsr_bpe *bpe = read_bpe(arena, "llama3", diags);
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
+  tsr_subword *bpe = read_bpe(arena, "llama3", diags);
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
   char *text = tsr_arena_alloc(arena, LENGTH);
   int32_t *tokens = tsr_arena_array(arena, int32_t, LENGTH);
   static const char fills[] = "a \n-";
   for (int i = 0; i < 4; i++) {
     int64_t count = 0, bytes = 0;
     memset(text, fills[i], LENGTH);
-    CHECK(tsr_bpe_encode(bpe, scratch, text, LENGTH, tokens, &count, diags));
+    CHECK(tsr_subword_encode(bpe, scratch, text, LENGTH, tokens, &count, diags));
     for (int64_t k = 0; k < count; k++) {
       size_t length;
-      tsr_bpe_token(bpe, tokens[k], &length);
+      tsr_subword_token(bpe, tokens[k], &length);
       bytes += (int64_t)length;
     }
     CHECK_INT(bytes, LENGTH);
   }
-  tsr_bpe_scratch_free(scratch);
+  tsr_subword_scratch_free(scratch);
 }
 
 /* ---- templates, tokens by name ---- */
 
 static void test_names(tsr_arena *arena, tsr_diags *diags) {
-  tsr_bpe *bpe = read_bpe(arena, "llama3", diags);
-  int32_t begin = tsr_bpe_find(bpe, "<|begin_of_text|>");
-  CHECK(begin > 0 && tsr_bpe_is_special(bpe, begin));
+  tsr_subword *bpe = read_bpe(arena, "llama3", diags);
+  int32_t begin = tsr_subword_find(bpe, "<|begin_of_text|>");
+  CHECK(begin > 0 && tsr_subword_is_special(bpe, begin));
   const int32_t *ids;
-  CHECK_INT(tsr_bpe_before(bpe, &ids), 1);
+  CHECK_INT(tsr_subword_before(bpe, &ids), 1);
   CHECK_INT(ids[0], begin);
-  CHECK_INT(tsr_bpe_behind(bpe, &ids), 0);
-  CHECK_INT(tsr_bpe_find(bpe, "no such token"), -1);
-  CHECK_INT(tsr_bpe_find(bpe, ""), -1);
-  int32_t word = tsr_bpe_find(bpe, " wordy"); /* the vocabulary's, by its bytes */
-  CHECK(word > 0 && !tsr_bpe_is_special(bpe, word));
+  CHECK_INT(tsr_subword_behind(bpe, &ids), 0);
+  CHECK_INT(tsr_subword_find(bpe, "no such token"), -1);
+  CHECK_INT(tsr_subword_find(bpe, ""), -1);
+  int32_t word = tsr_subword_find(bpe, " wordy"); /* the vocabulary's, by its bytes */
+  CHECK(word > 0 && !tsr_subword_is_special(bpe, word));
   size_t length;
-  CHECK(!memcmp(tsr_bpe_token(bpe, word, &length), " wordy", 6) && length == 6);
-  CHECK_INT(tsr_bpe_vocab_size(bpe), 2408);
+  CHECK(!memcmp(tsr_subword_token(bpe, word, &length), " wordy", 6) && length == 6);
+  CHECK_INT(tsr_subword_vocab_size(bpe), 2408);
   CHECK_INT(
-      tsr_tokenizer_newline(&(tsr_tokenizer){.kind = TSR_TOKENIZER_BPE, .bpe = bpe}),
-      tsr_bpe_find(bpe, "\n"));
+      tsr_tokenizer_newline(&(tsr_tokenizer){.kind = TSR_TOKENIZER_SUBWORD, .subword = bpe}),
+      tsr_subword_find(bpe, "\n"));
 }
 
 static void test_holes(tsr_arena *arena, tsr_diags *diags) {
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   bpe_json json = {
       .vocab = ",\"zz\":300",
       .added = "{\"id\":310,\"content\":\"<e>\",\"single_word\":false,\"lstrip\":false,"
@@ -301,51 +303,51 @@ static void test_holes(tsr_arena *arena, tsr_diags *diags) {
           "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}},"
           "{\"SpecialToken\":{\"id\":\"<e>\"}}],\"special_tokens\":{\"<e>\":{\"ids\":[310,65]}}}"};
   CHECK(bpe_json_parse(arena, &json, &bpe, diags));
-  CHECK_INT(tsr_bpe_vocab_size(bpe), 311);
+  CHECK_INT(tsr_subword_vocab_size(bpe), 311);
   size_t length = 7;
-  CHECK_STR(tsr_bpe_token(bpe, 305, &length), "");
+  CHECK_STR(tsr_subword_token(bpe, 305, &length), "");
   CHECK_INT(length, 0);
-  CHECK(!tsr_bpe_is_special(bpe, 305) && tsr_bpe_is_special(bpe, 310));
+  CHECK(!tsr_subword_is_special(bpe, 305) && tsr_subword_is_special(bpe, 310));
   const int32_t *ids;
-  CHECK_INT(tsr_bpe_before(bpe, &ids), 0);
-  CHECK_INT(tsr_bpe_behind(bpe, &ids), 2);
+  CHECK_INT(tsr_subword_before(bpe, &ids), 0);
+  CHECK_INT(tsr_subword_behind(bpe, &ids), 2);
   CHECK(ids[0] == 310 && ids[1] == 65);
   int32_t tokens[16];
   int64_t count;
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
-  CHECK(tsr_bpe_encode(bpe, scratch, "zz<e>", 5, tokens, &count, diags));
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
+  CHECK(tsr_subword_encode(bpe, scratch, "zz<e>", 5, tokens, &count, diags));
   CHECK(count == 3 && tokens[0] == 'z' && tokens[2] == 310); /* zz is in no merge */
-  CHECK(tsr_bpe_encode(bpe, scratch, "", 0, tokens, &count, diags));
+  CHECK(tsr_subword_encode(bpe, scratch, "", 0, tokens, &count, diags));
   CHECK_INT(count, 0);
-  tsr_bpe_scratch_free(scratch);
+  tsr_subword_scratch_free(scratch);
 }
 
 /* ---- threads, and patterns that need much ---- */
 
 typedef struct {
-  const tsr_bpe *bpe;
+  const tsr_subword *bpe;
   uint64_t hash;
 } thread_job;
 
 static void *encode_some(void *argument) {
   thread_job *job = argument;
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
   char *text = malloc(MIXED_ROOM);
   int32_t *tokens = malloc(sizeof *tokens * 6 * MIXED_ROOM);
   for (uint64_t seed = 0; seed < 6; seed++) {
     int64_t count = 0;
     size_t length = mixed_text(seed, &fragments, text);
-    tsr_bpe_encode(job->bpe, scratch, text, length, tokens, &count, NULL);
+    tsr_subword_encode(job->bpe, scratch, text, length, tokens, &count, NULL);
     job->hash = job->hash * 31 + mixed_hash(tokens, count);
   }
   free(text);
   free(tokens);
-  tsr_bpe_scratch_free(scratch);
+  tsr_subword_scratch_free(scratch);
   return NULL;
 }
 
 static void test_threads(tsr_arena *arena, tsr_diags *diags) {
-  tsr_bpe *bpe = read_bpe(arena, "qwen", diags);
+  tsr_subword *bpe = read_bpe(arena, "qwen", diags);
   thread_job jobs[4];
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) {
@@ -359,7 +361,7 @@ static void test_threads(tsr_arena *arena, tsr_diags *diags) {
 /* A repetition of ten thousand is found; to look for the end of one of millions, from each of its
  * letters, takes too many steps. */
 static void test_steps(tsr_arena *arena, tsr_diags *diags) {
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   bpe_json json = {
       .pre_tokenizer =
           "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
@@ -372,15 +374,15 @@ static void test_steps(tsr_arena *arena, tsr_diags *diags) {
   memset(text, 'a', LENGTH);
   text[9999] = 'd';
   int64_t count = 0;
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
-  CHECK(tsr_bpe_encode(bpe, scratch, text, 10000, tokens, &count, diags));
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
+  CHECK(tsr_subword_encode(bpe, scratch, text, 10000, tokens, &count, diags));
   CHECK_INT(count, 10000);
   text[9999] = 'a';
-  CHECK(!tsr_bpe_encode(bpe, scratch, text, LENGTH, tokens, &count, diags));
+  CHECK(!tsr_subword_encode(bpe, scratch, text, LENGTH, tokens, &count, diags));
   CHECK_STR(
       printed_diags(arena, diags),
-      "t.json: error: a split pattern fails on this text: retry-limit-in-search over\n");
-  tsr_bpe_scratch_free(scratch);
+      "t.json: error: a pattern fails on this text: retry-limit-in-search over\n");
+  tsr_subword_scratch_free(scratch);
 }
 
 int main(int count, char **arguments) {

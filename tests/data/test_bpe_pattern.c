@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Split patterns: the pieces of the tokenizers package, the same from PCRE2 as from Oniguruma, and
+/* Split patterns: the pieces of the tokenizers package, the same from the matchers of known patterns as
+ * from Oniguruma, and
  * what ends a search. Argument: tests/data/bpe. */
-#include "data/bpe.h"
-#include "data/bpe_pattern.h"
+#include "tokenizer/subword.h"
+#include "tokenizer/pattern.h"
 #include "tests/check.h"
 #include "tests/data/bpe_json.h"
 #include "tests/data/mixed_text.h"
@@ -20,7 +21,7 @@ static const char *escaped(tsr_arena *arena, const char *text) {
 
 /* A tokenizer that puts a space before each piece that begins with none, so that pieces show. */
 static bool
-parse_split(tsr_arena *arena, const char *pattern, tsr_bpe **ret_bpe, tsr_diags *diags) {
+parse_split(tsr_arena *arena, const char *pattern, tsr_subword **ret_bpe, tsr_diags *diags) {
   bpe_json json = {
       .pre_tokenizer = tsr_arena_printf(
           arena,
@@ -44,19 +45,19 @@ static void take_pieces(const char *pieces, tsr_text *text, tsr_text *want) {
 
 static void
 test_pieces(tsr_arena *arena, const char *pattern, const char *pieces, tsr_diags *diags) {
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   tsr_text text = {0}, want = {0}, got = {0};
   take_pieces(pieces, &text, &want);
   bool ok = parse_split(arena, pattern, &bpe, diags);
   CHECK_AT(ok, "%s: %s", pattern, printed_diags(arena, diags));
   if (!ok) return;
-  int32_t *tokens = tsr_arena_array(arena, int32_t, tsr_bpe_room(bpe, text.data, text.length));
+  int32_t *tokens = tsr_arena_array(arena, int32_t, tsr_subword_room(bpe, text.data, text.length));
   int64_t count;
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
-  CHECK(tsr_bpe_encode(bpe, scratch, text.data, text.length, tokens, &count, diags));
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
+  CHECK(tsr_subword_encode(bpe, scratch, text.data, text.length, tokens, &count, diags));
   for (int64_t i = 0; i < count; i++) tsr_text_add(&got, "%c", (char)tokens[i]);
   CHECK_AT(!strcmp(got.data, want.data), "%s:\n%s\nnot\n%s", pattern, got.data, want.data);
-  tsr_bpe_scratch_free(scratch);
+  tsr_subword_scratch_free(scratch);
   tsr_text_free(&text), tsr_text_free(&want), tsr_text_free(&got);
 }
 
@@ -74,7 +75,7 @@ static void test_package(tsr_arena *arena, const char *folder, tsr_diags *diags)
       accepted++;
       continue;
     }
-    tsr_bpe *bpe;
+    tsr_subword *bpe;
     CHECK(!parse_split(arena, line, &bpe, diags));
     CHECK_STR(
         printed_diags(arena, diags),
@@ -86,7 +87,7 @@ static void test_package(tsr_arena *arena, const char *folder, tsr_diags *diags)
   if (file) fclose(file);
 }
 
-/* ---- PCRE2 against Oniguruma ---- */
+/* ---- known patterns against Oniguruma ---- */
 
 static const char *const known[] = {
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
@@ -105,8 +106,8 @@ static const char *const known[] = {
 enum { KNOWN = sizeof known / sizeof *known };
 
 typedef struct {
-  tsr_bpe_pattern *fast[KNOWN], *defined[KNOWN]; /* by PCRE2, by Oniguruma */
-  tsr_bpe_match *match;
+  tsr_pattern *fast[KNOWN], *defined[KNOWN]; /* by its matcher, by Oniguruma */
+  tsr_match *match;
 } both;
 
 static void compare(const both *b, const char *text, size_t length, const char *what) {
@@ -114,9 +115,8 @@ static void compare(const both *b, const char *text, size_t length, const char *
     size_t at = 0, begin[2] = {0}, end[2] = {0};
     int found[2];
     do {
-      found[0] = tsr_bpe_pattern_find(b->fast[k], b->match, text, length, at, &begin[0], &end[0]);
-      found[1] =
-          tsr_bpe_pattern_find(b->defined[k], b->match, text, length, at, &begin[1], &end[1]);
+      found[0] = tsr_pattern_find(b->fast[k], b->match, text, length, at, &begin[0], &end[0]);
+      found[1] = tsr_pattern_find(b->defined[k], b->match, text, length, at, &begin[1], &end[1]);
       if (found[0] != found[1] || begin[0] != begin[1] || end[0] != end[1]) {
         CHECK_AT(
             false, "%s: pattern %d from byte %zu: [%zu, %zu), not [%zu, %zu)", what, k, at,
@@ -166,22 +166,20 @@ static size_t random_text(uint64_t *state, char *text, size_t room) {
 
 static void test_known(tsr_arena *arena, tsr_diags *diags) {
   enum { TEXTS = 300, ROOM = 2048 };
-  both b = {.match = tsr_bpe_match_new(arena)};
+  both b = {.match = tsr_match_new(arena)};
   for (int k = 0; k < KNOWN; k++) {
     const char *other =
         tsr_arena_printf(arena, "(?:%s)", known[k]); /* not the text that is known */
-    tsr_bpe_jit *jit = tsr_bpe_jit_compile(arena, known[k]);
-    CHECK(jit && !tsr_bpe_jit_compile(arena, other));
-    tsr_bpe_jit_free(jit);
-    CHECK(tsr_bpe_pattern_compile(arena, known[k], false, "", &b.fast[k], diags));
-    CHECK(tsr_bpe_pattern_compile(arena, other, false, "", &b.defined[k], diags));
+    CHECK(tsr_known_pattern_find(arena, known[k]) && !tsr_known_pattern_find(arena, other));
+    CHECK(tsr_pattern_compile(arena, known[k], false, "", &b.fast[k], diags));
+    CHECK(tsr_pattern_compile(arena, other, false, "", &b.defined[k], diags));
   }
   test_every_character(arena, &b);
   uint64_t state = 1;
   char text[ROOM];
   for (int i = 0; i < TEXTS; i++)
     compare(&b, text, random_text(&state, text, ROOM), tsr_arena_printf(arena, "text %d", i));
-  tsr_bpe_match_free(b.match);
+  tsr_match_free(b.match);
 }
 
 /* ---- what ends a search ---- */
@@ -189,17 +187,17 @@ static void test_known(tsr_arena *arena, tsr_diags *diags) {
 static void test_failure(
     tsr_arena *arena, const char *pattern, const char *text, size_t length, const char *reason,
     tsr_diags *diags) {
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   CHECK(parse_split(arena, pattern, &bpe, diags));
   int64_t count;
-  int32_t *tokens = tsr_arena_array(arena, int32_t, tsr_bpe_room(bpe, text, length));
-  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
-  CHECK(!tsr_bpe_encode(bpe, scratch, text, length, tokens, &count, diags));
+  int32_t *tokens = tsr_arena_array(arena, int32_t, tsr_subword_room(bpe, text, length));
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
+  CHECK(!tsr_subword_encode(bpe, scratch, text, length, tokens, &count, diags));
   CHECK_STR(
       printed_diags(arena, diags),
-      tsr_arena_printf(arena, "t.json: error: a split pattern fails on this text: %s\n", reason));
-  CHECK(tsr_bpe_encode(bpe, scratch, "--", 2, tokens, &count, diags)); /* it is usable still */
-  tsr_bpe_scratch_free(scratch);
+      tsr_arena_printf(arena, "t.json: error: a pattern fails on this text: %s\n", reason));
+  CHECK(tsr_subword_encode(bpe, scratch, "--", 2, tokens, &count, diags)); /* it is usable still */
+  tsr_subword_scratch_free(scratch);
 }
 
 static void test_limits(tsr_arena *arena, tsr_diags *diags) {

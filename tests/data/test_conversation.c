@@ -23,7 +23,7 @@ static tsr_tokenizer
 tokenizer_with(tsr_arena *arena, const char *const *special, int count, const char *normalizer) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_text added = {0};
-  tsr_bpe *bpe = NULL;
+  tsr_subword *bpe = NULL;
   for (int i = 0; i < count; i++)
     tsr_text_add(
         &added,
@@ -35,7 +35,7 @@ tokenizer_with(tsr_arena *arena, const char *const *special, int count, const ch
   tsr_diags_print(diags, stderr);
   CHECK(ok);
   tsr_text_free(&added);
-  return tsr_tokenizer_bpe(bpe);
+  return tsr_tokenizer_subword(bpe);
 }
 
 /* The text with «» around what is trained. */

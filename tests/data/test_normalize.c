@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* NFC against what Python's unicodedata gives, without what is newer than Unicode 9, and all forms
  * against the tokenizers package. Arguments: tests/data/nfc_cases.txt, normal_forms.txt. */
-#include "data/unicode_normalize.h"
+#include "tokenizer/normal_form.h"
 #include "base/utf8.h"
 #include "tests/check.h"
 #include <stdlib.h>

@@ -317,7 +317,7 @@ static void test_refused(void) {
   options.vocab_size = 400;
   check_refused(options, AT "'one.bin', byte 1824: token 400 is 400, but the vocabulary has 400\n");
   options.vocab_size = 0;
-  options.tokenizer = (tsr_tokenizer){.kind = TSR_TOKENIZER_BPE, .vocab_size = 0};
+  options.tokenizer = (tsr_tokenizer){.kind = TSR_TOKENIZER_SUBWORD, .vocab_size = 0};
   options.end_of_text = 1;
   check_refused(
       options, AT "'one.bin' holds token numbers, but the size of the vocabulary is not known\n"

@@ -216,16 +216,16 @@ static void test_pieces(void) {
 static void test_bpe(const char *name) {
   static const char *const texts[] = {"r.txt", "code.txt"}, *const both[] = {"r.txt", "b.jsonl"};
   char path[4096];
-  tsr_bpe *bpe;
+  tsr_subword *bpe;
   snprintf(path, sizeof path, "%s/tests/data/bpe/%s.json", TSR_SOURCE_ROOT, name);
-  CHECK(tsr_bpe_read(arena, path, TSR_NOWHERE, &bpe, diags));
+  CHECK(tsr_subword_read(arena, path, TSR_NOWHERE, &bpe, diags));
   CHECK_STR(scratch_diags(diags), "");
   for (int k = 0; k < 2; k++) {
     size_t lengths[2];
     char *bytes[2];
     for (int i = 0; i < 2; i++) {
       tsr_tokenize_options o = options_of(&texts[k], 1, "bpe.bin");
-      o.tokenizer = tsr_tokenizer_bpe(bpe);
+      o.tokenizer = tsr_tokenizer_subword(bpe);
       o.threads = 2;
       o.block_bytes = i ? 16 : 0;
       CHECK(tokenize(&o));
@@ -235,7 +235,7 @@ static void test_bpe(const char *name) {
     free(bytes[0]);
     free(bytes[1]);
   }
-  check_threads(both, 2, tsr_tokenizer_bpe(bpe));
+  check_threads(both, 2, tsr_tokenizer_subword(bpe));
 }
 
 static void write_code(void) {

@@ -551,3 +551,19 @@ def chat_templates(c):
     c.write("bot.json", json.dumps({"messages": [{"role": "bot", "content": "x"}, {"role": "user", "content": "y"}], "tools": [{"name": "f"}]}))
     refused = c.run(*words, "--chat", "bot.json", code=2)
     refused.matches(r"chat_template.jinja:1:\d+: error: the template raises an exception: no bots$")
+
+
+@feature("tokenizer.json with BPE, Unigram, WordPiece and WordLevel: ids and texts of the tokenizers package")
+def tokenizer_files(c):
+    folder = os.path.join(c.source_root, "tests", "data", "subword")
+    for kind in ("llama", "unigram", "bert", "words"):
+        with open(os.path.join(folder, f"{kind}.cases")) as f:  # what the package made
+            cases = [json.loads(line) for line in f]
+        text, want = max(((case["text"], case["ids"]) for case in cases), key=lambda case: len(case[1]))
+        c.write(f"{kind}.txt", text)
+        c.run("tokenize", f"{kind}.txt", "--tokenizer", os.path.join(folder, f"{kind}.json"), "--format", "nanogpt",
+              "--out", f"{kind}.bin")
+        with open(os.path.join(c.folder, f"{kind}.bin"), "rb") as f:
+            got = f.read()
+        ids = [int.from_bytes(got[i:i + 2], "little") for i in range(0, len(got), 2)]
+        expect(ids[:len(want)] == want and len(ids) <= len(want) + 1, f"{kind}: {ids}, not {want}")

@@ -15,6 +15,7 @@ FOUNDATION = "config mesh graph kernels"
 ALLOWED = {
     "base": "",
     "jinja": "",
+    "tokenizer": "",
     "config": "",
     "mesh": "",
     "graph": "",
@@ -29,14 +30,14 @@ ALLOWED = {
     "comm": "schedule graph device kernels",
     "runtime": "comm device schedule graph kernels parallel",
     "job": "runtime comm device parallel config mesh",
-    "data": "config jinja kernels",  # kernels: the generator of random numbers
-    "checkpoint": "runtime data model config graph kernels",
+    "data": "config jinja tokenizer kernels",  # kernels: the generator of random numbers
+    "checkpoint": "runtime data tokenizer model config graph kernels",
     "report": "runtime plan schedule comm parallel config",
-    "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report",
+    "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report",
     "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
-    "serve": "jinja config graph runtime data checkpoint train",
-    "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data checkpoint report train "
+    "serve": "jinja config graph runtime data tokenizer checkpoint train",
+    "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report train "
            "compare prove serve",
     "main": "cli config job",
 }
@@ -45,10 +46,9 @@ THIRD_PARTY = {
     "yaml.h": "config data model",
     "protobuf-c/": "mesh",
     "cjson/": "base report",
-    "xxhash.h": "base data",
-    "oniguruma.h": "data",
-    "pcre2.h": "data",
-    "utf8proc.h": "data jinja",
+    "xxhash.h": "base data tokenizer",
+    "oniguruma.h": "tokenizer",
+    "utf8proc.h": "jinja tokenizer",
     "nettle/": "base",
     "microhttpd.h": "serve",
     "mpi.h": "comm",

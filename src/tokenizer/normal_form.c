@@ -2,7 +2,7 @@
 /* Normalization forms by utf8proc: it has the parts of a character, the classes of marks, and what
  * composes. Marks are put in order here, because utf8proc takes quadratic time for many on one
  * letter, and characters that stay as they are are passed over. */
-#include "data/unicode_normalize.h"
+#include "tokenizer/normal_form.h"
 #include "base/utf8.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -20,6 +20,7 @@ struct tsr_normalizer {
   tsr_normal_form form;
   unsigned char touched_lead;       /* the first byte of the lowest touched character */
   uint64_t touched[CODES_MAX / 64]; /* may change, or join what stands before it */
+  uint64_t seconds[CODES_MAX / 64]; /* may join */
 };
 
 /* What has parts or a class since Unicode 10, up to 18. The tokenizers package has Unicode 9, and
@@ -44,9 +45,11 @@ static bool is_newer(uint32_t code) {
   return i < count && newer[i].first <= code;
 }
 
-static bool is_touched(const tsr_normalizer *n, uint32_t code) {
-  return code < CODES_MAX && n->touched[code >> 6] >> (code & 63) & 1;
+static bool has(const uint64_t bits[CODES_MAX / 64], uint32_t code) {
+  return code < CODES_MAX && bits[code >> 6] >> (code & 63) & 1;
 }
+
+static bool is_touched(const tsr_normalizer *n, uint32_t code) { return has(n->touched, code); }
 
 static void touch(tsr_normalizer *n, uint32_t code) {
   n->touched[code >> 6] |= (uint64_t)1 << (code & 63);
@@ -124,6 +127,7 @@ static void touch_seconds(tsr_normalizer *n) {
     size_t count = is_newer(code) ? 0 : decompose(TSR_NFD, code, parts);
     for (size_t i = 1; i < count; i++) touch(n, (uint32_t)parts[i]);
   }
+  memcpy(n->seconds, n->touched, sizeof n->seconds);
 }
 
 static bool changes(const tsr_normalizer *n, tsr_normalize_scratch *s, uint32_t code) {
@@ -176,20 +180,27 @@ bool tsr_normalizer_is_plain(const tsr_normalizer *n, const char *text, size_t l
 
 /* ---- texts ---- */
 
-/* From the text at `at`: the first code point and all touched ones behind it, normalized.
+/* Whether nothing before these parts joins or is ordered with them. */
+static bool starts_anew(const tsr_normalizer *n, uint64_t first) {
+  return !class_of(first) && !has(n->seconds, code_of(first));
+}
+
+/* From the text at `at`: the first code point and those behind it that may join, normalized.
  * `ret_kept`: the bytes of the first one, if it stays as it is and joins with none; else 0. */
 static size_t normalize_part(
     const tsr_normalizer *n, tsr_normalize_scratch *s, const char *text, size_t length, size_t *at,
     char *to, size_t *ret_kept) {
   size_t count = 0, begin = *at;
-  do {
-    uint32_t code = 0;
-    *at += (size_t)tsr_utf8_next(text + *at, length - *at, &code);
+  for (uint32_t code = 0; *at < length;) {
+    size_t bytes = (size_t)tsr_utf8_next(text + *at, length - *at, &code), before = count;
+    if (before && !is_touched(n, code)) break;
     add_parts(n, s, &count, code);
-    uint32_t next = 0;
-    if (*at < length) tsr_utf8_next(text + *at, length - *at, &next);
-    if (!is_touched(n, next)) break;
-  } while (*at < length);
+    if (before && starts_anew(n, s->items[before])) {
+      count = before;
+      break;
+    }
+    *at += bytes;
+  }
   count = compose(n->form, s, count);
   size_t put = 0;
   for (size_t i = 0; i < count; i++) put += (size_t)tsr_utf8_put((uint32_t)s->codes[i], to + put);

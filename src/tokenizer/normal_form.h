@@ -2,8 +2,8 @@
 /* Unicode's normalization forms (UAX #15). Canonical or compatible parts take the place of a
  * character, marks stand in their canonical order, and in the composed forms a letter and its marks
  * become one code point where there is one. */
-#ifndef TSR_DATA_UNICODE_NORMALIZE_H
-#define TSR_DATA_UNICODE_NORMALIZE_H
+#ifndef TSR_TOKENIZER_NORMAL_FORM_H
+#define TSR_TOKENIZER_NORMAL_FORM_H
 #include "base/arena.h"
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The letters that stand for bytes in the vocabulary of a tokenizer.json. */
+/* The letters that stand for bytes in byte-level vocabularies. */
 #include "base/text.h"
 #include "base/utf8.h"
-#include "data/bpe_internal.h"
+#include "tokenizer/internal.h"
 #include <string.h>
 
 /* A vocabulary writes bytes as printable letters (GPT-2's bytes_to_unicode): those that are letters
@@ -18,7 +18,15 @@ static int byte_of(uint32_t code) {
   return code == 256 + 33 + 34 ? 173 : -1;
 }
 
-bool tsr_bpe_unmap(const char *text, tsr_text *bytes) {
+int tsr_byte_letter(unsigned char byte, char ret_letter[4]) {
+  uint32_t code = is_itself(byte) ? byte
+                  : byte < 33     ? 256u + byte
+                  : byte == 173   ? 323
+                                  : byte + 162u;
+  return tsr_utf8_put(code, ret_letter);
+}
+
+bool tsr_byte_letters_unmap(const char *text, tsr_text *bytes) {
   bytes->length = 0;
   for (size_t length = strlen(text); length;) {
     uint32_t code;

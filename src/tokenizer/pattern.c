@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Split patterns. Oniguruma defines what they mean, as it does in the tokenizers package. */
-#include "data/bpe_pattern.h"
+#include "tokenizer/pattern.h"
 #include <limits.h>
 #include <oniguruma.h>
 #include <pthread.h>
 #include <string.h>
 
-struct tsr_bpe_pattern {
+struct tsr_pattern {
   OnigRegex regex;
-  tsr_bpe_jit *jit; /* finds the same faster; NULL: none */
+  tsr_known_pattern *known; /* finds the same faster; NULL: none */
 };
 
-struct tsr_bpe_match {
+struct tsr_match {
   OnigMatchParam *param; /* NULL: no memory */
   OnigRegion region;
-  tsr_bpe_jit_match *jit;
   const char *failure;
   OnigUChar reason[ONIG_MAX_ERROR_MESSAGE_LEN];
 };
@@ -31,18 +30,17 @@ enum {
 static void start_oniguruma(void) { onig_initialize((OnigEncoding[]){ONIG_ENCODING_UTF8}, 1); }
 
 static void free_pattern(void *object) {
-  tsr_bpe_pattern *pattern = object;
+  tsr_pattern *pattern = object;
   onig_free(pattern->regex);
-  tsr_bpe_jit_free(pattern->jit);
 }
 
-bool tsr_bpe_pattern_compile(
-    tsr_arena *arena, const char *text, bool is_plain, const char *file, tsr_bpe_pattern **ret,
+bool tsr_pattern_compile(
+    tsr_arena *arena, const char *text, bool is_plain, const char *file, tsr_pattern **ret,
     tsr_diags *diags) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, start_oniguruma);
   const OnigUChar *begin = (const OnigUChar *)text, *end = begin + strlen(text);
-  tsr_bpe_pattern *pattern = tsr_arena_array(arena, tsr_bpe_pattern, 1);
+  tsr_pattern *pattern = tsr_arena_array(arena, tsr_pattern, 1);
   OnigErrorInfo info;
   int status = onig_new(
       &pattern->regex, begin, end, ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
@@ -54,40 +52,39 @@ bool tsr_bpe_pattern_compile(
         diags, (tsr_location){.file = file}, "the pattern '%s' is not right: %s", text,
         (const char *)reason);
   }
-  if (!is_plain) pattern->jit = tsr_bpe_jit_compile(arena, text);
+  if (!is_plain) pattern->known = tsr_known_pattern_find(arena, text);
   tsr_arena_on_free(arena, free_pattern, pattern);
   *ret = pattern;
   return true;
 }
 
-tsr_bpe_match *tsr_bpe_match_new(tsr_arena *arena) {
-  tsr_bpe_match *match = tsr_arena_array(arena, tsr_bpe_match, 1);
+const tsr_known_pattern *tsr_pattern_known(const tsr_pattern *pattern) { return pattern->known; }
+
+tsr_match *tsr_match_new(tsr_arena *arena) {
+  tsr_match *match = tsr_arena_array(arena, tsr_match, 1);
   match->param = onig_new_match_param();
   if (match->param) {
     onig_set_retry_limit_in_match_of_match_param(match->param, STEPS_MAX);
     onig_set_match_stack_limit_size_of_match_param(match->param, STACK_MAX);
   }
   onig_region_init(&match->region);
-  match->jit = tsr_bpe_jit_match_new(arena);
   return match;
 }
 
-void tsr_bpe_match_free(tsr_bpe_match *match) {
+void tsr_match_free(tsr_match *match) {
   if (match->param) onig_free_match_param(match->param);
   onig_region_free(&match->region, 0);
-  tsr_bpe_jit_match_free(match->jit);
 }
 
-const char *tsr_bpe_match_failure(const tsr_bpe_match *match) { return match->failure; }
+const char *tsr_match_failure(const tsr_match *match) { return match->failure; }
 
-static int fail(tsr_bpe_match *match, const char *reason) {
+static int fail(tsr_match *match, const char *reason) {
   match->failure = reason;
   return -1;
 }
 
-static int search(
-    const tsr_bpe_pattern *pattern, tsr_bpe_match *match, const char *text, size_t length,
-    size_t at) {
+static int
+search(const tsr_pattern *pattern, tsr_match *match, const char *text, size_t length, size_t at) {
   const OnigUChar *begin = (const OnigUChar *)text, *end = begin + length;
   onig_set_retry_limit_in_search_of_match_param(
       match->param, STEPS_MAX + STEPS_PER_BYTE_MAX * (length - at));
@@ -95,13 +92,11 @@ static int search(
       pattern->regex, begin, end, begin + at, end, &match->region, ONIG_OPTION_NONE, match->param);
 }
 
-int tsr_bpe_pattern_find(
-    const tsr_bpe_pattern *pattern, tsr_bpe_match *match, const char *text, size_t length,
-    size_t at, size_t *ret_begin, size_t *ret_end) {
-  if (pattern->jit) {
-    int status = tsr_bpe_jit_find(pattern->jit, match->jit, text, length, at, ret_begin, ret_end);
-    if (status >= 0) return status;
-  }
+int tsr_pattern_find(
+    const tsr_pattern *pattern, tsr_match *match, const char *text, size_t length, size_t at,
+    size_t *ret_begin, size_t *ret_end) {
+  if (pattern->known)
+    return tsr_known_pattern_match(pattern->known, text, length, at, ret_begin, ret_end);
   if (!match->param) return fail(match, "out of memory");
   if (length > INT_MAX) return fail(match, "it has more than 2 GiB"); /* Oniguruma counts in int */
   int status = search(pattern, match, text, length, at);
