@@ -17,9 +17,13 @@ int64_t tsr_text_choice_records(const tsr_text_choice *c) {
   return count;
 }
 
-void tsr_prompt_add_text(const tsr_tokenizer *tokenizer, const tsr_prompt *prompt, tsr_text *text) {
-  for (int64_t i = 0; i < prompt->count; i++)
-    tsr_text_add_token(tokenizer, prompt->tokens[i], text);
+/* What a token of a prompt adds to the text, as far as that can be said of one token. */
+static void add_token_text(const tsr_text_choice *c, int64_t index, tsr_text *text) {
+  const tsr_tokenizer *tokenizer = c->job->model->tokenizer;
+  int32_t token = c->job->request.prompts[c->prompt].tokens[index];
+  if (!tsr_token_is_shown(tokenizer, token)) return;
+  if (index && tokenizer->kind == TSR_TOKENIZER_IDS) tsr_text_add(text, " ");
+  tsr_tokenizer_token_text(tokenizer, token, text);
 }
 
 /* A token's own bytes; of special ones, too. */
@@ -100,9 +104,8 @@ static void add_column(
     between = ",";
   }
   if (c->job->request.echoes && which == OFFSETS) {
-    tsr_text_add_token(c->job->model->tokenizer, p->tokens[0], &shown);
-    for (int64_t i = 1; i < p->count && first >= of_prompt; i++)
-      tsr_text_add_token(c->job->model->tokenizer, p->tokens[i], &shown);
+    add_token_text(c, 0, &shown);
+    for (int64_t i = 1; i < p->count && first >= of_prompt; i++) add_token_text(c, i, &shown);
     before = characters(shown.data ? shown.data : "", shown.length);
   }
   for (int64_t i = first; i < count; i++, between = ",") {
@@ -114,7 +117,7 @@ static void add_column(
     else if (i < of_prompt) {
       tsr_text_add(text, "%lld", (long long)before);
       shown.length = 0;
-      tsr_text_add_token(c->job->model->tokenizer, r->token, &shown);
+      add_token_text(c, i + 1, &shown);
       before += characters(shown.data ? shown.data : "", shown.length);
     } else {
       size_t begin = r->begin < c->stream.text.length ? r->begin : c->stream.text.length;

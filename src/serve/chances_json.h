@@ -15,7 +15,4 @@ void tsr_chances_add(
 void tsr_text_choice_add_ids(
     const tsr_text_choice *choice, int64_t first, int64_t count, tsr_text *text);
 
-/* The prompt's text as `echo` shows it. */
-void tsr_prompt_add_text(const tsr_tokenizer *tokenizer, const tsr_prompt *prompt, tsr_text *text);
-
 #endif

@@ -19,6 +19,10 @@ tsr_serve_job_new(tsr_arena *arena, const tsr_served_model *model, const tsr_req
     c->job = job;
     c->prompt = i / request->n;
     c->number = i % request->n;
+    const tsr_prompt *prompt = &request->prompts[c->prompt];
+    c->stream = tsr_text_stream_new(
+        arena, model->tokenizer, prompt->tokens, prompt->count, &c->prompt_text);
+    if (!request->echoes) tsr_text_free(&c->prompt_text);
   }
   pthread_mutex_init(&job->lock, NULL);
   pthread_condattr_init(&monotonic);
@@ -30,7 +34,8 @@ tsr_serve_job_new(tsr_arena *arena, const tsr_served_model *model, const tsr_req
 
 void tsr_serve_job_free(tsr_serve_job *job) {
   for (int i = 0; i < job->choices_count; i++) {
-    tsr_text_free(&job->choices[i].stream.text);
+    tsr_text_free(&job->choices[i].prompt_text);
+    tsr_text_stream_free(&job->choices[i].stream);
     free(job->choices[i].records);
     free(job->choices[i].likeliest);
   }
@@ -76,7 +81,7 @@ void tsr_text_choice_add_token(tsr_text_choice *c, const tsr_text_token *t) {
 void tsr_text_choice_finish(tsr_text_choice *c, tsr_finish finish) {
   pthread_mutex_lock(&c->job->lock);
   c->finish = finish;
-  tsr_text_stream_end(&c->stream);
+  tsr_text_stream_end(&c->stream, c->job->request.stops, c->job->request.stops_count);
   c->job->finished++;
   pthread_cond_broadcast(&c->job->changed);
   pthread_mutex_unlock(&c->job->lock);

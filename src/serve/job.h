@@ -23,7 +23,8 @@ typedef struct {
 /* One choice of one prompt. */
 typedef struct tsr_text_choice {
   struct tsr_serve_job *job;
-  int prompt, number; /* number: in [0, n) */
+  int prompt, number;   /* number: in [0, n) */
+  tsr_text prompt_text; /* where it is echoed */
   tsr_text_stream stream;
   /* Where log-probabilities or tokens are wanted: of the prompt's tokens but the first one if it is
    * echoed, and of the drawn ones. */

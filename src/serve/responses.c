@@ -69,8 +69,8 @@ static void add_rest(
 static void add_completion_text(
     const tsr_text_choice *c, bool prompt, size_t begin, size_t end, tsr_text *text) {
   tsr_text shown = {0};
-  if (prompt)
-    tsr_prompt_add_text(c->job->model->tokenizer, &c->job->request.prompts[c->prompt], &shown);
+  if (prompt && c->prompt_text.data)
+    tsr_text_add_bytes(&shown, c->prompt_text.data, c->prompt_text.length);
   if (end > begin) tsr_text_add_bytes(&shown, c->stream.text.data + begin, end - begin);
   tsr_text_add(text, "\"text\":");
   add_bytes(&shown, 0, shown.length, text);

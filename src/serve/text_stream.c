@@ -2,11 +2,19 @@
 #include "serve/text_stream.h"
 #include <string.h>
 
-void tsr_text_add_token(const tsr_tokenizer *tokenizer, int32_t token, tsr_text *text) {
-  bool subword = tokenizer->kind == TSR_TOKENIZER_SUBWORD;
-  if (subword && tsr_subword_is_special(tokenizer->subword, token)) return;
-  if (tokenizer->kind == TSR_TOKENIZER_IDS) tsr_text_add(text, " ");
-  tsr_tokenizer_token_text(tokenizer, token, text);
+bool tsr_token_is_shown(const tsr_tokenizer *tokenizer, int32_t token) {
+  return tokenizer->kind != TSR_TOKENIZER_SUBWORD ||
+         !tsr_subword_is_special(tokenizer->subword, token);
+}
+
+tsr_text_stream tsr_text_stream_new(
+    tsr_arena *arena, const tsr_tokenizer *tokenizer, const int32_t *prompt, int64_t count,
+    tsr_text *prompt_text) {
+  tsr_token_stream *tokens = tsr_token_stream_new(arena, tokenizer, false);
+  for (int64_t i = 0; i < count; i++)
+    if (tsr_token_is_shown(tokenizer, prompt[i]))
+      tsr_token_stream_add(tokens, prompt[i], prompt_text);
+  return (tsr_text_stream){.tokens = tokens};
 }
 
 /* Where the first stop string begins that ends behind `from`; the text's length: there is none. */
@@ -33,11 +41,8 @@ static size_t held_for_stops(const tsr_text *text, const tsr_stop_string *stops,
   return held;
 }
 
-void tsr_text_stream_add(
-    tsr_text_stream *s, const tsr_tokenizer *tokenizer, int32_t token, const tsr_stop_string *stops,
-    int stops_count) {
-  size_t from = s->text.length;
-  tsr_text_add_token(tokenizer, token, &s->text);
+/* Bytes behind `from` are new. */
+static void settle(tsr_text_stream *s, size_t from, const tsr_stop_string *stops, int stops_count) {
   if (s->text.length == from) return;
   size_t stop = find_stop(&s->text, from, stops, stops_count);
   if (stop < s->text.length) {
@@ -46,11 +51,30 @@ void tsr_text_stream_add(
     s->is_stopped = true;
     return;
   }
-  const char *open = s->text.data + s->settled;
-  size_t settled = s->settled + tsr_tokenizer_whole(open, s->text.length - s->settled);
-  size_t held = s->text.length - held_for_stops(&s->text, stops, stops_count);
-  if (held < settled) settled = held;
+  size_t settled = s->text.length - held_for_stops(&s->text, stops, stops_count);
   if (settled > s->settled) s->settled = settled;
 }
 
-void tsr_text_stream_end(tsr_text_stream *s) { s->settled = s->text.length; }
+void tsr_text_stream_add(
+    tsr_text_stream *s, const tsr_tokenizer *tokenizer, int32_t token, const tsr_stop_string *stops,
+    int stops_count) {
+  size_t from = s->text.length;
+  if (!tsr_token_is_shown(tokenizer, token)) return;
+  tsr_token_stream_add(s->tokens, token, &s->text);
+  settle(s, from, stops, stops_count);
+}
+
+void tsr_text_stream_end(tsr_text_stream *s, const tsr_stop_string *stops, int stops_count) {
+  size_t from = s->text.length;
+  tsr_text unwanted = {0};
+  tsr_token_stream_end(s->tokens, s->is_stopped ? &unwanted : &s->text);
+  tsr_text_free(&unwanted);
+  s->tokens = NULL;
+  if (!s->is_stopped) settle(s, from, stops, stops_count);
+  s->settled = s->text.length;
+}
+
+void tsr_text_stream_free(tsr_text_stream *s) {
+  tsr_token_stream_end(s->tokens, &s->text);
+  tsr_text_free(&s->text);
+}

@@ -10,20 +10,26 @@ typedef struct {
   size_t length; /* at least 1 */
 } tsr_stop_string;
 
-/* Zero is the empty text. */
 typedef struct {
+  tsr_token_stream *tokens; /* NULL: it has ended */
   tsr_text text;
   size_t settled;  /* bytes of it that are final */
   bool is_stopped; /* a stop string was found: the text ends before it */
 } tsr_text_stream;
 
-/* Special tokens are no part of the text. Numbers (TSR_TOKENIZER_IDS) have a blank before them. */
-void tsr_text_add_token(const tsr_tokenizer *tokenizer, int32_t token, tsr_text *text);
+/* Special tokens are no part of a text. */
+bool tsr_token_is_shown(const tsr_tokenizer *tokenizer, int32_t token);
 
+/* The empty text behind a prompt, whose own text is appended: without the begin of a character that
+ * tokens behind it may complete. */
+tsr_text_stream tsr_text_stream_new(
+    tsr_arena *arena, const tsr_tokenizer *tokenizer, const int32_t *prompt, int64_t count,
+    tsr_text *prompt_text);
 void tsr_text_stream_add(
     tsr_text_stream *stream, const tsr_tokenizer *tokenizer, int32_t token,
     const tsr_stop_string *stops, int stops_count);
 /* No token follows: all of the text is final. */
-void tsr_text_stream_end(tsr_text_stream *stream);
+void tsr_text_stream_end(tsr_text_stream *stream, const tsr_stop_string *stops, int stops_count);
+void tsr_text_stream_free(tsr_text_stream *stream);
 
 #endif
