@@ -3,9 +3,10 @@
  *
  * NF4 with double quantisation (Dettmers et al. 2023, "QLoRA"), as bitsandbytes has it: the scale
  * is the largest magnitude in the block; of each element there is the nearest of the 16 levels of
- * NF4, times the scale. The scales of a unit, less their mean, are quantised in turn: TSR_NF4_GROUP of
- * them at a time, in the order of their blocks, to the nearest of 256 levels ("dynamic" 8-bit,
- * Dettmers et al. 2022) times the largest magnitude among them. That is 4.127 bits an element.
+ * NF4, times the scale. The scales of a unit, less their mean, are quantised in turn:
+ * TSR_NF4_GROUP of them at a time, in the order of their blocks, to the nearest of 256 levels
+ * ("dynamic" 8-bit, Dettmers et al. 2022) times the largest magnitude among them. That is 4.127
+ * bits an element.
  *
  * INT8: the scale is the largest magnitude in the block divided by 127, in f32; of each element
  * there is the nearest integer of -127 .. 127, times the scale. That is 8.5 bits an element.
