@@ -72,16 +72,11 @@ typedef struct {
   bool nesterov, first; /* first: the momentum buffer takes the gradient as it is */
 } tsr_sgd;
 
-/* The type of an operand's elements. Those of 16 and 4 bits are widened as they are packed or read;
- * the former is exact. */
-typedef enum {
-  TSR_ELEMENT_F32,
-  TSR_ELEMENT_BF16,
-  TSR_ELEMENT_F16,
-  TSR_ELEMENT_QUANTIZED
-} tsr_element;
+/* The type of an operand's elements. Those of 16 bits and the codes of quantised ones are widened
+ * as they are packed or read; the former is exact. */
+typedef enum { TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16, TSR_ELEMENT_CODES } tsr_element;
 
-/* Of whole bytes: not of NF4. */
+/* Not of codes. */
 static inline int64_t tsr_element_bytes(tsr_element type) {
   return type == TSR_ELEMENT_F32 ? 4 : 2;
 }
@@ -97,7 +92,7 @@ typedef struct {
 } tsr_quantized;
 
 /* A matrix seen by strides: element (i,j) is the one at first + i*rs + j*cs of the data, and one of
- * the strides is 1. The elements of NF4 count row-major. */
+ * the strides is 1. Quantised elements count row-major. */
 typedef struct {
   const void *data;
   int64_t rs, cs;
@@ -106,7 +101,7 @@ typedef struct {
   tsr_quantized quantized; /* of that type, in place of data */
 } tsr_matrix;
 
-/* Where element (0, 0) is; not of NF4. */
+/* Where element (0, 0) is; not of codes. */
 static inline const void *tsr_matrix_begin(const tsr_matrix *m) {
   return tsr_element_at(m->data, m->type, m->first);
 }

@@ -13,7 +13,8 @@ extern const float tsr_nf4_levels[16];
 /* The 256 levels of NF4's scales, ascending. */
 extern const float tsr_nf4_scale_levels[256];
 
-/* `ret` has tsr_quantized_bytes; x is (rows, cols). The bits are those of any instruction-set level. */
+/* `ret` has tsr_quantized_bytes; x is (rows, cols). The bits are those of any instruction-set
+ * level. */
 void tsr_quantize(const tsr_quantized_layout *layout, void *ret, const float *x);
 
 /* The scale of a block of a unit, which has these bytes. */

@@ -135,7 +135,7 @@ static fetch fetch_of(const operand *o, const piece *now, const piece *next, int
   int64_t first = next->begin * o->lanes, across = least(o->count, next->end * o->lanes) - first;
   bool turns = o->lane_stride != 1;
   int64_t bytes = tsr_element_bytes(o->type);
-  if (o->type == TSR_ELEMENT_QUANTIZED) return (fetch){0}; /* decoding takes longer than memory */
+  if (o->type == TSR_ELEMENT_CODES) return (fetch){0}; /* decoding takes longer than memory */
   int64_t begin = o->first + first * o->lane_stride + next->k * o->k_stride;
   fetch f = {.data = tsr_element_at(o->data, o->type, begin)};
   f.rows = turns ? across : next->depth;

@@ -27,7 +27,7 @@ typedef struct {
 } operand;
 
 static inline const void *data_of(const tsr_matrix *x) {
-  return x->type == TSR_ELEMENT_QUANTIZED ? &x->quantized : x->data;
+  return x->type == TSR_ELEMENT_CODES ? &x->quantized : x->data;
 }
 static inline operand operand_a(const tsr_gemm *p) {
   const tsr_matrix *a = &p->a;

@@ -20,7 +20,7 @@ static const float *numbers(const source *s) { return (const float *)s->data + s
 /* n neighbours from element `at` on, in `to`. */
 static void widen(const source *s, int64_t at, int64_t n, float *to) {
   const uint16_t *x = s->data;
-  if (s->type == TSR_ELEMENT_QUANTIZED) LEVEL(quantized_to_f32)(to, s->data, s->first + at, n);
+  if (s->type == TSR_ELEMENT_CODES) LEVEL(quantized_to_f32)(to, s->data, s->first + at, n);
   else if (s->type == TSR_ELEMENT_BF16) LEVEL(bf16_to_f32)(to, x + s->first + at, 0, n);
   else LEVEL(fp16_to_f32)(to, x + s->first + at, 0, n);
 }

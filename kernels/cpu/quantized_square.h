@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rows of a quantised matrix (base/quantized_layout.h), decoded and turned in registers. The numbers
- * are those of quantized_to_f32. */
+/* Rows of a quantised matrix (base/quantized_layout.h), decoded and turned in registers. The
+ * numbers are those of quantized_to_f32. */
 #ifndef TSR_KERNELS_CPU_QUANTIZED_SQUARE_H
 #define TSR_KERNELS_CPU_QUANTIZED_SQUARE_H
 #include "kernels/cpu/bf16.h"

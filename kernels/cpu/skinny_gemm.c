@@ -102,7 +102,7 @@ chunk_load_type(const panel *s, int64_t k, int64_t depth, float *to, tsr_element
 
 static void chunk_load(const panel *s, int64_t k, int64_t depth, float *to) {
   tsr_element type = s->p->w.type;
-  if (type == TSR_ELEMENT_QUANTIZED) {
+  if (type == TSR_ELEMENT_CODES) {
     const tsr_quantized *w = &s->p->w.quantized;
     int64_t column = s->p->w.first % w->layout.cols + k;
     for (int v = 0; v < 2; v++)
@@ -114,7 +114,7 @@ static void chunk_load(const panel *s, int64_t k, int64_t depth, float *to) {
 
 static fetch fetch_of(const panel *s, int64_t k, int64_t multiplied) {
   const tsr_matrix *w = &s->p->w;
-  if (w->type == TSR_ELEMENT_QUANTIZED) return (fetch){0}; /* decoding takes longer than memory */
+  if (w->type == TSR_ELEMENT_CODES) return (fetch){0}; /* decoding takes longer than memory */
   int64_t bytes = tsr_element_bytes(w->type);
   fetch f = {.rows = s->columns, .stride = w->cs * bytes};
   f.data = tsr_element_at(w->data, w->type, w->first + s->n * w->cs + k);
@@ -212,7 +212,7 @@ void LEVEL(skinny_gemm)(
   for (int64_t r = 0; r < p->R; r += ROWS_MAX)
     for (int64_t n = begin; n < end; n += PANEL) {
       panel s = {.p = p, .n = n, .columns = least(end - n, PANEL)};
-      for (int c = 0; p->w.type == TSR_ELEMENT_QUANTIZED && c < PANEL; c++)
+      for (int c = 0; p->w.type == TSR_ELEMENT_CODES && c < PANEL; c++)
         s.codes[c] = quantized_row_at(
             &p->w.quantized, p->w.first / p->w.quantized.layout.cols + n + (c < s.columns ? c : 0));
       panel_run(&s, y + r * p->y_stride, x + r * p->x_stride, least(p->R - r, ROWS_MAX));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Matrices in NF4 (base/quantized_layout.h) to numbers that GEMMs read. A thread decodes LAUNCH_NF4_WIDTH
- * neighbours, which have one scale. */
+/* Matrices in NF4 (base/quantized_layout.h) to numbers that GEMMs read. A thread decodes
+ * LAUNCH_NF4_WIDTH neighbours, which have one scale. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/quantize.h"

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Quantised matrices. A block of TSR_QUANTIZED_BLOCK neighbours in a row has one scale.
  *
- * NF4 with double quantisation (Dettmers et al. 2023, "QLoRA"), as bitsandbytes has it: the scale is
- * the largest magnitude in the block; of each element there is the nearest of the 16 levels of NF4,
- * times the scale. The scales of a unit, less their mean, are quantised in turn: TSR_NF4_GROUP of
- * them at a time, in the order of their blocks, to the nearest of 256 levels ("dynamic" 8-bit,
- * Dettmers et al. 2022) times the largest magnitude among them. That is 4.127 bits an element.
+ * NF4 with double quantisation (Dettmers et al. 2023, "QLoRA"), as bitsandbytes has it: the scale
+ * is the largest magnitude in the block; of each element there is the nearest of the 16 levels of
+ * NF4, times the scale. The scales of a unit, less their mean, are quantised in turn:
+ * TSR_NF4_GROUP of them at a time, in the order of their blocks, to the nearest of 256 levels
+ * ("dynamic" 8-bit, Dettmers et al. 2022) times the largest magnitude among them. That is 4.127
+ * bits an element.
  *
  * INT8: the scale is the largest magnitude in the block divided by 127, in f32; of each element
  * there is the nearest integer of -127 .. 127, times the scale. That is 8.5 bits an element.
  *
  * A matrix is quantised unit by unit, each a rectangle that is quantised as a matrix of its own, so
- * parts of whole units have the same bytes wherever they are. A unit with a NaN is decoded to NaN, of
- * INT8 a block. */
+ * parts of whole units have the same bytes wherever they are. A unit with a NaN is decoded to NaN,
+ * of INT8 a block. */
 #ifndef TSR_BASE_QUANTIZED_LAYOUT_H
 #define TSR_BASE_QUANTIZED_LAYOUT_H
 #include <stdint.h>
@@ -20,9 +21,9 @@
 enum { TSR_QUANTIZED_BLOCK = 64, TSR_NF4_GROUP = 256 };
 
 /* (rows, cols) of units of (unit_rows, unit_cols), of which each divides; unit_cols is a multiple
- * of TSR_QUANTIZED_BLOCK. Units lie one behind the other, row-major, each: of NF4 codes of 4 bits (the
- * first of two in the upper half of a byte), codes of scales (a byte each, padded to 4), scales of
- * groups (f32), the mean (f32); of INT8 codes (a byte each), scales (f32). */
+ * of TSR_QUANTIZED_BLOCK. Units lie one behind the other, row-major, each: of NF4 codes of 4 bits
+ * (the first of two in the upper half of a byte), codes of scales (a byte each, padded to 4),
+ * scales of groups (f32), the mean (f32); of INT8 codes (a byte each), scales (f32). */
 typedef enum { TSR_QUANTIZED_NF4, TSR_QUANTIZED_INT8 } tsr_quantized_format;
 typedef struct {
   int64_t rows, cols, unit_rows, unit_cols;

@@ -30,11 +30,11 @@ static void check_layout(const tsr_quantized_layout &l) {
 }
 
 int main() {
-  check_layout({1, 64, 1, 64});
-  check_layout({7, 128, 7, 128});
-  check_layout({96, 320, 96, 320});
-  check_layout({96, 320, 24, 320});
-  check_layout({30, 384, 15, 192});
-  check_layout({30, 384, 30, 64});
+  check_layout({1, 64, 1, 64, TSR_QUANTIZED_NF4});
+  check_layout({7, 128, 7, 128, TSR_QUANTIZED_NF4});
+  check_layout({96, 320, 96, 320, TSR_QUANTIZED_NF4});
+  check_layout({96, 320, 24, 320, TSR_QUANTIZED_NF4});
+  check_layout({30, 384, 15, 192, TSR_QUANTIZED_NF4});
+  check_layout({30, 384, 30, 64, TSR_QUANTIZED_NF4});
   return check_done("cuda.nf4");
 }

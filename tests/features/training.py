@@ -541,6 +541,37 @@ def best_checkpoints(c):
     c.run("evaluate", "--checkpoint", "run/best").says(f"step {best}")
 
 
+PROMPTS = ("--prompt", "word", "--prompt", "text. ", "--prompt", "a", "--max-new-tokens", "20", "--temperature", "0.9", "--seed", "1",
+           "--quiet")
+
+
+def texts(c, *words, code=0):
+    return c.run("generate", "--checkpoint", "kept", *PROMPTS, *words, code=code)
+
+
+@feature("Paged key/value cache: --cache-pages; a text depends neither on its pages nor on the texts beside it")
+def cache_pages(c):
+    gpt(c)
+    c.with_keys("train", training_config__checkpoint_dir="kept", training_config__max_steps=1)
+    all_at_once = texts(c).out
+    for words in (("--cache-pages", "1"), ("--cache-pages", "2", "--max-batch", "3"), ("--max-batch", "1")):
+        expect(texts(c, *words).out == all_at_once, f"{words}: other texts")
+    texts(c, "--cache-pages", "0", code=2).says("--cache-pages: '0' is no integer from 1")
+
+
+@feature("--weights int8 or nf4: linear layers are quantised as they are loaded; the same text on any mesh")
+def quantized_weights(c):
+    gpt(c)
+    c.write("run.yaml", c.read("run.yaml").replace("embedding_dim: 32", "embedding_dim: 256"))
+    c.with_keys("train", training_config__checkpoint_dir="kept", training_config__max_steps=1)
+    own = texts(c).out
+    for kind in ("int8", "nf4"):
+        one = texts(c, "--weights", kind).out
+        expect(one != own, f"{kind}: nothing is quantised")
+        expect(texts(c, "--weights", kind, "--set", "mesh={axes: [tp], shape: [2]}").out == one, f"{kind}: other texts on a mesh")
+    texts(c, "--weights", "int2", code=2).says("--weights: 'int2' is neither 'int8' nor 'nf4'")
+
+
 @feature("evaluate --eval-set: accuracies and perplexities of JSON lines with standard errors; few-shot; the same bits on any mesh")
 def evaluation_sets(c):
     gpt(c)

@@ -12,7 +12,7 @@ static void check_quantized(
   tsr_quantize(&layout, bytes, w);
   tsr_matrix from[2] = {
       {decoded, in, 1, TSR_ELEMENT_F32},
-      {NULL, in, 1, TSR_ELEMENT_QUANTIZED, .quantized = {bytes, layout, TSR_ELEMENT_F32}}};
+      {NULL, in, 1, TSR_ELEMENT_CODES, .quantized = {bytes, layout, TSR_ELEMENT_F32}}};
   k->quantized_to_f32(decoded, &from[1].quantized, 0, rows * in);
   for (int i = 0; i < 2; i++) {
     got[i] = check_alloc((size_t)rows * sizeof *got[i]);

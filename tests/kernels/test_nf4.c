@@ -133,7 +133,7 @@ static void check_gemm(const tsr_kernels *k, const tsr_quantized *w) {
     p.b.first = turned ? skipped : 0;
     float *want = product(k, p);
     p.b.quantized = *w;
-    p.b.type = TSR_ELEMENT_QUANTIZED;
+    p.b.type = TSR_ELEMENT_CODES;
     float *got = product(k, p);
     CHECK_AT(
         !memcmp(got, want, (size_t)(p.M * p.N) * sizeof *got), "%s: product %d", k->isa, which);
@@ -152,7 +152,7 @@ static void check_skinny_gemm(const tsr_kernels *k, const tsr_quantized *w) {
     output want = output_new(R * N), got = output_new(R * N);
     p.w.first = first;
     RUN(N, k->skinny_gemm(&p, want.pass[pass], x, begin, end));
-    p.w.type = TSR_ELEMENT_QUANTIZED;
+    p.w.type = TSR_ELEMENT_CODES;
     p.w.quantized = *w;
     RUN(N, k->skinny_gemm(&p, got.pass[pass], x, begin, end));
     CHECK_OUTPUT(got, NULL, 0, 0);

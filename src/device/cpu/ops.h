@@ -51,7 +51,7 @@ static inline float *cpu_in(const cpu_call *c, int i) {
 /* The type of an input of a GEMM. */
 static inline tsr_element cpu_element(const cpu_call *c, int i) {
   tsr_dtype type = tsr_kernel_inputs(c->call.task)[i].dtype;
-  if (tsr_dtype_is_quantized(type)) return TSR_ELEMENT_QUANTIZED;
+  if (tsr_dtype_is_quantized(type)) return TSR_ELEMENT_CODES;
   return type == TSR_BF16 ? TSR_ELEMENT_BF16 : type == TSR_F16 ? TSR_ELEMENT_F16 : TSR_ELEMENT_F32;
 }
 /* Input i from element `first` on, as a matrix with strides rs and cs. What is quantised is rounded
@@ -59,7 +59,7 @@ static inline tsr_element cpu_element(const cpu_call *c, int i) {
 static inline tsr_matrix
 cpu_matrix(const cpu_call *c, int i, int64_t first, int64_t rs, int64_t cs) {
   tsr_matrix m = {cpu_in(c, i), rs, cs, cpu_element(c, i), .first = first};
-  if (m.type != TSR_ELEMENT_QUANTIZED) return m;
+  if (m.type != TSR_ELEMENT_CODES) return m;
   tsr_dtype rounds = c->call.task->inputs[0].dtype;
   m.quantized = (tsr_quantized){
       .data = m.data, .layout = tsr_tensor_quantized_layout(&c->call.task->inputs[i])};
