@@ -37,7 +37,7 @@ void tsr_serve_job_free(tsr_serve_job *job) {
     tsr_text_free(&job->choices[i].prompt_text);
     tsr_text_stream_free(&job->choices[i].stream);
     free(job->choices[i].records);
-    free(job->choices[i].likeliest);
+    free(job->choices[i].top_logprobs);
   }
   pthread_cond_destroy(&job->changed);
   pthread_mutex_destroy(&job->lock);
@@ -50,16 +50,16 @@ static void add_record(tsr_text_choice *c, const tsr_text_token *t) {
     c->records_capacity = c->records_capacity ? 2 * c->records_capacity : 32;
     size_t count = (size_t)c->records_capacity;
     c->records = tsr_memory_grow(c->records, count * sizeof *c->records);
-    if (r->likeliest)
-      c->likeliest =
-          tsr_memory_grow(c->likeliest, count * (size_t)r->likeliest * sizeof *c->likeliest);
+    if (r->top_logprobs)
+      c->top_logprobs = tsr_memory_grow(
+          c->top_logprobs, count * (size_t)r->top_logprobs * sizeof *c->top_logprobs);
   }
   tsr_token_record *to = &c->records[c->records_count];
-  *to = (tsr_token_record){t->chance.token, t->chance.log_probability, c->stream.text.length};
-  if (r->likeliest) {
-    tsr_token_chance *likeliest = c->likeliest + c->records_count * r->likeliest;
-    for (int i = 0; i < r->likeliest; i++) /* a vocabulary may have fewer */
-      likeliest[i] = t->likeliest[i < t->likeliest_count ? i : t->likeliest_count - 1];
+  *to = (tsr_token_record){t->logprob.token, t->logprob.log_probability, c->stream.text.length};
+  if (r->top_logprobs) {
+    tsr_token_logprob *top_logprobs = c->top_logprobs + c->records_count * r->top_logprobs;
+    for (int i = 0; i < r->top_logprobs; i++) /* a vocabulary may have fewer */
+      top_logprobs[i] = t->top_logprobs[i < t->top_logprobs_count ? i : t->top_logprobs_count - 1];
   }
   c->records_count++;
 }
@@ -67,12 +67,12 @@ static void add_record(tsr_text_choice *c, const tsr_text_token *t) {
 void tsr_text_choice_add_token(tsr_text_choice *c, const tsr_text_token *t) {
   const tsr_request *r = &c->job->request;
   pthread_mutex_lock(&c->job->lock);
-  if (r->wants_chances || r->returns_ids) add_record(c, t);
+  if (r->wants_logprobs || r->returns_ids) add_record(c, t);
   if (t->is_drawn) {
     c->drawn++;
     if (!t->is_end)
       tsr_text_stream_add(
-          &c->stream, c->job->model->tokenizer, t->chance.token, r->stops, r->stops_count);
+          &c->stream, c->job->model->tokenizer, t->logprob.token, r->stops, r->stops_count);
     pthread_cond_broadcast(&c->job->changed);
   }
   pthread_mutex_unlock(&c->job->lock);

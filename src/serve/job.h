@@ -29,7 +29,7 @@ typedef struct tsr_text_choice {
   /* Where log-probabilities or tokens are wanted: of the prompt's tokens but the first one if it is
    * echoed, and of the drawn ones. */
   tsr_token_record *records;
-  tsr_token_chance *likeliest; /* (records_count, request.likeliest) */
+  tsr_token_logprob *top_logprobs; /* (records_count, request.top_logprobs) */
   int64_t records_count, records_capacity;
   int64_t drawn; /* tokens; one that ends the text counts */
   /* Of the scheduler alone: */

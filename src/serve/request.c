@@ -173,18 +173,18 @@ fit(const tsr_fields *f, const tsr_served_model *model, int64_t wanted, tsr_requ
 /* ---- the two kinds ---- */
 
 static bool read_completion(const tsr_fields *f, const tsr_served_model *model, tsr_request *r) {
-  int64_t max_tokens = 16, likeliest = -1;
+  int64_t max_tokens = 16, top_logprobs = -1;
   bool adds_special = true;
   const char *suffix = "";
   bool ok = tsr_field_bool(f, "add_special_tokens", &adds_special) &&
             tsr_prompts_read(f, model, adds_special, r) &&
             tsr_field_int(f, "max_tokens", 0, model->context, &max_tokens) &&
             tsr_field_bool(f, "echo", &r->echoes) &&
-            tsr_field_int(f, "logprobs", 0, TSR_REQUEST_LIKELIEST_MAX, &likeliest) &&
+            tsr_field_int(f, "logprobs", 0, TSR_REQUEST_TOP_LOGPROBS_MAX, &top_logprobs) &&
             tsr_field_text(f, "suffix", &suffix);
   if (ok && *suffix) ok = refuse(f, "suffix", "text is only continued, not filled in");
-  r->wants_chances = likeliest >= 0;
-  r->likeliest = likeliest > 0 ? (int)likeliest : 0;
+  r->wants_logprobs = top_logprobs >= 0;
+  r->top_logprobs = top_logprobs > 0 ? (int)top_logprobs : 0;
   if (ok && !max_tokens && !r->echoes)
     ok = tsr_api_fail(
         f->error, f->arena, 400, "max_tokens", NULL, "'max_tokens' of 0 goes with 'echo'");
@@ -203,7 +203,7 @@ static bool read_tool_choice(const tsr_fields *f, bool *ret_has_tools) {
 static bool read_chat(
     const tsr_fields *f, const tsr_served_model *model, const char *body, size_t length,
     tsr_request *r) {
-  int64_t max_tokens = -1, likeliest = -1;
+  int64_t max_tokens = -1, top_logprobs = -1;
   bool has_tools, adds_prompt = true;
   r->prompts = tsr_arena_array(f->arena, tsr_prompt, 1);
   r->prompts_count = 1;
@@ -212,12 +212,12 @@ static bool read_chat(
             tsr_prompt_of_chat(f, model, body, length, has_tools, adds_prompt, r->prompts) &&
             tsr_field_int(f, "max_tokens", 1, model->context, &max_tokens) &&
             tsr_field_int(f, "max_completion_tokens", 1, model->context, &max_tokens) &&
-            tsr_field_bool(f, "logprobs", &r->wants_chances) &&
-            tsr_field_int(f, "top_logprobs", 0, TSR_REQUEST_LIKELIEST_MAX, &likeliest);
-  if (ok && likeliest >= 0 && !r->wants_chances)
+            tsr_field_bool(f, "logprobs", &r->wants_logprobs) &&
+            tsr_field_int(f, "top_logprobs", 0, TSR_REQUEST_TOP_LOGPROBS_MAX, &top_logprobs);
+  if (ok && top_logprobs >= 0 && !r->wants_logprobs)
     ok = tsr_api_fail(
         f->error, f->arena, 400, "top_logprobs", NULL, "'top_logprobs' goes with 'logprobs'");
-  r->likeliest = likeliest > 0 ? (int)likeliest : 0;
+  r->top_logprobs = top_logprobs > 0 ? (int)top_logprobs : 0;
   return ok && fit(f, model, max_tokens, r);
 }
 

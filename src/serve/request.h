@@ -22,13 +22,13 @@ typedef struct {
   int64_t texts_most; /* of one request */
 } tsr_served_model;
 
-enum { TSR_REQUEST_LIKELIEST_MAX = 20, TSR_REQUEST_CHOICES_MAX = 128 };
+enum { TSR_REQUEST_TOP_LOGPROBS_MAX = 20, TSR_REQUEST_CHOICES_MAX = 128 };
 
 /* Lives in the arena that it was read into. */
 typedef struct {
   bool is_chat, streams, includes_usage, echoes, returns_ids;
-  bool wants_chances;
-  int likeliest;       /* of each token */
+  bool wants_logprobs;
+  int top_logprobs;    /* of each token */
   int n;               /* choices of each prompt */
   tsr_prompt *prompts; /* (prompts_count) */
   int prompts_count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/responses.h"
 #include "base/json.h"
-#include "serve/chances_json.h"
+#include "serve/logprobs_json.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/random.h>
@@ -55,7 +55,8 @@ static void add_rest(
     tsr_text *text) {
   const tsr_request *r = &c->job->request;
   tsr_text_add(text, ",\"logprobs\":");
-  if (r->wants_chances && (prompt || count > first)) tsr_chances_add(c, prompt, first, count, text);
+  if (r->wants_logprobs && (prompt || count > first))
+    tsr_logprobs_add(c, prompt, first, count, text);
   else tsr_text_add(text, "null");
   if (r->returns_ids) {
     tsr_text_add(text, ",\"token_ids\":");
@@ -88,7 +89,7 @@ static void add_choice(const tsr_text_choice *c, int index, tsr_text *text) {
   } else {
     add_completion_text(c, r->echoes, 0, c->stream.text.length, text);
   }
-  add_rest(c, r->echoes && r->wants_chances, 0, records, true, text);
+  add_rest(c, r->echoes && r->wants_logprobs, 0, records, true, text);
 }
 
 void tsr_response_add_whole(
@@ -150,7 +151,7 @@ static void add_event(
   } else {
     tsr_text_add(text, "\"delta\":{}");
   }
-  bool prompt = first && r->echoes && r->wants_chances;
+  bool prompt = first && r->echoes && r->wants_logprobs;
   add_rest(c, prompt, sent->records, records, ends, text);
   end_event(c->job, text);
   *sent = (tsr_sent){true, ends, settled, records};

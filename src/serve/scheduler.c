@@ -99,7 +99,7 @@ static void leave(tsr_scheduler *s, tsr_serve_job *job) {
   if (last) tsr_serve_job_free(job);
 }
 
-static bool hear(void *context, const tsr_text_token *token) {
+static bool on_token(void *context, const tsr_text_token *token) {
   tsr_text_choice *c = context;
   tsr_metrics *metrics = c->job->scheduler->metrics;
   tsr_text_choice_add_token(c, token);
@@ -134,10 +134,10 @@ static tsr_text_request request_of(tsr_text_choice *c) {
       .count = r->prompts[c->prompt].count,
       .sampling = r->sampling,
       .max_new_tokens = r->max_new_tokens[c->prompt],
-      .wants_chances = r->wants_chances,
-      .likeliest = r->likeliest,
-      .scores_prompt = r->echoes && r->wants_chances && r->prompts[c->prompt].count > 1,
-      .token = hear,
+      .wants_logprobs = r->wants_logprobs,
+      .top_logprobs = r->top_logprobs,
+      .scores_prompt = r->echoes && r->wants_logprobs && r->prompts[c->prompt].count > 1,
+      .token = on_token,
       .ended = end,
       .context = c};
   q.sampling.stream = (uint64_t)c->number;

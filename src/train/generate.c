@@ -19,7 +19,7 @@ typedef struct generating {
 static bool hear(void *context, const tsr_text_token *token) {
   const listed_text *t = context;
   const tsr_generating *how = t->of->how;
-  if (how->drawn && !token->is_end) how->drawn(how->context, t->index, token->chance.token);
+  if (how->drawn && !token->is_end) how->drawn(how->context, t->index, token->logprob.token);
   return true;
 }
 

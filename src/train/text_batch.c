@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "train/page_pool.h"
 #include "train/score_check.h"
-#include "train/token_chances.h"
+#include "train/token_logprobs.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ struct tsr_text_batch {
   int64_t width;        /* of the run that is under way: tokens of each row */
   float *logits;        /* of one place */
   void *scratch;
-  tsr_token_chance likeliest[TSR_LIKELIEST_MAX];
+  tsr_token_logprob top_logprobs[TSR_TOP_LOGPROBS_MAX];
 };
 
 static double now(void) {
@@ -180,7 +180,7 @@ bool tsr_text_batch_has_room(const tsr_text_batch *b, const tsr_text_request *q)
 
 int tsr_text_batch_add(tsr_text_batch *b, const tsr_text_request *q) {
   int64_t pages = pages_of(b, q), at = find_row(b, pages);
-  assert(at < b->rows_count && q->count > 0 && q->likeliest <= TSR_LIKELIEST_MAX);
+  assert(at < b->rows_count && q->count > 0 && q->top_logprobs <= TSR_TOP_LOGPROBS_MAX);
   assert(
       !q->scores_prompt ||
       (q->count <= b->window && (b->generator->score != NULL || !has_cache(b))));
@@ -281,11 +281,11 @@ static int64_t take_tokens(tsr_text_batch *b) {
 static bool report(tsr_text_batch *b, row *r, tsr_text_token t) {
   const tsr_text_request *q = &r->request;
   if (!q->token) return true;
-  if (q->wants_chances) {
-    t.chance.log_probability = tsr_token_chances(
-        b->logits, b->generator->vocab_size, t.chance.token, q->likeliest, b->likeliest,
-        &t.likeliest_count);
-    t.likeliest = b->likeliest;
+  if (q->wants_logprobs) {
+    t.logprob.log_probability = tsr_token_logprobs(
+        b->logits, b->generator->vocab_size, t.logprob.token, q->top_logprobs, b->top_logprobs,
+        &t.top_logprobs_count);
+    t.top_logprobs = b->top_logprobs;
   }
   return q->token(q->context, &t);
 }
@@ -298,7 +298,7 @@ static bool score_prompt(tsr_text_batch *b, row *r, const run *made, int64_t fir
     if (index < r->scored || index >= r->request.count) continue;
     r->scored = index + 1;
     tsr_executable_read_row(made->executable, made->logits, first_row + k, b->logits);
-    tsr_text_token t = {.index = index, .chance = {.token = r->tokens[index]}};
+    tsr_text_token t = {.index = index, .logprob = {.token = r->tokens[index]}};
     if (!report(b, r, t)) return end_text(r, TSR_TEXT_STOPPED), false;
   }
   return true;
@@ -317,7 +317,7 @@ static void draw(tsr_text_batch *b, row *r) {
     end_text(r, TSR_TEXT_NO_TOKEN);
     return;
   }
-  tsr_text_token t = {.index = r->count, .is_drawn = true, .chance = {.token = token}};
+  tsr_text_token t = {.index = r->count, .is_drawn = true, .logprob = {.token = token}};
   for (int i = 0; i < q->stops_count; i++) t.is_end |= token == q->stops[i];
   if (t.is_end) {
     report(b, r, t);

@@ -34,17 +34,18 @@ tsr_generator tsr_generator_of(
 typedef struct {
   int32_t token;
   double log_probability; /* of the logits alone: no penalty, no temperature */
-} tsr_token_chance;
+} tsr_token_logprob;
 
 /* What is reported of a token: one that was drawn, or one of a prompt that is scored. */
 typedef struct {
   int64_t index; /* in the text; the prompt's tokens count, too */
   bool is_drawn;
-  bool is_end;             /* it is one of the stops, and no part of the text, which ends */
-  tsr_token_chance chance; /* the probability is that at this place; 0 where none is wanted */
-  const tsr_token_chance *likeliest; /* (likeliest_count) falling; of equal ones the lower token
+  bool is_end;               /* it is one of the stops, and no part of the text, which ends */
+  tsr_token_logprob logprob; /* the probability is that at this place; 0 where none is wanted */
+  const tsr_token_logprob
+      *top_logprobs; /* (top_logprobs_count) falling; of equal ones the lower token
                                         first. They last until the function returns. */
-  int likeliest_count;
+  int top_logprobs_count;
 } tsr_text_token;
 
 typedef enum {
@@ -61,9 +62,9 @@ typedef struct {
   int64_t max_new_tokens;
   const int32_t *stops; /* tokens that end a text and are no part of it; they outlast it */
   int stops_count;
-  bool wants_chances; /* log-probabilities */
-  int likeliest;      /* of the likeliest tokens at each place so many are reported as well */
-  bool scores_prompt; /* tokens of the prompt are reported, but for the first one, which nothing
+  bool wants_logprobs; /* log-probabilities */
+  int top_logprobs;    /* of the likeliest tokens at each place so many are reported as well */
+  bool scores_prompt;  /* tokens of the prompt are reported, but for the first one, which nothing
                          predicts; the prompt must fit into the window, and the generation must have
                          a program for it (tsr_compile_options.scores) or no cache */
   /* A token, in the order of the text; false: the text ends with it. NULL: not reported. */
@@ -74,7 +75,7 @@ typedef struct {
   void *context;
 } tsr_text_request;
 
-enum { TSR_LIKELIEST_MAX = 64 };
+enum { TSR_TOP_LOGPROBS_MAX = 64 };
 
 /* Steps that read more than a token of some text are prefill, others decoding; drawing is a part of
  * both. */

@@ -53,7 +53,7 @@ def answers(c):
 
 
 @feature("serve: log-probabilities, of an echoed prompt, too; the same bits alone and among others")
-def chances(c):
+def log_probabilities(c):
     with_model(c)
     bodies = [{"prompt": [i, 100 + i, 7], "max_tokens": 1 + i % 9, "logprobs": 2, "echo": True, "seed": i} for i in range(12)]
     with serving(c) as s:

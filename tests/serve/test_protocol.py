@@ -165,7 +165,7 @@ def check_chat(c, s):
         c.check(len(entry["top_logprobs"]) == 2 and entry["logprob"] == entry["top_logprobs"][0]["logprob"], entry)
         c.check(len(entry["bytes"]) == 1, entry)
     plain = s.post("/v1/chat/completions", messages=messages, max_tokens=4, temperature=0, logprobs=True)[1]
-    c.same([x["logprob"] for x in plain["choices"][0]["logprobs"]["content"]], [x["logprob"] for x in entries], "chances")
+    c.same([x["logprob"] for x in plain["choices"][0]["logprobs"]["content"]], [x["logprob"] for x in entries], "log-probabilities")
     long = s.post("/v1/chat/completions", messages=messages, ignore_eos=True)[1]
     c.same(long["usage"]["total_tokens"], CONTEXT, "without max_tokens a chat may fill the context")
     several = s.events("/v1/chat/completions", messages=messages, max_tokens=3, n=2, seed=1)

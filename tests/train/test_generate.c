@@ -279,8 +279,8 @@ static void test_long_prompt(void) {
 /* ---- log-probabilities ---- */
 
 typedef struct {
-  double chance[2 * WINDOW];
-  tsr_token_chance likeliest[2 * WINDOW][3];
+  double logprob[2 * WINDOW];
+  tsr_token_logprob top_logprobs[2 * WINDOW][3];
   int32_t tokens[2 * WINDOW];
   int64_t first, next;
   bool stops_early;
@@ -291,12 +291,12 @@ static bool keep_score(void *context, const tsr_text_token *t) {
   if (!s->next) s->first = t->index;
   else CHECK_INT(t->index, s->next);
   s->next = t->index + 1;
-  s->tokens[t->index] = t->chance.token;
-  s->chance[t->index] = t->chance.log_probability;
-  CHECK_INT(t->likeliest_count, 3);
-  memcpy(s->likeliest[t->index], t->likeliest, sizeof s->likeliest[0]);
-  CHECK(t->likeliest[0].log_probability >= t->likeliest[2].log_probability);
-  CHECK(t->chance.log_probability <= t->likeliest[0].log_probability);
+  s->tokens[t->index] = t->logprob.token;
+  s->logprob[t->index] = t->logprob.log_probability;
+  CHECK_INT(t->top_logprobs_count, 3);
+  memcpy(s->top_logprobs[t->index], t->top_logprobs, sizeof s->top_logprobs[0]);
+  CHECK(t->top_logprobs[0].log_probability >= t->top_logprobs[2].log_probability);
+  CHECK(t->logprob.log_probability <= t->top_logprobs[0].log_probability);
   return !s->stops_early || !t->is_drawn;
 }
 
@@ -310,7 +310,7 @@ static void score_all(const task *t, text_model *m, int first, int count, scores
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_text_batch *batch = tsr_text_batch_new(arena, &m->generator);
   for (int next = 0; next < count || tsr_text_batch_texts(batch);) {
-    tsr_text_request q = {.wants_chances = true, .likeliest = 3, .scores_prompt = true};
+    tsr_text_request q = {.wants_logprobs = true, .top_logprobs = 3, .scores_prompt = true};
     q.max_new_tokens = NEW;
     q.sampling = (tsr_sampling){1, 0, 0, 1, 0, 0};
     q.token = keep_score;
@@ -331,9 +331,9 @@ static void check_scores(const scores *got, const scores *want, const tsr_prompt
   CHECK_INT(got->next, prompt->count + NEW);
   for (int64_t i = got->first; i < got->next; i++) {
     if (i < prompt->count) CHECK_INT(got->tokens[i], prompt->tokens[i]);
-    else CHECK_INT(got->tokens[i], got->likeliest[i][0].token); /* greedy */
-    CHECK(!memcmp(&got->chance[i], &want->chance[i], sizeof(double)));
-    CHECK(!memcmp(got->likeliest[i], want->likeliest[i], sizeof want->likeliest[i]));
+    else CHECK_INT(got->tokens[i], got->top_logprobs[i][0].token); /* greedy */
+    CHECK(!memcmp(&got->logprob[i], &want->logprob[i], sizeof(double)));
+    CHECK(!memcmp(got->top_logprobs[i], want->top_logprobs[i], sizeof want->top_logprobs[i]));
   }
 }
 
@@ -360,7 +360,7 @@ static void test_scores(int model) {
   alone[2].tokens[0] = 26; /* prompt 2 begins with it, and it is not reported */
   score_all(&t, m, 2, 1, &again);
   for (int64_t i = 1; i < length && length <= WINDOW; i++)
-    CHECK(!memcmp(&again.chance[i], &alone[2].chance[i], sizeof(double)));
+    CHECK(!memcmp(&again.logprob[i], &alone[2].logprob[i], sizeof(double)));
   text_model_close(m);
   tsr_arena_free(t.arena);
 }
@@ -373,7 +373,7 @@ static void test_removal(void) {
   score_all(&t, m, 4, 1, &alone);
   tsr_diags *diags = tsr_diags_new(t.arena);
   tsr_text_batch *batch = tsr_text_batch_new(t.arena, &m->generator);
-  tsr_text_request q = {.wants_chances = true, .likeliest = 3, .scores_prompt = true};
+  tsr_text_request q = {.wants_logprobs = true, .top_logprobs = 3, .scores_prompt = true};
   q.max_new_tokens = NEW;
   q.sampling = (tsr_sampling){1, 0, 0, 1, 0, 0};
   q.token = keep_score;

@@ -2,7 +2,7 @@
 /* Drawing tokens: exact answers, distributions and the edges. */
 #include "tests/check.h"
 #include "train/sampling.h"
-#include "train/token_chances.h"
+#include "train/token_logprobs.h"
 #include <math.h>
 #include <stdalign.h>
 #include <stdlib.h>
@@ -148,30 +148,30 @@ static void test_penalties(void) {
 }
 
 /* Against the same sum in long double. */
-static void test_chances(void) {
+static void test_logprobs(void) {
   const float logits[V] = {0.5f, 2, NAN, 1.5f, 2, -INFINITY, -3, 80};
-  tsr_token_chance likeliest[V];
+  tsr_token_logprob top[V];
   int count;
   for (int at = 0; at < V; at++) {
     long double sum = 0;
     for (int i = 0; i < V; i++)
       if (i != 2 && i != 5) sum += expl((long double)logits[i] - 80);
     double want = (double)((long double)logits[at] - 80 - logl(sum));
-    double got = tsr_token_chances(logits, V, at, 4, likeliest, &count);
+    double got = tsr_token_logprobs(logits, V, at, 4, top, &count);
     if (at == 2 || at == 5) CHECK(isinf(got) && got < 0);
     else CHECK(fabs(got - want) <= 1e-14 * fabs(want) + 1e-30);
     CHECK_INT(count, 4);
     const int32_t order[] = {7, 1, 4, 3};
-    for (int i = 0; i < 4; i++) CHECK_INT(likeliest[i].token, order[i]);
-    if (at == 1) CHECK(likeliest[1].log_probability == got);
+    for (int i = 0; i < 4; i++) CHECK_INT(top[i].token, order[i]);
+    if (at == 1) CHECK(top[1].log_probability == got);
   }
-  tsr_token_chances(logits, 2, 0, V, likeliest, &count);
+  tsr_token_logprobs(logits, 2, 0, V, top, &count);
   CHECK_INT(count, 2);
 }
 
 int main(void) {
   test_penalties();
-  test_chances();
+  test_logprobs();
   CHECK_INT(tsr_sampling_scratch_bytes(V), sizeof scratch);
   test_known();
   test_greedy();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/chances_json.h"
+#include "serve/logprobs_json.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include <math.h>
@@ -60,18 +60,18 @@ static void add_number(double log_probability, tsr_text *text) {
 
 /* The likeliest tokens and the token itself. */
 static void add_dictionary(const tsr_text_choice *c, int64_t record, tsr_text *text) {
-  int count = c->job->request.likeliest;
+  int count = c->job->request.top_logprobs;
   const tsr_token_record *r = &c->records[record];
-  const tsr_token_chance *likeliest = c->likeliest + record * count;
+  const tsr_token_logprob *top_logprobs = c->top_logprobs + record * count;
   bool has_token = false, any = false;
   tsr_text_add(text, "{");
   for (int i = 0; i < count; i++) {
-    if (i && likeliest[i].token == likeliest[i - 1].token) break; /* a small vocabulary */
-    has_token |= likeliest[i].token == r->token;
+    if (i && top_logprobs[i].token == top_logprobs[i - 1].token) break; /* a small vocabulary */
+    has_token |= top_logprobs[i].token == r->token;
     if (any) tsr_text_add(text, ",");
-    add_key(c, likeliest[i].token, text);
+    add_key(c, top_logprobs[i].token, text);
     tsr_text_add(text, ":");
-    add_number(likeliest[i].log_probability, text);
+    add_number(top_logprobs[i].log_probability, text);
     any = true;
   }
   if (!has_token) {
@@ -83,7 +83,7 @@ static void add_dictionary(const tsr_text_choice *c, int64_t record, tsr_text *t
   tsr_text_add(text, "}");
 }
 
-typedef enum { KEYS, NUMBERS, LIKELIEST, OFFSETS } column;
+typedef enum { KEYS, NUMBERS, TOP_LOGPROBS, OFFSETS } column;
 
 static int64_t characters(const char *bytes, size_t length) {
   int64_t count = 0;
@@ -113,7 +113,7 @@ static void add_column(
     tsr_text_add(text, "%s", between);
     if (which == KEYS) add_key(c, r->token, text);
     else if (which == NUMBERS) add_number(r->log_probability, text);
-    else if (which == LIKELIEST) add_dictionary(c, i, text);
+    else if (which == TOP_LOGPROBS) add_dictionary(c, i, text);
     else if (i < of_prompt) {
       tsr_text_add(text, "%lld", (long long)before);
       shown.length = 0;
@@ -156,18 +156,18 @@ add_entry(const tsr_text_choice *c, int32_t token, double log_probability, tsr_t
 }
 
 static void add_chat(const tsr_text_choice *c, int64_t first, int64_t count, tsr_text *text) {
-  int likeliest = c->job->request.likeliest;
+  int top_logprobs = c->job->request.top_logprobs;
   tsr_text_add(text, "{\"content\":[");
   for (int64_t i = first; i < count; i++) {
     const tsr_token_record *r = &c->records[i];
     if (i > first) tsr_text_add(text, ",");
     add_entry(c, r->token, r->log_probability, text);
     tsr_text_add(text, ",\"top_logprobs\":[");
-    for (int k = 0; k < likeliest; k++) {
-      const tsr_token_chance *chance = &c->likeliest[i * likeliest + k];
-      if (k && chance->token == chance[-1].token) break;
+    for (int k = 0; k < top_logprobs; k++) {
+      const tsr_token_logprob *logprob = &c->top_logprobs[i * top_logprobs + k];
+      if (k && logprob->token == logprob[-1].token) break;
       if (k) tsr_text_add(text, ",");
-      add_entry(c, chance->token, chance->log_probability, text);
+      add_entry(c, logprob->token, logprob->log_probability, text);
       tsr_text_add(text, "}");
     }
     tsr_text_add(text, "]}");
@@ -175,7 +175,7 @@ static void add_chat(const tsr_text_choice *c, int64_t first, int64_t count, tsr
   tsr_text_add(text, "],\"refusal\":null}");
 }
 
-void tsr_chances_add(
+void tsr_logprobs_add(
     const tsr_text_choice *c, bool prompt, int64_t first, int64_t count, tsr_text *text) {
   if (c->job->request.is_chat) add_chat(c, first, count, text);
   else add_completion(c, prompt, first, count, text);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Log-probabilities of tokens: log softmax of logits. */
-#ifndef TSR_TRAIN_TOKEN_CHANCES_H
-#define TSR_TRAIN_TOKEN_CHANCES_H
+#ifndef TSR_TRAIN_TOKEN_LOGPROBS_H
+#define TSR_TRAIN_TOKEN_LOGPROBS_H
 #include "train/text_batch.h"
 
 /* Of `logits` (vocab_size) the log-probability of `token`, and the `most` likeliest tokens with
  * theirs, falling; of equal ones the lower token first. A logit of NaN counts as -infinity. */
-double tsr_token_chances(
-    const float *logits, int64_t vocab_size, int32_t token, int most,
-    tsr_token_chance *ret_likeliest, int *ret_count);
+double tsr_token_logprobs(
+    const float *logits, int64_t vocab_size, int32_t token, int most, tsr_token_logprob *ret_top,
+    int *ret_count);
 
 #endif
