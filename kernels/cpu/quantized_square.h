@@ -25,7 +25,8 @@ static inline quantized_row quantized_row_at(const tsr_quantized *x, int64_t row
 
 /* The bits of f32_to_bf16 and back. */
 static inline vector vector_bf16(vector x) {
-  vector_bits bits = (vector_bits)x, nan = (vector_bits)(x != x);
+  vector_bits bits = (vector_bits)x;
+  vector_bits nan = (vector_bits)((vector_mask)(bits & F32_MAGNITUDE) > (int32_t)F32_INFINITY);
   vector_bits rounded = bits + 0x7FFFu + (bits >> 16 & 1), quiet = bits | (uint32_t)F32_QUIET;
   return (vector)(((rounded & ~nan) | (quiet & nan)) & 0xFFFF0000u);
 }
