@@ -42,9 +42,9 @@ typedef struct {
   bool is_drawn;
   bool is_end;               /* it is one of the stops, and no part of the text, which ends */
   tsr_token_logprob logprob; /* the probability is that at this place; 0 where none is wanted */
-  const tsr_token_logprob
-      *top_logprobs; /* (top_logprobs_count) falling; of equal ones the lower token
-                                        first. They last until the function returns. */
+  /* (top_logprobs_count) falling; of equal ones the lower token first. They last until the function
+   * returns. */
+  const tsr_token_logprob *top_logprobs;
   int top_logprobs_count;
 } tsr_text_token;
 
