@@ -186,11 +186,22 @@ static bool check_ends(vocabulary *v, const tsr_gguf_special_tokens *special) {
   return true;
 }
 
+static bool check_byte_level(const vocabulary *v, const tsr_subword *subword) {
+  if (tsr_subword_is_byte_level(subword)) return true;
+  tsr_diag_error(
+      v->diags, TSR_NOWHERE,
+      "'%s': this tokenizer is no byte-level BPE, the only kind that is exported to GGUF", v->path);
+  tsr_diag_hint(
+      v->diags, "convert_hf_to_gguf.py of llama.cpp may convert what --format hf exports");
+  return false;
+}
+
 static bool add_bpe(vocabulary *v, const char *table) {
   tsr_subword *bpe;
   tsr_gguf_pre_tokenizer pre;
   tsr_gguf_special_tokens special;
   if (!tsr_subword_read(v->arena, v->path, TSR_NOWHERE, &bpe, v->diags) ||
+      !check_byte_level(v, bpe) ||
       !tsr_gguf_pre_tokenizer_find(v->arena, table, bpe, v->json, v->path, &pre, v->diags) ||
       !tsr_gguf_special_tokens_read(
           v->arena, v->mapping, v->json, v->config, v->generation, !pre.is_known, &special,

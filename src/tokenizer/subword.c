@@ -235,6 +235,10 @@ int tsr_subword_behind(const tsr_subword *subword, const int32_t **ret_tokens) {
 
 int32_t tsr_subword_vocab_size(const tsr_subword *subword) { return subword->vocab_size; }
 
+bool tsr_subword_is_byte_level(const tsr_subword *subword) {
+  return subword->model == TSR_MODEL_BPE_BYTES;
+}
+
 int32_t tsr_subword_find(const tsr_subword *subword, const char *text) {
   size_t length = strlen(text);
   for (int i = 0; i < subword->added_count; i++)

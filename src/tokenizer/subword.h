@@ -58,8 +58,10 @@ bool tsr_subword_encode_begins(
 int tsr_subword_before(const tsr_subword *subword, const int32_t **ret_tokens);
 int tsr_subword_behind(const tsr_subword *subword, const int32_t **ret_tokens);
 
-int32_t
-tsr_subword_vocab_size(const tsr_subword *subword); /* the largest id + 1; there may be holes */
+/* The largest id + 1; there may be holes. */
+int32_t tsr_subword_vocab_size(const tsr_subword *subword);
+/* Whether the model is BPE over the letters of all bytes, as GPT-2's. */
+bool tsr_subword_is_byte_level(const tsr_subword *subword);
 
 /* The id of an added token by its text, else of the vocabulary's token with these bytes, or -1. */
 int32_t tsr_subword_find(const tsr_subword *subword, const char *text);
