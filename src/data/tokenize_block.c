@@ -26,8 +26,9 @@ static bool splits(const tsr_tokenizer *tokenizer, const char *text, size_t at) 
   bool ok = tsr_tokenizer_encode(tokenizer, &whole, a, &all, diags) &&
             tsr_tokenizer_encode(tokenizer, &first, b, &begin, diags) &&
             tsr_tokenizer_encode(tokenizer, &second, b + begin, &rest, diags);
+  ok = ok && all == begin + rest && !memcmp(a, b, sizeof *a * (size_t)all);
   tsr_arena_free(arena);
-  return ok && all == begin + rest && !memcmp(a, b, sizeof *a * (size_t)all);
+  return ok;
 }
 
 bool tsr_tokenize_has_cuts(const tsr_tokenizer *tokenizer) {
