@@ -2,7 +2,6 @@
 #include "data/tokenize_block.h"
 #include "data/text_check.h"
 #include "data/jsonl.h"
-#include <assert.h>
 #include <string.h>
 
 /* ---- where a text may be cut ---- */
