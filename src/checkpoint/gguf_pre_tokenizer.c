@@ -84,7 +84,10 @@ static bool list_splits(const cJSON *item, const char *splits[SPLITS_MAX], int *
     split = cJSON_IsTrue(tsr_json_get(item, "individual_digits")) ? "\\p{N}" : "\\p{N}+";
   } else if (!strcmp(type->valuestring, "Split")) {
     const cJSON *regex = tsr_json_get(tsr_json_get(item, "pattern"), "Regex");
-    split = cJSON_IsString(regex) ? regex->valuestring : NULL;
+    const cJSON *behavior = tsr_json_get(item, "behavior");
+    bool isolates = cJSON_IsString(behavior) && !strcmp(behavior->valuestring, "Isolated") &&
+                    !cJSON_IsTrue(tsr_json_get(item, "invert"));
+    split = isolates && cJSON_IsString(regex) ? regex->valuestring : NULL;
   }
   if (split) splits[(*count)++] = split;
   return split;

@@ -82,6 +82,7 @@ void tsr_text_choice_finish(tsr_text_choice *c, tsr_finish finish) {
   pthread_mutex_lock(&c->job->lock);
   c->finish = finish;
   tsr_text_stream_end(&c->stream, c->job->request.stops, c->job->request.stops_count);
+  if (c->stream.is_stopped && finish == TSR_FINISH_LENGTH) c->finish = TSR_FINISH_STOP;
   c->job->finished++;
   pthread_cond_broadcast(&c->job->changed);
   pthread_mutex_unlock(&c->job->lock);

@@ -55,7 +55,8 @@ static void add_rest(
     tsr_text *text) {
   const tsr_request *r = &c->job->request;
   tsr_text_add(text, ",\"logprobs\":");
-  if (r->wants_logprobs && (prompt || count > first))
+  bool is_whole = ends && !first;
+  if (r->wants_logprobs && (prompt || is_whole || count > first))
     tsr_logprobs_add(c, prompt, first, count, text);
   else tsr_text_add(text, "null");
   if (r->returns_ids) {

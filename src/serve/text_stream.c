@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/text_stream.h"
+#include "base/utf8.h"
 #include <string.h>
 
 bool tsr_token_is_shown(const tsr_tokenizer *tokenizer, int32_t token) {
@@ -7,14 +8,32 @@ bool tsr_token_is_shown(const tsr_tokenizer *tokenizer, int32_t token) {
          !tsr_subword_is_special(tokenizer->subword, token);
 }
 
+/* Adds a token to both: `held` has the bytes of those whose text a later token may change. */
+static void add_token(
+    tsr_token_stream *tokens, const tsr_tokenizer *tokenizer, int32_t token, tsr_text *text,
+    tsr_text *held) {
+  size_t from = text->length;
+  tsr_token_stream_add(tokens, token, text);
+  if (text->length > from) held->length = 0;
+  else tsr_tokenizer_token_text(tokenizer, token, held);
+}
+
+static bool are_characters(const tsr_text *held) {
+  return held->length && tsr_utf8_valid(held->data, held->length) == held->length;
+}
+
 tsr_text_stream tsr_text_stream_new(
     tsr_arena *arena, const tsr_tokenizer *tokenizer, const int32_t *prompt, int64_t count,
     tsr_text *prompt_text) {
-  tsr_token_stream *tokens = tsr_token_stream_new(arena, tokenizer, false);
+  tsr_text_stream s = {.tokens = tsr_token_stream_new(arena, tokenizer, false)};
   for (int64_t i = 0; i < count; i++)
     if (tsr_token_is_shown(tokenizer, prompt[i]))
-      tsr_token_stream_add(tokens, prompt[i], prompt_text);
-  return (tsr_text_stream){.tokens = tokens};
+      add_token(s.tokens, tokenizer, prompt[i], prompt_text, &s.held);
+  if (!are_characters(&s.held)) return s;
+  tsr_token_stream_end(s.tokens, prompt_text);
+  s.held.length = 0;
+  s.tokens = tsr_token_stream_new(arena, tokenizer, true);
+  return s;
 }
 
 /* Where the first stop string begins that ends behind `from`; the text's length: there is none. */
@@ -55,13 +74,25 @@ static void settle(tsr_text_stream *s, size_t from, const tsr_stop_string *stops
   if (settled > s->settled) s->settled = settled;
 }
 
+/* Bytes that are held back and are characters may be a stop string: then no token follows that could
+ * change them, and they are text. */
+static void stop_in_held(tsr_text_stream *s, const tsr_stop_string *stops, int stops_count) {
+  size_t from = s->text.length;
+  if (!are_characters(&s->held)) return;
+  tsr_text_add_bytes(&s->text, s->held.data, s->held.length);
+  if (find_stop(&s->text, from, stops, stops_count) < s->text.length)
+    settle(s, from, stops, stops_count);
+  else s->text.data[s->text.length = from] = 0;
+}
+
 void tsr_text_stream_add(
     tsr_text_stream *s, const tsr_tokenizer *tokenizer, int32_t token, const tsr_stop_string *stops,
     int stops_count) {
   size_t from = s->text.length;
   if (!tsr_token_is_shown(tokenizer, token)) return;
-  tsr_token_stream_add(s->tokens, token, &s->text);
+  add_token(s->tokens, tokenizer, token, &s->text, &s->held);
   settle(s, from, stops, stops_count);
+  if (!s->is_stopped && stops_count) stop_in_held(s, stops, stops_count);
 }
 
 void tsr_text_stream_end(tsr_text_stream *s, const tsr_stop_string *stops, int stops_count) {
@@ -77,4 +108,5 @@ void tsr_text_stream_end(tsr_text_stream *s, const tsr_stop_string *stops, int s
 void tsr_text_stream_free(tsr_text_stream *s) {
   tsr_token_stream_end(s->tokens, &s->text);
   tsr_text_free(&s->text);
+  tsr_text_free(&s->held);
 }

@@ -13,7 +13,8 @@ typedef struct {
 typedef struct {
   tsr_token_stream *tokens; /* NULL: it has ended */
   tsr_text text;
-  size_t settled;  /* bytes of it that are final */
+  tsr_text held;   /* bytes of the tokens whose text a later token may change */
+  size_t settled;  /* bytes of `text` that are final */
   bool is_stopped; /* a stop string was found: the text ends before it */
 } tsr_text_stream;
 

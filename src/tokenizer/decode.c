@@ -23,7 +23,8 @@ struct tsr_subword_stream {
   tsr_match *match;
   step_state states[TSR_SUBWORD_STEPS_MAX];
   tsr_text *out;
-  bool are_bytes; /* what comes to the first step, instead of the letters for them */
+  bool are_bytes;   /* what comes to the first step, instead of the letters for them */
+  bool keeps_bytes; /* that are no UTF-8, instead of a U+FFFD */
 };
 
 tsr_subword_stream *tsr_subword_stream_new(const tsr_subword *subword, bool is_inside) {
@@ -151,7 +152,8 @@ static int fallback_byte(const tsr_text *token) {
 static void flush_bytes(tsr_subword_stream *s, int level, tsr_text *bytes) {
   size_t length = bytes->length;
   if (!length) return;
-  if (tsr_utf8_valid(bytes->data, length) == length) give_text(s, level + 1, bytes, true);
+  if (s->keeps_bytes || tsr_utf8_valid(bytes->data, length) == length)
+    give_text(s, level + 1, bytes, true);
   else
     for (size_t i = 0; i < length; i++) give(s, level + 1, REPLACEMENT, 3, true);
   bytes->length = 0;
@@ -273,7 +275,8 @@ static void put_valid(tsr_subword_stream *s, int level, tsr_text *bytes, bool is
     bool is_open;
     size_t broken = tsr_utf8_broken(bytes->data + at, bytes->length - at, &is_open);
     if (is_open && !is_end) break;
-    give(s, level + 1, REPLACEMENT, 3, false);
+    if (s->keeps_bytes) give(s, level + 1, bytes->data + at, broken, false);
+    else give(s, level + 1, REPLACEMENT, 3, false);
     at += broken;
   }
   if (at < bytes->length) memmove(bytes->data, bytes->data + at, bytes->length - at);
@@ -377,6 +380,7 @@ void tsr_subword_token_text(const tsr_subword *subword, int32_t token, tsr_text 
     return tsr_text_add_bytes(out, text ? text : "", text ? subword->lengths[token] : 0);
   }
   tsr_subword_stream *stream = tsr_subword_stream_new(subword, true);
+  stream->keeps_bytes = true;
   tsr_subword_stream_add(stream, token, out);
   tsr_subword_stream_end(stream, out);
   tsr_subword_stream_free(stream);

@@ -178,6 +178,10 @@ static void test_inside(tsr_arena *arena, const char *folder, tsr_diags *diags) 
   tsr_text text = {0};
   tsr_tokenizer_token_text(&tokenizer, word, &text);
   CHECK_STR(text.data, " world");
+  int32_t byte = tsr_subword_find(subword, "<0xE2>");
+  CHECK(byte >= 0);
+  tsr_tokenizer_token_text(&tokenizer, byte, &text);
+  CHECK_STR(text.data, " world\xe2");
   tsr_text_free(&text);
 }
 
