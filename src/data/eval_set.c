@@ -91,7 +91,7 @@ static bool read_context(const reader *r, const char **ret) {
   const char *key;
   if (r->format->context) return render_context(r, ret);
   if (!find_key(r, context_keys, COUNT(context_keys), "context", &key)) {
-    if (key) tsr_diag_hint(r->diags, "--context TEMPLATE makes the context of several keys");
+    if (key) tsr_diag_hint(r->diags, "--context-template TEXT makes the context of several keys");
     return false;
   }
   return take_text(r, key, -1, get(r, key), ret);

@@ -265,8 +265,19 @@ static bool is_local(const tsr_step *step) {
          step->kind == TSR_STEP_CLEAN || step->kind == TSR_STEP_IDEOGRAPHS;
 }
 
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+/* Whether an added token may have the end of a line behind a letter in it, or take it. */
+static bool spans_cut(const tsr_added_token *added) {
+  bool spans = added->takes_right && added->length && is_letter(added->text[added->length - 1]);
+  for (size_t i = 1; i < added->length; i++)
+    spans |= added->text[i] == '\n' && is_letter(added->text[i - 1]);
+  return spans;
+}
+
 bool tsr_subword_has_cuts(const tsr_subword *subword) {
   bool is_local_all = true;
+  for (int i = 0; i < subword->added_count; i++) is_local_all &= !spans_cut(&subword->added[i]);
   for (int i = 0; i < subword->normalizer.count; i++)
     is_local_all &= is_local(&subword->normalizer.steps[i]);
   const tsr_step *first = &subword->pre_tokenizer.steps[0];

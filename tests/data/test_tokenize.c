@@ -6,6 +6,7 @@
 #include "data/sources.h"
 #include "data/jsonl.h"
 #include "tests/check.h"
+#include "tests/data/bpe_json.h"
 #include "tests/data/token_bytes.h"
 #include <glob.h>
 #include <sys/wait.h>
@@ -238,6 +239,38 @@ static void test_bpe(const char *name) {
   check_threads(both, 2, tsr_tokenizer_subword(bpe));
 }
 
+/* Added tokens may have the end of a line in them, or take it: no text is cut there. */
+static void test_added_line_ends(void) {
+  static const char *const inputs[] = {"lines.txt"};
+  static const char *const contents[] = {"word\\n", "word"};
+  FILE *lines = fopen("lines.txt", "wb");
+  assert(lines);
+  for (int i = 0; i < 500; i++) fputs("word\n", lines);
+  fclose(lines);
+  for (int k = 0; k < 2; k++) {
+    bpe_json json = {
+        .added = tsr_arena_printf(
+            arena,
+            "{\"id\":256,\"content\":\"%s\",\"single_word\":false,\"lstrip\":false,\"rstrip\":%s,"
+            "\"normalized\":false,\"special\":false}",
+            contents[k], k ? "true" : "false")};
+    tsr_subword *bpe;
+    CHECK(bpe_json_parse(arena, &json, &bpe, diags));
+    tsr_tokenize_options o = options_of(inputs, 1, "lines.bin");
+    o.tokenizer = tsr_tokenizer_subword(bpe);
+    o.as = TSR_TOKENS_AS_NANOGPT;
+    o.threads = 2;
+    o.block_bytes = 16;
+    CHECK(tokenize(&o));
+    size_t length;
+    char *bytes = read_whole("lines.bin", &length);
+    CHECK_INT(length, 500 * sizeof(uint16_t));
+    for (size_t i = 0; i < length / 2; i++)
+      CHECK(((unsigned char)bytes[2 * i] | bytes[2 * i + 1] << 8) == 256);
+    free(bytes);
+  }
+}
+
 static void write_code(void) {
   static const char *const words[] = {"int x",  "\n",   "\n\n", "  ", "\t", ";",  "}\n",
                                       "return", "\r\n", "'s",   "12", "é",  "//", "END\n   \n"};
@@ -453,6 +486,7 @@ int main(void) {
   test_bpe("qwen");
   test_bpe("digits");
   test_bpe("flags");
+  test_added_line_ends();
   test_lines();
   test_refused();
   scratch_leave(folder);

@@ -25,7 +25,7 @@ def cache_pages(c):
     texts(c, "--cache-pages", "0", code=2).says("--cache-pages: '0' is no integer from 1")
 
 
-@feature("--weights int8 or nf4: linear layers are quantised as they are loaded; the same text on any mesh")
+@feature("--weights int8 or nf4: linear layers are quantised as they are loaded; the same text on any mesh with the same units")
 def quantized_weights(c):
     gpt(c)
     c.write("run.yaml", c.read("run.yaml").replace("embedding_dim: 32", "embedding_dim: 256"))
