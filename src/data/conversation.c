@@ -44,12 +44,32 @@ bool tsr_conversation_chat(
 
 /* ---- tokens ---- */
 
-/* Whether each token overlaps one of the spans. */
-static void mark_trained(const tsr_jinja_span *spans, int count, tsr_conversation *c) {
+/* Tokens of one character (byte fallback, ligatures) begin at the same byte, and all end where the
+ * next token begins. */
+static int64_t token_end(const tsr_conversation *c, int64_t token) {
+  int64_t next = token + 1;
+  while (next < c->count && c->begins[next] == c->begins[token]) next++;
+  return c->begins[next];
+}
+
+static bool is_space(const char *text, int64_t begin, int64_t end) {
+  while (begin < end && strchr(" \t\n\v\f\r", text[begin])) begin++;
+  return begin == end;
+}
+
+/* Whether each token overlaps one of the spans. White space that the tokenizer leaves out belongs to
+ * the token before it, which does not overlap a span for that alone. */
+static void mark_trained(
+    const tsr_tokenizer *tokenizer, const tsr_jinja_span *spans, int count, tsr_conversation *c) {
+  bool leaves_out =
+      tokenizer->kind == TSR_TOKENIZER_SUBWORD && !tsr_subword_is_byte_level(tokenizer->subword);
   int at = 0;
   for (int64_t i = 0; i < c->count; i++) {
+    int64_t end = token_end(c, i);
     while (at < count && spans[at].end <= c->begins[i]) at++;
-    c->trained[i] = at < count && spans[at].begin < c->begins[i + 1];
+    c->trained[i] = at < count && spans[at].begin < end;
+    if (!c->trained[i] || !leaves_out || c->begins[i] >= spans[at].begin) continue;
+    c->trained[i] = !is_space(c->text, spans[at].begin, end < spans[at].end ? end : spans[at].end);
   }
 }
 
@@ -113,6 +133,6 @@ bool tsr_conversation_read(
   ret_conversation->text = text.bytes;
   ret_conversation->length = text.length;
   if (!tokenize(arena, format, scratch, file->path, ret_conversation, diags)) return false;
-  mark_trained(spans, count, ret_conversation);
+  mark_trained(&format->tokenizer, spans, count, ret_conversation);
   return true;
 }
