@@ -57,19 +57,29 @@ static bool is_space(const char *text, int64_t begin, int64_t end) {
   return begin == end;
 }
 
-/* Whether each token overlaps one of the spans. White space that the tokenizer leaves out belongs to
- * the token before it, which does not overlap a span for that alone. */
+/* Whether the token, which begins `before` bytes before a span, ends in white space of it. */
+static bool has_space_of(const tsr_tokenizer *tokenizer, int32_t token, int64_t before) {
+  tsr_text text = {0};
+  tsr_tokenizer_token_text(tokenizer, token, &text);
+  int64_t length = (int64_t)text.length;
+  bool has_space = length > before && is_space(text.data, length - 1, length);
+  tsr_text_free(&text);
+  return has_space;
+}
+
+/* Whether each token overlaps one of the spans. White space that the tokenizer leaves out belongs
+ * to the token before it, which does not overlap a span for that alone. */
 static void mark_trained(
     const tsr_tokenizer *tokenizer, const tsr_jinja_span *spans, int count, tsr_conversation *c) {
-  bool leaves_out =
-      tokenizer->kind == TSR_TOKENIZER_SUBWORD && !tsr_subword_is_byte_level(tokenizer->subword);
   int at = 0;
   for (int64_t i = 0; i < c->count; i++) {
     int64_t end = token_end(c, i);
     while (at < count && spans[at].end <= c->begins[i]) at++;
     c->trained[i] = at < count && spans[at].begin < end;
-    if (!c->trained[i] || !leaves_out || c->begins[i] >= spans[at].begin) continue;
-    c->trained[i] = !is_space(c->text, spans[at].begin, end < spans[at].end ? end : spans[at].end);
+    if (!c->trained[i] || c->begins[i] >= spans[at].begin) continue;
+    int64_t begin = spans[at].begin, last = end < spans[at].end ? end : spans[at].end;
+    c->trained[i] = !is_space(c->text, begin, last) ||
+                    has_space_of(tokenizer, c->tokens[i], begin - c->begins[i]);
   }
 }
 

@@ -74,8 +74,8 @@ static void settle(tsr_text_stream *s, size_t from, const tsr_stop_string *stops
   if (settled > s->settled) s->settled = settled;
 }
 
-/* Bytes that are held back and are characters may be a stop string: then no token follows that could
- * change them, and they are text. */
+/* Bytes that are held back and are characters may be a stop string: then no token follows that
+ * could change them, and they are text. */
 static void stop_in_held(tsr_text_stream *s, const tsr_stop_string *stops, int stops_count) {
   size_t from = s->text.length;
   if (!are_characters(&s->held)) return;

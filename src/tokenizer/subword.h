@@ -72,8 +72,8 @@ bool tsr_subword_is_special(const tsr_subword *subword, int32_t token);
  * part of a character. Of an unused id, "". Any id in [0, vocab_size). */
 const char *tsr_subword_token(const tsr_subword *subword, int32_t token, size_t *ret_length);
 
-/* Appends what a token stands for among others. Of byte-level BPE and of the tokens of byte fallback
- * ("<0xE2>") that is their bytes, perhaps a part of a character. */
+/* Appends what a token stands for among others. Of byte-level BPE and of the tokens of byte
+ * fallback ("<0xE2>") that is their bytes, perhaps a part of a character. */
 void tsr_subword_token_text(const tsr_subword *subword, int32_t token, tsr_text *out);
 
 /* Whether the tokens of a text are those of its pieces, if it is cut where a line ends behind a
