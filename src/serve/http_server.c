@@ -154,6 +154,34 @@ static enum MHD_Result answer_request(tsr_exchange *e, const char *method, const
   return result;
 }
 
+/* ---- the frame of a request ---- */
+
+typedef struct {
+  int lengths, codings; /* headers that say where the body ends */
+  bool is_wrong;
+} framing;
+
+static enum MHD_Result
+take_header(void *context, enum MHD_ValueKind kind, const char *name, const char *value) {
+  framing *f = context;
+  size_t length = strlen(name);
+  (void)kind;
+  if (!length || strchr(" \t", name[length - 1])) f->is_wrong = true; /* "Content-Length : 5" */
+  if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH)) f->lengths++;
+  if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) != 0) return MHD_YES;
+  f->codings++;
+  if (!value || strcasecmp(value, "chunked") != 0) f->is_wrong = true;
+  return MHD_YES;
+}
+
+/* Whether a proxy before the server cannot take another place for the end of the body than the
+ * server does (RFC 9112, 6.3): what follows would be a request that it has not seen. */
+static bool has_one_end(struct MHD_Connection *connection) {
+  framing f = {0};
+  MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, &f);
+  return !f.is_wrong && f.lengths + f.codings <= 1;
+}
+
 static void take_body(tsr_exchange *e, const char *bytes, size_t length) {
   size_t most = (size_t)e->server->settings.max_body;
   if (length > most || e->body.length > most - length) e->is_too_large = true;
@@ -172,7 +200,11 @@ static enum MHD_Result handle(
     e->connection = connection;
     e->client =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    return MHD_YES;
+    if (has_one_end(connection)) return MHD_YES;
+    return tsr_http_answer_error(/* before the body: the connection is closed behind it */
+                                 e, &(tsr_api_error){
+                                        400, NULL, NULL,
+                                        "The headers do not say in one way where the body ends"});
   }
   if (*upload_bytes) {
     take_body(e, upload, *upload_bytes);
