@@ -47,8 +47,9 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline __attribute__((always_inline)) vector
 words_load(const void *row, int64_t elements, int in_word) {
   vector words = {0};
-  if (elements >= WIDTH * in_word) return lanes_load(row, 0);
-  memcpy(&words, row, (size_t)(elements * 4 / in_word));
+  if (elements >= WIDTH * in_word)
+    memcpy(&words, row, sizeof words); /* 2-byte elements: unaligned */
+  else memcpy(&words, row, (size_t)(elements * 4 / in_word));
   return words;
 }
 
