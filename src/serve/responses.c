@@ -117,12 +117,12 @@ static void end_event(const tsr_serve_job *job, tsr_text *text) {
 }
 
 /* Tokens that begin in the text that is final; at the end all. */
-static int64_t settled_records(const tsr_text_choice *c) {
+static int64_t final_records(const tsr_text_choice *c) {
   int64_t count = tsr_text_choice_records(c);
   if (c->finish) return count;
   if (!c->drawn) return 0;
   while (count > c->records_count - c->drawn && count > 0 &&
-         c->records[count - 1].begin >= c->stream.settled)
+         c->records[count - 1].begin >= c->stream.final_length)
     count--;
   return count;
 }
@@ -132,8 +132,8 @@ static void add_event(
     tsr_text *text) {
   const tsr_request *r = &c->job->request;
   bool first = !sent->has_begun, ends = c->finish != TSR_FINISH_NONE;
-  int64_t records = settled_records(c);
-  size_t settled = c->stream.settled;
+  int64_t records = final_records(c);
+  size_t final_length = c->stream.final_length;
   if (first && r->is_chat) {
     begin_event(c->job, head, index, text);
     tsr_text_add(
@@ -144,10 +144,10 @@ static void add_event(
   sent->has_begun = true;
   begin_event(c->job, head, index, text);
   if (!r->is_chat) {
-    add_completion_text(c, first && r->echoes, sent->text, settled, text);
-  } else if (settled > sent->text) {
+    add_completion_text(c, first && r->echoes, sent->text, final_length, text);
+  } else if (final_length > sent->text) {
     tsr_text_add(text, "\"delta\":{\"content\":");
-    add_bytes(&c->stream.text, sent->text, settled, text);
+    add_bytes(&c->stream.text, sent->text, final_length, text);
     tsr_text_add(text, "}");
   } else {
     tsr_text_add(text, "\"delta\":{}");
@@ -155,14 +155,14 @@ static void add_event(
   bool prompt = first && r->echoes && r->wants_logprobs;
   add_rest(c, prompt, sent->records, records, ends, text);
   end_event(c->job, text);
-  *sent = (tsr_sent){true, ends, settled, records};
+  *sent = (tsr_sent){true, ends, final_length, records};
 }
 
 void tsr_response_add_events(
     const tsr_serve_job *job, const tsr_response_head *head, tsr_sent *sent, tsr_text *text) {
   for (int i = 0; i < job->choices_count; i++) {
     const tsr_text_choice *c = &job->choices[i];
-    bool news = c->finish || c->stream.settled > sent[i].text;
+    bool news = c->finish || c->stream.final_length > sent[i].text;
     if (!sent[i].has_finished && news) add_event(c, head, i, &sent[i], text);
   }
 }

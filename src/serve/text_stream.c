@@ -61,17 +61,18 @@ static size_t held_for_stops(const tsr_text *text, const tsr_stop_string *stops,
 }
 
 /* Bytes behind `from` are new. */
-static void settle(tsr_text_stream *s, size_t from, const tsr_stop_string *stops, int stops_count) {
+static void
+finalize(tsr_text_stream *s, size_t from, const tsr_stop_string *stops, int stops_count) {
   if (s->text.length == from) return;
   size_t stop = find_stop(&s->text, from, stops, stops_count);
   if (stop < s->text.length) {
-    s->text.length = s->settled = stop;
+    s->text.length = s->final_length = stop;
     s->text.data[stop] = 0;
     s->is_stopped = true;
     return;
   }
-  size_t settled = s->text.length - held_for_stops(&s->text, stops, stops_count);
-  if (settled > s->settled) s->settled = settled;
+  size_t final_length = s->text.length - held_for_stops(&s->text, stops, stops_count);
+  if (final_length > s->final_length) s->final_length = final_length;
 }
 
 /* Bytes that are held back and are characters may be a stop string: then no token follows that
@@ -81,7 +82,7 @@ static void stop_in_held(tsr_text_stream *s, const tsr_stop_string *stops, int s
   if (!are_characters(&s->held)) return;
   tsr_text_add_bytes(&s->text, s->held.data, s->held.length);
   if (find_stop(&s->text, from, stops, stops_count) < s->text.length)
-    settle(s, from, stops, stops_count);
+    finalize(s, from, stops, stops_count);
   else s->text.data[s->text.length = from] = 0;
 }
 
@@ -91,7 +92,7 @@ void tsr_text_stream_add(
   size_t from = s->text.length;
   if (!tsr_token_is_shown(tokenizer, token)) return;
   add_token(s->tokens, tokenizer, token, &s->text, &s->held);
-  settle(s, from, stops, stops_count);
+  finalize(s, from, stops, stops_count);
   if (!s->is_stopped && stops_count) stop_in_held(s, stops, stops_count);
 }
 
@@ -101,8 +102,8 @@ void tsr_text_stream_end(tsr_text_stream *s, const tsr_stop_string *stops, int s
   tsr_token_stream_end(s->tokens, s->is_stopped ? &unwanted : &s->text);
   tsr_text_free(&unwanted);
   s->tokens = NULL;
-  if (!s->is_stopped) settle(s, from, stops, stops_count);
-  s->settled = s->text.length;
+  if (!s->is_stopped) finalize(s, from, stops, stops_count);
+  s->final_length = s->text.length;
 }
 
 void tsr_text_stream_free(tsr_text_stream *s) {

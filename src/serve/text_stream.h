@@ -13,9 +13,9 @@ typedef struct {
 typedef struct {
   tsr_token_stream *tokens; /* NULL: it has ended */
   tsr_text text;
-  tsr_text held;   /* bytes of the tokens whose text a later token may change */
-  size_t settled;  /* bytes of `text` that are final */
-  bool is_stopped; /* a stop string was found: the text ends before it */
+  tsr_text held;       /* bytes of the tokens whose text a later token may change */
+  size_t final_length; /* bytes of `text` that are final */
+  bool is_stopped;     /* a stop string was found: the text ends before it */
 } tsr_text_stream;
 
 /* Special tokens are no part of a text. */

@@ -21,11 +21,11 @@ enum { TSR_SUBWORD_TOKENS_MAX = 1 << 24 };
  * as dropout and steps that it does not have. `truncation` and `padding` are of batches for a
  * model: texts are encoded whole. Patterns mean what they mean to Oniguruma. */
 bool tsr_subword_parse(
-    tsr_arena *arena, const char *file, const char *text, size_t length, tsr_subword **ret_bpe,
+    tsr_arena *arena, const char *file, const char *text, size_t length, tsr_subword **ret_subword,
     tsr_diags *diags);
 /* The same from a file; one that cannot be read is an error at `place`. */
 bool tsr_subword_read(
-    tsr_arena *arena, const char *path, tsr_location location, tsr_subword **ret_bpe,
+    tsr_arena *arena, const char *path, tsr_location location, tsr_subword **ret_subword,
     tsr_diags *diags);
 
 /* What one thread needs to encode: buffers, matches, and a memory of the words seen. A subword
