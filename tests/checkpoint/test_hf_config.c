@@ -107,6 +107,19 @@ static void test_llama(void) {
       "      = supported: false\n"
       "error: 'config.json': rope_scaling.rope_type 'dynamic' is not supported\n"
       "      = supported: 'default', 'llama3', 'linear', 'yarn'\n");
+  /* outside the scaling it is the one that counts */
+  CHECK_STR(
+      read("{" LLAMA ", \"tie_word_embeddings\": true, \"original_max_position_embeddings\": 77, "
+           "\"rope_parameters\": {" SCALING ", \"rope_theta\": 500000.0}}"),
+      llama_yaml("llama", 64, scaled_from_77));
+  CHECK_STR(
+      read("{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}"),
+      "error: 'config.json': key 'rope_scaling.low_freq_factor' is missing\n"
+      "error: 'config.json': key 'rope_scaling.high_freq_factor' is missing\n"
+      "error: 'config.json': key 'rope_scaling.original_max_position_embeddings' is missing\n");
+}
+
+static void test_llama_rope_scaling(void) {
   CHECK_STR(
       read("{" LLAMA
            ", \"rope_scaling\": {\"type\": \"default\", \"partial_rotary_factor\": null}}"),
@@ -129,16 +142,6 @@ static void test_llama(void) {
       strstr(linear, "\nrope_scaling.linear_factor: 2.5\n") &&
           strstr(linear, "\nrope_scaling.scaling_factor: 0\n"),
       "%s", linear);
-  /* outside the scaling it is the one that counts */
-  CHECK_STR(
-      read("{" LLAMA ", \"tie_word_embeddings\": true, \"original_max_position_embeddings\": 77, "
-           "\"rope_parameters\": {" SCALING ", \"rope_theta\": 500000.0}}"),
-      llama_yaml("llama", 64, scaled_from_77));
-  CHECK_STR(
-      read("{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}"),
-      "error: 'config.json': key 'rope_scaling.low_freq_factor' is missing\n"
-      "error: 'config.json': key 'rope_scaling.high_freq_factor' is missing\n"
-      "error: 'config.json': key 'rope_scaling.original_max_position_embeddings' is missing\n");
 }
 
 static void test_mistral(void) {
@@ -366,6 +369,7 @@ int main(void) {
   diags = tsr_diags_new(arena);
   test_gpt2();
   test_llama();
+  test_llama_rope_scaling();
   test_mistral();
   test_qwen3();
   test_refused();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Split patterns: the pieces of the tokenizers package, the same from the matchers of known patterns as
- * from Oniguruma, and
- * what ends a search. Argument: tests/data/bpe. */
+/* Split patterns: the pieces of the tokenizers package, the same from the matchers of known patterns
+ * as from Oniguruma, and what ends a search. Argument: tests/data/bpe. */
 #include "tokenizer/subword.h"
 #include "tokenizer/pattern.h"
 #include "tests/check.h"
