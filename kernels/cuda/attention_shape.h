@@ -119,11 +119,11 @@ launch_attention(const attention_tile *tile, int64_t T, int64_t lines) {
   return s;
 }
 
-/* dout . out of rows of (B,H,T): a warp a row. */
-enum { ATTENTION_DELTA_THREADS = 256 };
+/* dout . out of rows of (B,H,T): neighbouring lanes a row. */
+enum { ATTENTION_DELTA_THREADS = 256, ATTENTION_ROW_LANES = 8 };
 static inline tsr_launch_shape launch_attention_rows(int64_t rows) {
   return launch_blocks(
-      launch_pieces(rows, ATTENTION_DELTA_THREADS / TSR_WARP), ATTENTION_DELTA_THREADS);
+      launch_pieces(rows, ATTENTION_DELTA_THREADS / ATTENTION_ROW_LANES), ATTENTION_DELTA_THREADS);
 }
 
 /* ---- new tokens to a cache (attention_cached.cu): a block has one token and up to 4 heads of one

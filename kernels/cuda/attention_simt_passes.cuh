@@ -233,18 +233,34 @@ static __device__ inline void dkv_add(
   }
 }
 
-/* delta = dout . out of one row of (B,H,T), by a warp whose lanes all come here; where the row is
- * not `real`, 0. */
+/* The row of (B,H,T) that a thread has a part of. */
+static __device__ inline int64_t attention_row_here(void) {
+  return map_thread() / ATTENTION_ROW_LANES;
+}
+
+/* delta = dout . out of one row of (B,H,T), by neighbouring lanes which all come here; where the
+ * row is not `real`, 0. */
 template <typename N>
-static __device__ inline float
-row_delta(const tsr_attention &a, int64_t row, bool real, const N *dout, const N *out) {
-  int64_t line = row / a.T, t = row % a.T;
+static __device__ inline float row_delta(
+    const tsr_attention &a, int64_t row, bool real, const N *dout, const N *out, bool packed) {
+  constexpr int P = pack_of<N>::width;
+  int64_t line = row / a.T, t = row % a.T, lane = threadIdx.x % ATTENTION_ROW_LANES;
   int64_t at = ((line / a.H * a.T + t) * a.H + line % a.H) * a.D;
-  float sum = 0;
-  for (int64_t d = threadIdx.x % TSR_WARP; real && d < a.D; d += TSR_WARP)
-    sum = fmaf(number_load(dout + at + d), number_load(out + at + d), sum);
-  for (int n = TSR_WARP / 2; n; n /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, n);
+  float sum = 0, x[P], y[P];
+  for (int64_t d = lane * P; real && d < a.D; d += ATTENTION_ROW_LANES * P) {
+    row_load(x, dout + at, d, a.D, packed);
+    row_load(y, out + at, d, a.D, packed);
+#pragma unroll
+    for (int i = 0; i < P; i++) sum = fmaf(x[i], y[i], sum);
+  }
+  for (int n = ATTENTION_ROW_LANES / 2; n; n /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, n);
   return sum;
+}
+
+/* Whether a thread may read packs of rows. */
+template <typename N>
+static inline bool rows_are_packed(const tsr_attention &a, const void *dout, const void *out) {
+  return a.D % pack_of<N>::width == 0 && is_aligned(dout, 16) && is_aligned(out, 16);
 }
 
 #endif
