@@ -95,10 +95,21 @@ static inline tsr_launch_shape launch_rows(int64_t R, int64_t C) {
   return launch_blocks(R, launch_row_threads(C));
 }
 
+/* ---- rows of norms and softmax: short ones are a warp's, several in a block ---- */
+
+enum { LAUNCH_WARP_ROW = 1024, LAUNCH_WARP_ROWS = 8 };
+
+static inline tsr_launch_shape launch_norm_rows(int64_t R, int64_t C) {
+  if (C > LAUNCH_WARP_ROW) return launch_rows(R, C);
+  tsr_launch_shape s = launch_blocks(launch_pieces(R, LAUNCH_WARP_ROWS), TSR_WARP);
+  s.block[1] = LAUNCH_WARP_ROWS;
+  return s;
+}
+
 /* ---- sums over rows: a block has one run of TSR_CUDA_ROWS rows and one tile of columns, of which
  * a thread has a pack; then the tree over the runs, 32 columns a block ---- */
 
-enum { LAUNCH_TILE_THREADS = 64 };
+enum { LAUNCH_TILE_THREADS = 32, LAUNCH_RUN_THREADS = 32 };
 
 static inline int64_t launch_runs(int64_t rows) { return launch_pieces(rows, TSR_CUDA_ROWS); }
 static inline int64_t launch_column_tiles(int64_t C, tsr_cuda_type type) {
@@ -110,7 +121,7 @@ static inline tsr_launch_shape launch_sum_runs(int64_t rows, int64_t C, tsr_cuda
 static inline tsr_launch_shape launch_add_runs(int64_t rows, int64_t C) {
   int64_t runs = launch_runs(rows);
   tsr_launch_shape s = launch_blocks(launch_pieces(C, TSR_WARP), TSR_WARP);
-  s.block[1] = runs <= 2 ? 1 : runs <= 16 ? 8 : 32;
+  s.block[1] = runs <= 2 ? 1 : runs <= 16 ? 8 : LAUNCH_RUN_THREADS;
   return s;
 }
 

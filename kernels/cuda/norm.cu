@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Layer norm (Ba et al. 2016), RMS norm (Zhang & Sennrich 2019), each with the residual that is
- * added before it, and softmax: a block a row, with a number of threads that depends on its length
- * alone. A row is read again for every pass over it, from the nearest cache. */
+ * added before it, and softmax: a warp or a block a row, with a number of threads that depends on
+ * its length alone. A row is read again for every pass over it, from the nearest cache. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -32,15 +32,17 @@ row_plus(float (&v)[W], const T *plus, int64_t first, int64_t c, int64_t C, bool
   row_add(v, plus + first, c, C, packed);
 }
 
+/* A block that has several rows has a warp for each, and no barriers. */
 #define ROW_BEGINS                                                                                 \
   enum { W = pack_of<T>::width };                                                                  \
   __shared__ float scratch[TSR_WARP];                                                              \
-  const int64_t r = blockIdx.x
+  const int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;                                \
+  if (r >= R) return
 
 template <typename T>
 static __global__ void layernorm(
     T *y, float *mean, float *rstd, T *x, const summands<T> added, const T *w, const T *b,
-    int64_t C, float eps, bool packed) {
+    int64_t R, int64_t C, float eps, bool packed) {
   ROW_BEGINS;
   row_sum(x, added, r * C, C, packed);
   const T *in = x + r * C;
@@ -70,7 +72,7 @@ static __global__ void layernorm(
 template <typename T>
 static __global__ void layernorm_backward(
     T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd, const T *plus,
-    int64_t C, bool packed) {
+    int64_t R, int64_t C, bool packed) {
   ROW_BEGINS;
   const T *in = x + r * C, *d = dy + r * C;
   float center = mean[r], factor = rstd[r];
@@ -100,8 +102,8 @@ static __global__ void layernorm_backward(
 
 template <typename T>
 static __global__ void rmsnorm(
-    T *y, float *rstd, T *x, const summands<T> added, const T *w, float offset, int64_t C,
-    float eps, bool packed) {
+    T *y, float *rstd, T *x, const summands<T> added, const T *w, float offset, int64_t R,
+    int64_t C, float eps, bool packed) {
   ROW_BEGINS;
   row_sum(x, added, r * C, C, packed);
   const T *in = x + r * C;
@@ -123,7 +125,7 @@ static __global__ void rmsnorm(
 template <typename T>
 static __global__ void rmsnorm_backward(
     T *dx, const T *dy, const T *x, const T *w, float offset, const float *rstd, const T *plus,
-    int64_t C, bool packed) {
+    int64_t R, int64_t C, bool packed) {
   ROW_BEGINS;
   const T *in = x + r * C, *d = dy + r * C;
   float factor = rstd[r], v[W], g[W], scale[W], dot = 0;
@@ -144,7 +146,8 @@ static __global__ void rmsnorm_backward(
   }
 }
 
-template <typename T> static __global__ void softmax(T *y, const T *x, int64_t C, bool packed) {
+template <typename T>
+static __global__ void softmax(T *y, const T *x, int64_t R, int64_t C, bool packed) {
   ROW_BEGINS;
   const T *in = x + r * C;
   float v[W], most = -INFINITY, sum = 0;
@@ -167,7 +170,8 @@ template <typename T> static __global__ void softmax(T *y, const T *x, int64_t C
 
 /* dx = y (dy - sum(dy y)) */
 template <typename T>
-static __global__ void softmax_backward(T *dx, const T *dy, const T *y, int64_t C, bool packed) {
+static __global__ void
+softmax_backward(T *dx, const T *dy, const T *y, int64_t R, int64_t C, bool packed) {
   ROW_BEGINS;
   float d[W], p[W], dot = 0;
   EACH_PACK(c, C, W) {
@@ -190,9 +194,10 @@ is_packed(int64_t C, const void *a, const void *b, const void *c = NULL, const v
          is_aligned(d, 16);
 }
 
-/* The kernel for the type, a block a row. */
+/* The kernel for the type. */
 #define ROWS_LAUNCH(kernel, ...)                                                                   \
-  if (R > 0 && C > 0) TSR_BY_TYPE(type, T, TSR_LAUNCH(kernel<T>, launch_rows(R, C), s, __VA_ARGS__))
+  if (R > 0 && C > 0)                                                                              \
+  TSR_BY_TYPE(type, T, TSR_LAUNCH(kernel<T>, launch_norm_rows(R, C), s, __VA_ARGS__))
 
 /* No summands: the rows are given. */
 template <typename T> static summands<T> summands_of(const tsr_cuda_summands *sum) {
@@ -211,7 +216,7 @@ extern "C" void tsr_cuda_layernorm(
     const tsr_cuda_summands *sum, const void *w, const void *b, int64_t R, int64_t C, float eps) {
   bool packed = is_packed(C, y, x, w, b) && are_aligned(sum);
   ROWS_LAUNCH(
-      layernorm, (T *)y, mean, rstd, (T *)x, summands_of<T>(sum), (const T *)w, (const T *)b, C,
+      layernorm, (T *)y, mean, rstd, (T *)x, summands_of<T>(sum), (const T *)w, (const T *)b, R, C,
       eps, packed)
 }
 
@@ -221,7 +226,7 @@ extern "C" void tsr_cuda_layernorm_backward(
   bool packed = is_packed(C, dx, dy, x, w) && is_aligned(plus, 16);
   ROWS_LAUNCH(
       layernorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, mean, rstd,
-      (const T *)plus, C, packed)
+      (const T *)plus, R, C, packed)
 }
 
 extern "C" void tsr_cuda_rmsnorm(
@@ -229,7 +234,7 @@ extern "C" void tsr_cuda_rmsnorm(
     const tsr_cuda_summands *sum, const void *w, float offset, int64_t R, int64_t C, float eps) {
   bool packed = is_packed(C, y, x, w) && are_aligned(sum);
   ROWS_LAUNCH(
-      rmsnorm, (T *)y, rstd, (T *)x, summands_of<T>(sum), (const T *)w, offset, C, eps, packed)
+      rmsnorm, (T *)y, rstd, (T *)x, summands_of<T>(sum), (const T *)w, offset, R, C, eps, packed)
 }
 
 extern "C" void tsr_cuda_rmsnorm_backward(
@@ -238,18 +243,18 @@ extern "C" void tsr_cuda_rmsnorm_backward(
   bool packed = is_packed(C, dx, dy, x, w) && is_aligned(plus, 16);
   ROWS_LAUNCH(
       rmsnorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, offset, rstd,
-      (const T *)plus, C, packed)
+      (const T *)plus, R, C, packed)
 }
 
 extern "C" void tsr_cuda_softmax(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, int64_t R, int64_t C) {
   bool packed = is_packed(C, y, x);
-  ROWS_LAUNCH(softmax, (T *)y, (const T *)x, C, packed)
+  ROWS_LAUNCH(softmax, (T *)y, (const T *)x, R, C, packed)
 }
 
 extern "C" void tsr_cuda_softmax_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *y, int64_t R,
     int64_t C) {
   bool packed = is_packed(C, dx, dy, y);
-  ROWS_LAUNCH(softmax_backward, (T *)dx, (const T *)dy, (const T *)y, C, packed)
+  ROWS_LAUNCH(softmax_backward, (T *)dx, (const T *)dy, (const T *)y, R, C, packed)
 }

@@ -35,12 +35,39 @@ static __global__ void sum_runs(float *sums, summands<T> of, int64_t tiles, bool
   row_store(sums + run * C, sum, c, C, packed);
 }
 
-/* The tree over the runs of 32 columns. */
+/* The tree over N neighbours, a power of 2. */
+template <int N> static __device__ inline float neighbours_sum(const float *x, int64_t stride) {
+  if constexpr (N == 1) return *x;
+  else return neighbours_sum<N / 2>(x, stride) + neighbours_sum<N / 2>(x + N / 2 * stride, stride);
+}
+
+/* The same where N is not a constant: false where it is none of these. */
+static __device__ inline bool
+neighbours_sum(float *ret_sum, const float *x, int64_t stride, int64_t N) {
+  if (N == 1) *ret_sum = neighbours_sum<1>(x, stride);
+  else if (N == 2) *ret_sum = neighbours_sum<2>(x, stride);
+  else if (N == 4) *ret_sum = neighbours_sum<4>(x, stride);
+  else if (N == 8) *ret_sum = neighbours_sum<8>(x, stride);
+  else if (N == 16) *ret_sum = neighbours_sum<16>(x, stride);
+  else if (N == 32) *ret_sum = neighbours_sum<32>(x, stride);
+  else return false;
+  return true;
+}
+
+/* The tree over the runs of 32 columns. Where each process can add neighbours that are a whole part
+ * of the tree, it does so at once; what is left lies in shared memory. */
 static __global__ void add_runs(float *out, float *sums, int64_t runs, int64_t C) {
-  int64_t c = (int64_t)blockIdx.x * TSR_WARP + threadIdx.x;
+  __shared__ float near[LAUNCH_RUN_THREADS * TSR_WARP];
+  int64_t c = (int64_t)blockIdx.x * TSR_WARP + threadIdx.x, each = runs / blockDim.y;
   bool here = c < C;
-  tree_sum(sums + (here ? c : 0), runs, C, here ? (int64_t)threadIdx.y : runs, blockDim.y);
-  if (here && threadIdx.y == 0) out[c] = sums[c];
+  float *column = sums + (here ? c : 0), part;
+  if (runs % blockDim.y == 0 && neighbours_sum(&part, column + each * threadIdx.y * C, C, each)) {
+    near[threadIdx.y * TSR_WARP + threadIdx.x] = part;
+    column = near + threadIdx.x;
+    __syncthreads();
+    tree_sum(column, (int64_t)blockDim.y, TSR_WARP, (int64_t)threadIdx.y, (int64_t)blockDim.y);
+  } else tree_sum(column, runs, C, here ? (int64_t)threadIdx.y : runs, (int64_t)blockDim.y);
+  if (here && threadIdx.y == 0) out[c] = column[0];
 }
 
 template <typename T, bool NORM>

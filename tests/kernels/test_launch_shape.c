@@ -68,6 +68,8 @@ static void test_rows(int64_t R, int64_t C) {
   if (R > INT32_MAX) return; /* a block a row: such tensors have no kernel */
   tsr_launch_shape rows = launch_rows(R, C), tokens = launch_tokens(R, C);
   check_covers(rows, "rows", R, 1, 0);
+  check_covers(
+      launch_norm_rows(R, C), "rows of a norm", R, C > LAUNCH_WARP_ROW ? 1 : LAUNCH_WARP_ROWS, 0);
   check_covers(tokens, "tokens", R, 1, 0);
   CHECK_AT(
       threads_of(&rows) == TSR_WARP || threads_of(&rows) * 4 < C, "%lld threads for a row of %lld",

@@ -30,6 +30,10 @@ static void rows(tsr_cuda_stream s, const char *kernel, int64_t R, int64_t C) {
   if (R > 0 && C > 0) record(s, kernel, launch_rows(R, C));
 }
 
+static void norm_rows(tsr_cuda_stream s, const char *kernel, int64_t R, int64_t C) {
+  if (R > 0 && C > 0) record(s, kernel, launch_norm_rows(R, C));
+}
+
 #define PAIR(name)                                                                                 \
   void tsr_cuda_##name(                                                                            \
       tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n) { \
@@ -128,36 +132,36 @@ void tsr_cuda_layernorm(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, float *mean, float *rstd, void *x,
     const tsr_cuda_summands *sum, const void *w, const void *b, int64_t R, int64_t C, float eps) {
   UNUSED(&type, y, mean, rstd, x, sum, w, b, &eps);
-  rows(s, "layernorm", R, C);
+  norm_rows(s, "layernorm", R, C);
 }
 void tsr_cuda_rmsnorm(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, void *x,
     const tsr_cuda_summands *sum, const void *w, float offset, int64_t R, int64_t C, float eps) {
   UNUSED(&type, y, rstd, x, sum, w, &offset, &eps);
-  rows(s, "rmsnorm", R, C);
+  norm_rows(s, "rmsnorm", R, C);
 }
 void tsr_cuda_layernorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
     const float *mean, const float *rstd, const void *plus, int64_t R, int64_t C) {
   UNUSED(&type, dx, dy, x, w, mean, rstd, plus);
-  rows(s, "layernorm_backward", R, C);
+  norm_rows(s, "layernorm_backward", R, C);
 }
 void tsr_cuda_rmsnorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
     float offset, const float *rstd, const void *plus, int64_t R, int64_t C) {
   UNUSED(&type, dx, dy, x, w, &offset, rstd, plus);
-  rows(s, "rmsnorm_backward", R, C);
+  norm_rows(s, "rmsnorm_backward", R, C);
 }
 void tsr_cuda_softmax(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, int64_t R, int64_t C) {
   UNUSED(&type, y, x);
-  rows(s, "softmax", R, C);
+  norm_rows(s, "softmax", R, C);
 }
 void tsr_cuda_softmax_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *y, int64_t R,
     int64_t C) {
   UNUSED(&type, dx, dy, y);
-  rows(s, "softmax_backward", R, C);
+  norm_rows(s, "softmax_backward", R, C);
 }
 
 /* ---- sums.cu ---- */
