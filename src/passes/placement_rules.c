@@ -76,7 +76,8 @@ void tsr_place_scale(call *c) {
   give_all(c, c->in[0]);
 }
 
-/* The second input may lack leading dimensions of the first, as that of rows of experts. */
+/* The second input may lack leading dimensions of the first, also where these are rows of experts.
+ */
 void tsr_place_broadcast(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
   tsr_placement p = completed(c, c->in[0].kind == TSR_PARTIAL ? 0 : 1);
