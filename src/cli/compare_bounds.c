@@ -20,7 +20,9 @@ static const char *const rounding_keys[] = {
     "numerics.reduce_tree",
     "numerics.units.",
     TSR_RECIPE_ISA,
-    TSR_RECIPE_ISA_BEFORE};
+    TSR_RECIPE_ISA_BEFORE,
+    TSR_RECIPE_VOCAB,
+    TSR_RECIPE_VOCAB_BEFORE};
 
 static bool is_rounding_key(const char *key) {
   for (size_t i = 0; i < sizeof rounding_keys / sizeof *rounding_keys; i++) {

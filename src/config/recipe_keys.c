@@ -134,6 +134,8 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
   if (tsr_config_numerics_are_flat(&c->numerics)) add(r, "numerics.reduce_tree", "flat");
   add(r, TSR_RECIPE_ISA, f->isa);
   if (f->isa_before) add(r, TSR_RECIPE_ISA_BEFORE, f->isa_before);
+  if (f->vocab_padded) add_number(r, TSR_RECIPE_VOCAB, f->vocab_padded);
+  if (f->vocab_before) add(r, TSR_RECIPE_VOCAB_BEFORE, f->vocab_before);
   if (f->initial_weights) add(r, TSR_RECIPE_WEIGHTS, f->initial_weights);
   if (f->initial_adapter) add(r, TSR_RECIPE_ADAPTER, f->initial_adapter);
   if (f->routing) add(r, TSR_RECIPE_ROUTING, f->routing);

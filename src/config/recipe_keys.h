@@ -20,6 +20,11 @@ typedef struct {
 #define TSR_RECIPE_ISA "numerics.isa"
 /* Of a run that was resumed at another level: "x86-64-v4 to step 6", the levels before the last. */
 #define TSR_RECIPE_ISA_BEFORE "numerics.isa.before"
+/* The rows that the vocabulary is stored in, where these are more than its units need. Runs of
+ * versions that padded it for units alone do not have it; of one that was resumed from such a run:
+ * "50257 rows to step 6". */
+#define TSR_RECIPE_VOCAB "vocab_padded"
+#define TSR_RECIPE_VOCAB_BEFORE "vocab_padded.before"
 
 /* Facts that the configuration alone does not contain. */
 typedef struct {
@@ -28,6 +33,8 @@ typedef struct {
   int64_t units_expert;         /* 0: the model has no experts */
   const char *units_order;      /* of the batch units where it is the mesh's own, else "" */
   const char *isa, *isa_before; /* isa_before: NULL: there was no other */
+  int64_t vocab_padded;         /* 0: for the units alone, or there is no vocabulary */
+  const char *vocab_before;     /* NULL: it was never another one */
   const char *initial_weights;  /* hash of those of a checkpoint; NULL: they are the seed's */
   const char *initial_adapter;  /* hash of the adapters of a folder; NULL: they are the seed's */
   const char *routing; /* hash of what is replayed; NULL: each step chooses experts itself */

@@ -29,6 +29,11 @@ bool tsr_model_build(
 bool tsr_sizes_read(
     tsr_scope *scope, const tsr_graph_file *file, const tsr_model_source *source,
     const tsr_model_options *options, tsr_diags *diags);
+/* How many rows a vocabulary is stored in, the size `vocab_padded`: a multiple of the tp units, and
+ * from 1,024 tokens on of 128 and of 8 for each tp unit. So each unit of a row of logits begins at
+ * a multiple of 16 bytes in half precision too, without which the GEMMs of GPUs are slow. It
+ * depends on the recipe alone, on no mesh and no device. */
+int64_t tsr_vocab_stored(int64_t vocab, int64_t tp_units);
 /* The defaults of the sizes of a scope that tsr_sizes_read has filled. */
 void tsr_sizes_defaults(tsr_scope *scope, const tsr_graph_file *file, tsr_model *model);
 /* A size as a whole number, 0 when there is none of that name. */

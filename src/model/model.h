@@ -18,7 +18,7 @@ typedef struct {
   bool training;      /* false: dropout is left out */
   bool loss;          /* false: stop at the logits (generation) */
   int64_t drop_units; /* of the graph */
-  tsr_units units;    /* vocabulary is padded to a multiple of units.tp */
+  tsr_units units;    /* the vocabulary is padded for units.tp */
   const char *graphs_folder;
 } tsr_model_options;
 

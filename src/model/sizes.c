@@ -343,6 +343,21 @@ static bool push_sequence(const reader *r) {
       (long long)max);
 }
 
+static int64_t common_multiple(int64_t a, int64_t b) {
+  int64_t x = a, y = b;
+  while (y) {
+    int64_t rest = x % y;
+    x = y, y = rest;
+  }
+  return a / x * b;
+}
+
+int64_t tsr_vocab_stored(int64_t vocab, int64_t tp_units) {
+  enum { ALIGNED_FROM = 1024, ALIGNED_TO = 128, UNIT_OF = 8 };
+  int64_t of = vocab < ALIGNED_FROM ? tp_units : common_multiple(ALIGNED_TO, UNIT_OF * tp_units);
+  return (vocab + of - 1) / of * of;
+}
+
 bool tsr_sizes_read(
     tsr_scope *scope, const tsr_graph_file *file, const tsr_model_source *source,
     const tsr_model_options *options, tsr_diags *diags) {
@@ -356,12 +371,11 @@ bool tsr_sizes_read(
   tsr_scope_push_number(scope, "tp_units", (double)options->units.tp);
   bool ok = !source->map || collect(&r, source->map, "");
   for (int i = 0; i < file->sizes_count; i++) ok &= read_size(&r, &file->sizes[i]);
-  int64_t vocab = tsr_sizes_get(scope, "vocab_size"), tp = options->units.tp;
+  int64_t vocab = tsr_sizes_get(scope, "vocab_size");
   const tsr_name *size = tsr_scope_find(scope, "vocab_size");
   tsr_name padded = {.name = "vocab_padded", .bad = vocab < 1 && size && size->bad};
   if (vocab < 1) padded.unknown = "there is no size vocab_size of at least 1";
-  int64_t rounded = (vocab + tp - 1) / tp * tp;
-  padded.value.number = (double)rounded;
+  padded.value.number = (double)tsr_vocab_stored(vocab, options->units.tp);
   tsr_scope_push(scope, &padded);
   return push_sequence(&r) && ok;
 }

@@ -181,14 +181,17 @@ static bool reads_rows_of_experts(const expander *e, const tsr_node *n) {
 }
 
 /* Rows of experts keep the padding that they have, because no op but these and maps of elements
- * may read them. Of expert_linear, w (E, N, K) has that of its input or of its result. */
-static bool pad_experts(const expander *e, const tsr_node *n, const int *inputs, padded *ret) {
+ * may read them. Of expert_linear, w (E, N, K) has that of its input or of its result; a bias
+ * (E, N) gets that of the rows. */
+static bool pad_experts(expander *e, const tsr_node *n, int *inputs, padded *ret) {
   padded x = padding_of(e, inputs[0]);
   *ret = n->op == TSR_OP_EXPERT_PLAN ? (padded){0} : x;
   for (int i = 1; i < n->inputs_count && maps_elements(n->op); i++) {
     padded y = padding_of(e, inputs[i]);
     if (!is_same(&x, &y)) return refuse(e, n, inputs[x.stored ? 0 : i]);
   }
+  if (n->op == TSR_OP_EXPERT_ADD)
+    inputs[1] = x.stored ? with_padding(e, inputs[1], x) : without_padding(e, inputs[1]);
   if (n->op != TSR_OP_EXPERT_LINEAR) return true;
   padded w = padding_of(e, inputs[1]), taken = w.as.dim == 2 ? w : (padded){0};
   *ret = w.as.dim == 1 ? w : (padded){0};

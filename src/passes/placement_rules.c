@@ -76,7 +76,8 @@ void tsr_place_scale(call *c) {
   give_all(c, c->in[0]);
 }
 
-/* The second input may lack leading dimensions of the first. */
+/* The second input may lack leading dimensions of the first, also where these are rows of experts.
+ */
 void tsr_place_broadcast(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
   tsr_placement p = completed(c, c->in[0].kind == TSR_PARTIAL ? 0 : 1);
@@ -84,10 +85,10 @@ void tsr_place_broadcast(call *c) {
   else if (c->in[0].kind == TSR_SHARD || c->in[0].kind == TSR_ROUTED) p = c->in[0];
   else if (c->in[1].kind == TSR_SHARD) p = c->in[1], p.dim += missing;
   c->in[0] = p;
-  c->in[1] =
-      p.kind == TSR_OWNED || p.kind == TSR_ROUTED || (p.kind == TSR_SHARD && p.dim >= missing)
-          ? p
-          : whole;
+  c->in[1] = p.kind == TSR_OWNED || (p.kind == TSR_ROUTED && !missing) ||
+                     (p.kind == TSR_SHARD && p.dim >= missing)
+                 ? p
+                 : whole;
   if (c->in[1].kind == TSR_SHARD) c->in[1].dim -= missing;
   give_all(c, p);
 }

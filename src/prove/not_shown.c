@@ -21,6 +21,10 @@ static void add_tensors(tsr_program_extent *e, const tsr_program *p) {
     e->bytes = bytes;
   }
   for (int s = 0; s < TSR_SEGMENTS; s++) e->segment = most(e->segment, p->bytes[s]);
+  for (int i = 0; i < p->graph->params_count; i++) {
+    const tsr_param *q = &p->graph->params[i];
+    e->padding = most(e->padding, q->shape[q->padding.dim] - q->padding.real);
+  }
 }
 
 /* Linear layers and their gradients to the input sum over the first operand's last dimension. */
@@ -76,6 +80,7 @@ add_tiles(const tsr_program_extent *full, const tsr_program_extent *reduced, tsr
   tsr_text parts = {0};
   add_extent(&parts, "GEMMs of %s strips", full->strips, reduced->strips);
   add_extent(&parts, "sums of %s terms", full->terms, reduced->terms);
+  add_extent(&parts, "padding of %s rows", full->padding, reduced->padding);
   add_extent(&parts, "attention to %s positions", full->positions, reduced->positions);
   add_extent(&parts, "other tasks of %s rows or elements", full->items, reduced->items);
   tsr_text_add(

@@ -14,6 +14,7 @@ typedef struct {
   int64_t strips;    /* of a GEMM */
   int64_t terms;     /* that a GEMM of a linear layer adds */
   int64_t positions; /* of the keys of attention */
+  int64_t padding;   /* behind the real indices of a parameter's dimension */
   int64_t items;     /* rows or elements that a task deals to threads */
 } tsr_program_extent;
 

@@ -123,8 +123,7 @@ static void set_reduced(reducer *x, const char *name, int64_t number) {
   assert(n);
   n->value.number = (double)number;
   if (strcmp(name, "vocab_size")) return;
-  int64_t units = x->request->splits.axis[TSR_TP].reduced;
-  set_reduced(x, "vocab_padded", (number + units - 1) / units * units);
+  set_reduced(x, "vocab_padded", tsr_vocab_stored(number, x->request->splits.axis[TSR_TP].reduced));
 }
 
 /* ---- what splits a size ---- */

@@ -15,6 +15,34 @@ isa_before(tsr_arena *arena, const tsr_checkpoint_manager_run *r, const tsr_mani
       (long long)resume->state.step);
 }
 
+/* What the vocabulary has without the padding that its units do not need. */
+static int64_t vocab_of_units(const tsr_checkpoint_manager_run *r) {
+  int64_t vocab = r->training->model->vocab_size, units = r->training->graph->units.tp;
+  return (vocab + units - 1) / units * units;
+}
+
+/* The rows of the vocabulary where they differ from that; 0: they do not, or no parameter has them.
+ */
+static int64_t vocab_padded(const tsr_checkpoint_manager_run *r) {
+  const tsr_model *m = r->training->model;
+  const tsr_graph *g = r->training->graph;
+  bool has = false;
+  for (int p = 0; p < g->params_count; p++) {
+    const tsr_param *q = &g->params[p];
+    has |= !q->padding.dim && q->padding.real == m->vocab_size && q->shape[0] == m->vocab_padded;
+  }
+  return has && m->vocab_padded != vocab_of_units(r) ? m->vocab_padded : 0;
+}
+
+static const char *
+vocab_before(tsr_arena *arena, const tsr_checkpoint_manager_run *r, const tsr_manifest *resume) {
+  if (!resume || !vocab_padded(r)) return NULL;
+  if (tsr_recipe_value(resume, TSR_RECIPE_VOCAB))
+    return tsr_recipe_value(resume, TSR_RECIPE_VOCAB_BEFORE);
+  return tsr_arena_printf(
+      arena, "%lld rows to step %lld", (long long)vocab_of_units(r), (long long)resume->state.step);
+}
+
 void tsr_resume_recipe(
     tsr_arena *arena, const tsr_checkpoint_manager_run *r, const tsr_manifest *resume,
     tsr_recipe_entry **ret, int *ret_count) {
@@ -32,6 +60,8 @@ void tsr_resume_recipe(
       .units_order = r->units_order,
       .isa = r->isa,
       .isa_before = isa_before(arena, r, resume),
+      .vocab_padded = vocab_padded(r),
+      .vocab_before = vocab_before(arena, r, resume),
       .initial_weights = r->initial_weights,
       .initial_adapter = resume ? tsr_recipe_value(resume, TSR_RECIPE_ADAPTER) : r->initial_adapter,
       .routing = r->routing,
@@ -80,8 +110,9 @@ static const char *key_of(const tsr_config *c, const char *key) {
 static tsr_location place_of(const tsr_config *c, const char *key) {
   tsr_location location = tsr_config_location(c, key_of(c, key));
   const char *map = c->model.map_name;
+  bool is_size = map && (!strncmp(key, map, strlen(map)) || !strcmp(key, TSR_RECIPE_VOCAB));
   if (location.line) return location;
-  if (map && !strncmp(key, map, strlen(map)) && c->model.location.file) return c->model.location;
+  if (is_size && c->model.location.file) return c->model.location;
   return (tsr_location){.file = c->file};
 }
 
@@ -125,6 +156,29 @@ static bool warn_of_level(
   return severity < TSR_ERROR;
 }
 
+/* A vocabulary of a version that padded it for its units alone. */
+static bool warn_of_vocab(
+    const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *there,
+    tsr_diags *diags) {
+  tsr_severity severity = tsr_diag_normative(diags, TSR_WARNING);
+  tsr_location location = place_of(r->config, TSR_RECIPE_VOCAB);
+  const char *before = tsr_recipe_value(m, TSR_RECIPE_VOCAB_BEFORE);
+  if (!there)
+    tsr_diag(
+        diags, severity, location,
+        "from step %lld on the vocabulary is stored in %lld rows, not in %lld: the bits may be "
+        "others than those of the version that wrote '%s'",
+        (long long)m->state.step, (long long)vocab_padded(r), (long long)vocab_of_units(r),
+        m->folder);
+  else if (before)
+    tsr_diag(
+        diags, severity, location,
+        "the vocabulary of '%s' was stored in %s: a run that begins now may have other bits",
+        m->folder, before);
+  else return true;
+  return severity < TSR_ERROR;
+}
+
 /* Adapters go with the frozen parameters that they were trained beside. */
 static bool
 other_model(const tsr_config *c, const tsr_manifest *m, tsr_location location, tsr_diags *diags) {
@@ -146,7 +200,9 @@ static bool warn_of_data(const tsr_checkpoint_manager_run *r, const char *file, 
 static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
     const char *here, tsr_diags *diags) {
-  if (!strcmp(key, TSR_RECIPE_ISA_BEFORE)) return true;
+  if (!strcmp(key, TSR_RECIPE_ISA_BEFORE) || !strcmp(key, TSR_RECIPE_VOCAB_BEFORE)) return true;
+  if (!strcmp(key, TSR_RECIPE_VOCAB) && here && (!there || is_same(there, here)))
+    return warn_of_vocab(r, m, there, diags);
   if (!strcmp(key, TSR_RECIPE_ISA)) return warn_of_level(r, m, there, diags);
   if (there && here && is_same(there, here)) return true;
   if (!there && !strcmp(key, TSR_RECIPE_GRAPH)) return true;
@@ -190,6 +246,11 @@ bool tsr_resume_recipe_check_locked(
     if (twice || (here && there && is_same(there, here))) continue;
     if ((!there || !here) && is_default(r, key, there ? there : here)) continue;
     if (!strcmp(key, "data") && data_may_differ) warn_of_data(r, lock->path, diags);
+    else if (!strcmp(key, TSR_RECIPE_VOCAB) && !there)
+      tsr_diag_warning(
+          diags, place_of(r->config, key),
+          "the vocabulary is stored in %s rows, in the run of '%s' in %lld: the bits may differ",
+          here, lock->path, (long long)vocab_of_units(r));
     else
       tsr_diag_error(
           diags, place_of(r->config, key), "'%s' is %s in this run, and %s in '%s'", key,

@@ -85,6 +85,20 @@ near "weights in NF4" "$scratch/quantized.metrics" "$scratch/quantized_cpu.metri
 trains quantized_half "${quantized[@]}" --set training_config.precision=bf16
 trains quantized_mesh "${quantized[@]}" --set training_config.precision=bf16 --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
 expect "weights in NF4 on a mesh" "$(hash_of "$scratch/quantized_mesh.metrics")" "$(hash_of "$scratch/quantized_half.metrics")"
+# A vocabulary whose last tiles are padding.
+vocabulary=(--set transformer_config.vocab_size=1025 --set training_config.tokenizer_type=byte
+  --set training_config.max_steps=2 --set transformer_config.num_heads=8 --set numerics.units.tp=8)
+precisions=(f32 bf16)
+! grep -q __asan_init "$program" || precisions=(f32) # instrumented they take long
+for precision in "${precisions[@]}"; do
+  padded=("${vocabulary[@]}" --set training_config.precision=$precision)
+  trains padded "${padded[@]}"
+  trains padded_mesh "${padded[@]}" --set 'mesh={axes: [dp, tp], shape: [2, 4]}'
+  expect "a padded vocabulary on a mesh" "$(hash_of "$scratch/padded_mesh.metrics")" "$(hash_of "$scratch/padded.metrics")"
+  [ "$precision" = f32 ] || continue
+  trains padded_cpu "${padded[@]}" "${cpu[@]}"
+  near "a padded vocabulary" "$scratch/padded.metrics" "$scratch/padded_cpu.metrics"
+done
 # Here is no driver, so auto computes on the CPU, silently.
 if ! ldconfig -p | grep -q libcuda.so.1; then
   trains auto --set device_config.device=auto

@@ -127,6 +127,22 @@ meshes 2 3
 equal 'mesh={axes: [ep], shape: [2]}'
 equal 'mesh={axes: [ep, tp], shape: [2, 4]}' zero.partition=owner_hash zero.stage=2
 equal 'mesh={axes: [dp, ep, tp], shape: [2, 2, 2]}'
+# their biases, split like the features or whole on every rank; an op that makes more than zero of zero
+for split in ', tp: shard(1)' ''; do
+  graph "$experts
+  b: {shape: [6, 10], init: normal(0.5), ep: shard(0)$split}" "- h: embedding(tokens, p0)
+- s: softmax(router(h, r))
+- c: choose_experts(s, k=2)
+- p: expert_plan(c, g)
+- y: permute_experts(h, p)
+- y: mul(sigmoid(expert_linear(y, g, p, b)), expert_linear(y, u, p))
+- x: combine_experts(expert_linear(y, d, p), expert_weights(s, c), p)
+- logits: linear(add(h, x), p0)
+- loss: cross_entropy(logits, targets)"
+  meshes 1 3
+  equal 'mesh={axes: [ep], shape: [2]}'
+  equal 'mesh={axes: [dp, ep, tp], shape: [2, 2, 2]}'
+done
 # uneven features of the results, which tokens get, and of the tokens
 graph '  p0: {shape: [260, 8], init: normal(1)}
   r: {shape: [6, 9], init: normal(0.5)}

@@ -6,7 +6,8 @@ import re
 import shutil
 
 from feature import feature
-from small_models import actions, comm_trace, gpt, mesh, rank_slices, same_bits, steps, trains_like_one_rank
+from small_models import (actions, comm_trace, gpt, mesh, rank_slices, safetensors, same_bits, steps, stored,
+                          trains_like_one_rank)
 
 # Eight devices in a line, four to a host.
 TWO_HOSTS = """\
@@ -106,6 +107,28 @@ def uneven_shards(c):
         if "unknown key" not in strict.text:
             break
     strict.matches(r"error: .*\b10\b.*\b4\b|error: .*\b4\b.*\b10\b")
+
+
+@feature("Vocabularies of 1,024 and more in a multiple of 128 rows on every device; real sizes in files; equal bits")
+def padded_vocabulary(c):
+    sizes = {"transformer_config__vocab_size": 1025, "training_config__tokenizer_type": "byte"}
+    for device in ("cpu", "cuda"):
+        words = ("--set", f"device_config.device={device}")
+        dump = gpt(c, "check", "--dump", "graph", *words, **sizes)
+        dump.matches(r"^  param wte f32 \(1025, 32\) stored as \(1152, 32\)")
+    gpt(c, "check", "--dump", "graph", **sizes | {"transformer_config__vocab_size": 1023}).matches(
+        r"^  param wte f32 \(1023, 32\) stored as \(1024, 32\)")  # for the units of tp alone
+    one = gpt(c, training_config__checkpoint_dir="one", **sizes)
+    many = [gpt(c, mesh=mesh(**axes), **sizes) for axes in ({"tp": 2}, {"dp": 2, "tp": 2}, {"pp": 2})]
+    many.append(gpt(c, mesh=mesh(dp=4), zero__stage=3, **sizes))
+    same_bits([one] + many)
+    if len(stored(c, "one", "wte")) != 1025 * 32:
+        one.fail("a checkpoint has other rows than the vocabulary")
+    c.run("export", "one", "--out", "exported")
+    if safetensors(os.path.join(c.folder, "exported", "model.safetensors"))["transformer.wte.weight"][1025 * 32:]:
+        one.fail("an export has other rows than the vocabulary")
+    if json.loads(c.read("exported/config.json"))["vocab_size"] != 1025:
+        one.fail("an export has another vocabulary")
 
 
 @feature("Hybrid training step: a Transformer over dp, tp and pp, all of whose groups trace shows")

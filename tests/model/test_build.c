@@ -206,6 +206,22 @@ static void check_vocabulary(void) {
   CHECK(strstr(c.report, "error: vocab_size 60 is less than the 65 tokens of the tokenizer"));
   case_end(&c);
   options.vocab_detected = 0;
+  static const struct {
+    int64_t vocab, units, stored;
+  } padded[] = {{1000, 1, 1000},         {1023, 1, 1023},         {1023, 4, 1024},
+                {1024, 1, 1024},         {1025, 1, 1152},         {1025, 3, 1152},
+                {1025, 16, 1152},        {1025, 32, 1280},        {50257, 1, 50304},
+                {50257, 4, 50304},       {50257, 7, 50176 + 896}, {50304, 8, 50304},
+                {128256, 72, 128 * 1008}};
+  for (size_t i = 0; i < sizeof padded / sizeof *padded; i++) {
+    char sizes[64];
+    options.units.tp = padded[i].units;
+    snprintf(sizes, sizeof sizes, "{vocab_size: %d}", (int)padded[i].vocab);
+    c = case_text(graph, sizes, &options);
+    CHECK_AT(c.model != NULL, "%s", c.report);
+    if (c.model) CHECK_INT(c.model->vocab_padded, padded[i].stored);
+    case_end(&c);
+  }
   c = case_text(graph, "{vocab_size: 0}", &options);
   CHECK(strstr(c.report, "error: vocab_size is 0, and there is no tokenizer to count it from"));
   case_end(&c);

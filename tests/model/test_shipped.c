@@ -92,7 +92,7 @@ static void check_gpt2(void) {
   if (!c.model) return case_end(&c);
   const tsr_graph *g = c.model->graph;
   CHECK_INT(c.model->vocab_size, 50257);
-  CHECK_INT(c.model->vocab_padded, 50260);
+  CHECK_INT(c.model->vocab_padded, 50304);
   CHECK_INT(c.model->sequence, 1024);
   const tsr_param *wte = find_param(g, "wte"), *wv = find_param(g, "block.11.attn.wv"),
                   *wo = find_param(g, "block.3.attn.wo"),

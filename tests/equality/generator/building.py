@@ -62,6 +62,7 @@ class Options:
     b: bool = False
     dp: bool = False  # the first parameter is split over dp as well
     made: int = 0  # other than 0: parameters stand for values that others make, drawn by this number
+    gemma: bool = False  # scores have a soft cap, weights of RMS norms are stored minus 1
 
 
 @dataclass
@@ -81,12 +82,13 @@ class Builder:
     mixtures: list[tuple[int, bool]] = field(default_factory=list)  # experts; whether tp shares out
     balanced: list[Shape] = field(default_factory=list)  # scores that are counted together
     made: int = 0  # of the piece that is written
+    uneven: bool = False  # tp's units need not divide what they split
 
     def scope(self, seen: bool) -> "Builder":
         """A scope inside this one, which sees this one's parameters or not."""
         return Builder(self.sequence, self.units_tp, outer=self if seen else None, blocks=self.blocks, ops=self.ops,
                        count=self.count, mixes_batch=self.mixes_batch, mixtures=self.mixtures,
-                       balanced=self.balanced)
+                       balanced=self.balanced, uneven=self.uneven)
 
     def fresh(self, stem: str) -> str:
         self.count[0] += 1
@@ -98,13 +100,18 @@ class Builder:
         return dim.number * (self.sequence if dim.sequence else 1)
 
     def _placement(self, shape: Shape, wanted: str) -> str:
-        """The placement, or replicate where the units do not divide the dimension."""
+        """The placement, or replicate where the units do not divide the dimension and must."""
         if wanted == "replicate" or not wanted:
             return "replicate"
         dim = int(wanted[6])
-        if dim >= len(shape) or self.size(shape[dim]) % self.units_tp:
+        if dim >= len(shape) or (self.size(shape[dim]) % self.units_tp and not self.uneven):
             return "replicate"
         return wanted
+
+    def hidden(self, parts: int) -> Dim:
+        """So many features for each unit of tp; of an uneven graph more, which the units do not divide."""
+        more = 1 + parts % (self.units_tp - 1) if self.uneven and self.units_tp > 1 else 0
+        return Dim(self.units_tp * parts + more)
 
     def parameter(self, stem: str, shape: Shape, tp: str = "", init: str = "normal(0.2)", dp: bool = False,
                   more: dict[str, Any] | None = None, shared: str = "") -> Value:
@@ -129,6 +136,7 @@ class Builder:
              **attributes: Any) -> Value:
         """A statement, or the words of a call inside another one."""
         self.ops.add(op)
+        self.ops.update(f"{op} with {key}" for key in ("soft_cap", "zero_centered") if key in attributes)
         words = [value.name for value in inputs] + [f"{key}={value}" for key, value in attributes.items()]
         text = f"{op}({', '.join(words)})"
         shape = inputs[0].shape if shape is None else shape

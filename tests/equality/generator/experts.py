@@ -145,7 +145,7 @@ def _mixture(b: Builder, piece: Piece, x: Value) -> Value:
 
 def _experts(b: Builder, o: Mixture, x: Value, chosen: Value, weights: Value) -> Value:
     """What the experts make of their rows, added to the value."""
-    last, hidden = x.shape[-1], Dim(b.units_tp * 2 * o.k)
+    last, hidden = x.shape[-1], b.hidden(2 * o.k)
     up = _weight(b, o, "experts_up", hidden, last, 1)
     capacity = {"capacity": o.capacity} if o.capacity else {}
     first = [chosen, weights] if capacity and o.priority else [chosen]

@@ -34,6 +34,7 @@ def _attention(b: Builder, piece: Piece, x: Value) -> Value:
     if o.act == "sigmoid":
         more |= {"scale": 0.3, "dropout": "0.2 * training"}
     more |= {"v_head_dim": value_dim} if value_dim != head_dim else {}
+    more |= {"soft_cap": 0.7} if o.gemma else {}
     sinks = (b.parameter("sinks", (Dim(heads),), "" if place == "replicate" else place),) if o.bias else ()
     y = b.call("attention", q, k, v, *sinks, shape=(*x.shape[:-1], Dim(heads * value_dim)), head_dim=head_dim, **more)
     return b.call("add", x, b.linear(y, x.shape[-1], "shard(1)" if place != "replicate" else o.tp2, stem="wo"))

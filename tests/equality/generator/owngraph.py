@@ -28,6 +28,7 @@ class OwnGraph:
     tied: bool = False  # the table of tokens is the head's weight
     flat_loss: bool = False  # logits are computed as rows
     all_logits: bool = False  # the loss counts those of the padded rows, too
+    uneven: bool = False  # tp's units need not divide features, nor rows of tables
 
     @property
     def blocks(self) -> int:
@@ -64,7 +65,7 @@ class OwnGraph:
         return {"vocab_size": data.model_vocabulary}
 
     def _build(self, data: Data, sequence: int, units_tp: int) -> tuple[Builder, list[str]]:
-        b = Builder(0 if data.is_table else sequence, units_tp)
+        b = Builder(0 if data.is_table else sequence, units_tp, uneven=self.uneven)
         x = self._enter(b, data)
         x = pieces.emit(b, self.before, x)
         names = list(b.names)
@@ -107,12 +108,13 @@ class OwnGraph:
         return x
 
     def _table(self, b: Builder, name: str, tp: str) -> Value:
-        """A table of the vocabulary's size, padded where it is split."""
-        rows = "vocab_padded" if tp == "shard(0)" or self.head.k == 3 else "vocab_size"
+        """A table of the vocabulary's size, padded where it is split and must be even."""
+        rows = "vocab_padded" if (tp == "shard(0)" and not self.uneven) or self.head.k == 3 else "vocab_size"
         spec: dict[str, Any] = {"shape": [rows, self.width], "init": "normal(0.3)"}
         if rows == "vocab_padded":
             spec["valid0"] = "vocab_size"
-        if tp == "shard(0)" or (tp == "shard(1)" and self.width % b.units_tp == 0):
+        if tp == "shard(0)" or (tp == "shard(1)" and (self.width % b.units_tp == 0 or
+                                                  (self.uneven and rows == "vocab_size"))):
             spec["tp"] = tp
         b.parameters[name] = spec
         return Value(name, ())
@@ -121,7 +123,8 @@ class OwnGraph:
         """The head and the loss."""
         o = self.head
         if o.a:
-            x = b.call("rmsnorm", x, b.parameter("last_norm", x.shape[-1:], o.tp2, "ones"))
+            weight = b.parameter("last_norm", x.shape[-1:], o.tp2, "zeros" if o.gemma else "ones")
+            x = b.call("rmsnorm", x, weight, **({"zero_centered": 1} if o.gemma else {}))
         if data.is_table:
             shape = (BATCH, Dim(data.targets))
             logits = b.linear(x, shape[1], o.tp, o.bias, stem="head")

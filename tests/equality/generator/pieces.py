@@ -61,7 +61,8 @@ def draw_options(rng: random.Random) -> Options:
     places = ["replicate", "replicate", "shard(0)", "shard(0)", "shard(1)"]
     return Options(tp=rng.choice(places), tp2=rng.choice(places), bias=rng.choice(["", "replicate", "shard(0)"]),
                    act=rng.choice(ACTIVATIONS), k=rng.choice([1, 2, 3]), a=rng.random() < 0.5, b=rng.random() < 0.5,
-                   dp=rng.random() < 0.03, made=rng.randrange(1, 1 << 20) if rng.random() < 0.12 else 0)
+                   dp=rng.random() < 0.03, made=rng.randrange(1, 1 << 20) if rng.random() < 0.12 else 0,
+                   gemma=rng.random() < 0.25)
 
 
 def draw(rng: random.Random, count: int, depth: int = 0) -> tuple[Piece, ...]:
@@ -83,7 +84,7 @@ def draw_one(rng: random.Random, name: str, children: tuple[Piece, ...] = ()) ->
 def _pair(b: Builder, piece: Piece, x: Value) -> Value:
     """A layer to some hidden features and one back, as in a feed-forward block."""
     o = piece.options
-    h = b.linear(x, Dim(b.units_tp * (2 * o.k + 1)), "shard(0)" if o.a else o.tp, o.bias, o.dp, "up", inline=o.b)
+    h = b.linear(x, b.hidden(2 * o.k + 1), "shard(0)" if o.a else o.tp, o.bias, o.dp, "up", inline=o.b)
     h = b.call(o.act, h)
     return b.linear(h, x.shape[-1], "shard(1)" if o.a else o.tp2, "replicate" if o.bias else "", stem="down")
 
@@ -102,7 +103,7 @@ def _norm(b: Builder, piece: Piece, x: Value) -> Value:
     weight = b.parameter("norm", x.shape[-1:], o.tp, "ones" if o.b else "normal(1.0, 0.1)", o.dp,
                          {"decay": True} if o.k == 3 else None)
     if o.a:
-        return b.call("rmsnorm", x, weight)
+        return b.call("rmsnorm", x, weight, **({"zero_centered": 1} if o.gemma else {}))
     return b.call("layernorm", x, weight, b.parameter("shift", x.shape[-1:], o.tp2, "uniform(-0.1, 0.1)"))
 
 
@@ -149,13 +150,13 @@ def _self_product(b: Builder, piece: Piece, x: Value) -> Value:
 def _gated(b: Builder, piece: Piece, x: Value) -> Value:
     """A gated op of two layers, or of the halves of one."""
     o = piece.options
-    hidden = b.units_tp * (o.k + 1)
+    hidden = b.hidden(o.k + 1)
     if o.a:
-        gate, up = b.split(b.linear(x, Dim(2 * hidden), o.tp, o.bias, stem="gate_up"), 2)
+        gate, up = b.split(b.linear(x, hidden.times(Dim(2)), o.tp, o.bias, stem="gate_up"), 2)
     else:
-        gate = b.linear(x, Dim(hidden), o.tp, stem="gate", inline=o.b)
-        up = b.linear(x, Dim(hidden), o.tp, stem="up", inline=o.b)
-    h = b.call(GATED[ACTIVATIONS.index(o.act) % len(GATED)], gate, up, shape=(*x.shape[:-1], Dim(hidden)))
+        gate = b.linear(x, hidden, o.tp, stem="gate", inline=o.b)
+        up = b.linear(x, hidden, o.tp, stem="up", inline=o.b)
+    h = b.call(GATED[ACTIVATIONS.index(o.act) % len(GATED)], gate, up, shape=(*x.shape[:-1], hidden))
     return b.linear(h, x.shape[-1], "shard(1)" if o.b else o.tp2, stem="down")
 
 
@@ -180,9 +181,10 @@ def _joined(b: Builder, piece: Piece, x: Value) -> Value:
         y = b.call("concat", b.call(o.act, x, inline=o.b), x, shape=(*x.shape[:-2], Dim(2 * rows), last), dim=dim)
         begin = rows // o.k
         return b.call("slice", y, shape=x.shape, dim=dim, begin=begin, end=begin + rows)
-    side = b.linear(x, Dim(b.units_tp * o.k), o.tp, stem="side")
+    wide = b.hidden(o.k)
+    side = b.linear(x, wide, o.tp, stem="side")
     first, second = (side, x) if o.b else (x, side)
-    y = b.call("concat", first, second, shape=(*x.shape[:-1], Dim(size + b.units_tp * o.k)))
+    y = b.call("concat", first, second, shape=(*x.shape[:-1], Dim(size + wide.number)))
     return b.linear(y, last, o.tp2, o.bias)
 
 

@@ -3,7 +3,7 @@
 makes others of it."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,8 @@ class Recipe:
             ("sampled text", self.sample_tokens), ("cp_layout zigzag", self.zigzag), ("reduce_tree flat", self.flat),
             ("units.sequence above 1", self.units_sequence > 1), ("documents separate", self.data.separate),
             ("ignore_index", self.data.ignored >= 0), ("data_sources", self.data.mixed),
-            ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler),
+            ("vocabulary of 1,024 and more", self.data.vocabulary >= 1024 and self.has_sequence),
+            ("uneven", self.own and self.own.uneven), ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler),
             ("adapters", self.lora)) if on}
         names |= {f"adapters {key}" for key in self.lora if key not in ("r", "lora_alpha")}
         if self.own:
@@ -276,6 +277,12 @@ def _draw_data(rng: random.Random, model: str, table: bool, units_tp: int) -> Da
                 ignored=rng.randrange(3) if rng.random() < 0.2 else -1, mixed=mixed, seed=seed)
 
 
+def _enlarge(seed: str, data: Data) -> Data:
+    """Vocabularies of some token files: from 1,024 tokens on their rows are padded to a multiple of 128."""
+    rng = random.Random(f"vocabulary {seed}")
+    return replace(data, vocabulary=rng.choice([1000, 1023, 1024, 1025, 1153, 2003])) if rng.random() < 0.2 else data
+
+
 def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     """The recipe of a seed."""
     rng = random.Random(f"recipe {seed}")
@@ -297,7 +304,11 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     data = _draw_data(rng, model, table, units_tp)
     loss_scale = rng.choice([{}, {"mode": "interval", "init": 1024, "interval": 1}, {"mode": "static", "init": 256},
                              {"mode": "interval", "init": 1073741824.0}])
+    if data.kind in ("nanogpt", "llmc"):
+        data = _enlarge(seed, data)
     own = owngraph.draw(rng, data, units_tp, sequence, mixture) if model == "own" else None
+    if own and units_tp > 1 and random.Random(f"uneven {seed}").random() < 0.2:
+        own = replace(own, uneven=True)
     ops = own.ops(data, sequence, units_tp) if own else set()
     return Recipe(
         seed=seed, model=model, data=data, own=own, lora=_draw_lora(seed, model, own, ops), samples=samples, sequence=sequence, steps=rng.choice([2, 3, 4]),

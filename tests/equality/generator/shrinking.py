@@ -70,7 +70,7 @@ def _simpler_graphs(own: OwnGraph) -> Iterator[OwnGraph]:
     for part in ("entry", "head"):
         for options in _simpler_options(getattr(own, part)):
             yield replace(own, **{part: options})
-    for part in ("tied", "flat_loss", "all_logits"):
+    for part in ("tied", "flat_loss", "all_logits", "uneven"):
         if getattr(own, part):
             yield replace(own, **{part: False})
     for width in (2, 4, 6, 8):
@@ -125,7 +125,7 @@ def _simpler_recipes(r: Recipe) -> Iterator[Recipe]:
     for key, value in {"separate": False, "mixed": False, "ignored": -1, "packs": True}.items():
         if getattr(r.data, key) != value and (key, r.data.kind) != ("separate", "chat"):
             yield replace(r, data=replace(r.data, **{key: value}))
-    if not r.data.is_table and r.data.kind != "nanogpt":
+    if not r.data.is_table and (r.data.kind != "nanogpt" or r.data.vocabulary > 97):
         data = Data("nanogpt", vocabulary=8, seed=r.data.seed)
         yield replace(r, data=data, sizes=r.sizes | ({"vocab_size": 8} if r.sizes else {}))
     if r.own:
@@ -241,7 +241,7 @@ def shrink(runner: Runner, result: Result, runs: int, seconds: float = 120) -> R
 _NEEDED = {"axis", "zero.stage", "enable_sp", "schedule", "accumulation", "resume", "piece", "clipping", "overlap",
            "pipeline.microbatches", "hybrid", "launcher", "cp_layout", "units.sequence", "offload", "cut", "threads",
            "recompute", "documents", "partition", "ignore_index", "batch_size_per_rank", "mixture,",
-           "reduce_tree"}
+           "reduce_tree", "uneven", "vocabulary"}
 
 
 def signature(result: Result) -> str:
