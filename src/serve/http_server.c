@@ -120,23 +120,22 @@ static bool check_type(const tsr_exchange *e, tsr_api_error *error) {
 static const route *find_route(
     const tsr_exchange *e, tsr_arena *arena, const char *method, const char *path,
     tsr_api_error *error) {
-  const char *other = NULL;
-  if (!strcmp(method, "HEAD")) method = "GET";
+  const char *other = NULL, *as = strcmp(method, "HEAD") ? method : "GET";
   for (int i = 0; i < ROUTES; i++) {
     if (strcmp(routes[i].path, path) != 0) continue;
-    if (strcmp(routes[i].method, method) != 0) {
+    if (strcmp(routes[i].method, as) != 0) {
       other = routes[i].method;
       continue;
     }
     if (!routes[i].is_open && !check_token(e, error)) return NULL;
-    if (!strcmp(method, "POST") && !check_type(e, error)) return NULL;
+    if (!strcmp(as, "POST") && !check_type(e, error)) return NULL;
     return &routes[i];
   }
   if (other)
     tsr_api_fail(
-        error, arena, 405, other, NULL, "%s is asked with %s, not %s", path, other, method);
-  else
-    tsr_api_fail(error, arena, 404, NULL, "not_found", "There is nothing at %s %s", method, path);
+        error, arena, 405, NULL, "method_not_supported",
+        "Not allowed to %s on %s, which is asked with %s", method, path, other);
+  else tsr_api_fail(error, arena, 404, NULL, NULL, "Invalid URL (%s %s)", method, path);
   error->allowed = other;
   return NULL;
 }
@@ -258,7 +257,7 @@ bool tsr_http_server_open(
   if (listen(settings->socket, BACKLOG))
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "the server cannot listen on its port: %s", strerror(errno));
-  if (tsr_connections_open(arena, settings->sending_s, &s->connections))
+  if (tsr_connections_open(arena, settings->sending_s, settings->connections, &s->connections))
     s->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
             MHD_USE_ITC,

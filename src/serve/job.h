@@ -52,6 +52,7 @@ struct tsr_serve_job {
   struct tsr_scheduler *scheduler; /* that has it */
   int unfinished;                  /* choices that wait or run */
   bool is_released;                /* nobody reads it: its texts are to end */
+  bool has_begun;                  /* a text of it has left the queue for the model */
 };
 typedef struct tsr_serve_job tsr_serve_job;
 
