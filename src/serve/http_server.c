@@ -250,7 +250,7 @@ static size_t leave_escapes(void *context, struct MHD_Connection *connection, ch
 bool tsr_http_server_open(
     tsr_arena *arena, const tsr_http_settings *settings, const tsr_served_model *model,
     tsr_scheduler *scheduler, tsr_metrics *counts, tsr_http_server **ret_server, tsr_diags *diags) {
-  enum { BACKLOG = 128 };
+  enum { BACKLOG = 128, CLOSING = 64 }; /* CLOSING: connections that were cut, with their threads */
   tsr_http_server *s = tsr_arena_alloc(arena, sizeof *s);
   *s = (tsr_http_server){*settings, model, scheduler, counts, .has_socket = true};
   *ret_server = s;
@@ -262,10 +262,10 @@ bool tsr_http_server_open(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
             MHD_USE_ITC,
         0, NULL, NULL, handle, s, MHD_OPTION_LISTEN_SOCKET, settings->socket,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings->connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(settings->sending_s + 1), MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, complete, NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, s,
-        MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(settings->connections + CLOSING),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(settings->sending_s + 1),
+        MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED, complete,
+        NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, s, MHD_OPTION_END);
   if (s->daemon) return true;
   return tsr_diag_failure(diags, TSR_NOWHERE, "the server of HTTP cannot be started");
 }
