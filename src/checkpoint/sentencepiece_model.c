@@ -111,14 +111,19 @@ static bool read_model(tsr_arena *arena, message m, tsr_sentencepiece_model *ret
   return true;
 }
 
+bool tsr_sentencepiece_parse(
+    tsr_arena *arena, const char *path, const void *bytes, size_t length,
+    tsr_sentencepiece_model *ret, tsr_diags *diags) {
+  const unsigned char *at = bytes;
+  *ret = (tsr_sentencepiece_model){0};
+  return read_model(arena, (message){at, at + length}, ret) ||
+         tsr_diag_error(diags, TSR_NOWHERE, "'%s' is no model of SentencePiece", path);
+}
+
 bool tsr_sentencepiece_read(
     tsr_arena *arena, const char *path, tsr_sentencepiece_model *ret, tsr_diags *diags) {
   char *text;
   size_t length;
-  *ret = (tsr_sentencepiece_model){0};
-  if (!tsr_file_read_nofollow(arena, path, MODEL_BYTES_MAX, TSR_NOWHERE, &text, &length, diags))
-    return false;
-  const unsigned char *bytes = (const unsigned char *)text;
-  return read_model(arena, (message){bytes, bytes + length}, ret) ||
-         tsr_diag_error(diags, TSR_NOWHERE, "'%s' is no model of SentencePiece", path);
+  return tsr_file_read_nofollow(arena, path, MODEL_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) &&
+         tsr_sentencepiece_parse(arena, path, text, length, ret, diags);
 }

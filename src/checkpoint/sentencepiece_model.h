@@ -25,7 +25,11 @@ typedef struct {
   bool is_bpe; /* else Unigram, words or characters */
 } tsr_sentencepiece_model;
 
-/* Reads a whole file; `path` is what errors name. Errors: bytes that are no such model. */
+/* `path` is what errors name. Errors: bytes that are no such model. */
+bool tsr_sentencepiece_parse(
+    tsr_arena *arena, const char *path, const void *bytes, size_t length,
+    tsr_sentencepiece_model *ret, tsr_diags *diags);
+/* The same of a whole file. */
 bool tsr_sentencepiece_read(
     tsr_arena *arena, const char *path, tsr_sentencepiece_model *ret, tsr_diags *diags);
 
