@@ -7,7 +7,7 @@
 #include "checkpoint/gguf_quantize.h"
 #include "checkpoint/gguf_types.h"
 #include "checkpoint/gguf_vocabulary.h"
-#include "model/model.h"
+#include "checkpoint/stored_model.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
@@ -35,29 +35,18 @@ typedef struct {
 /* ---- what is written ---- */
 
 static bool read_model(exporter *x) {
-  const tsr_manifest *m = &x->manifest;
-  if (!m->config)
-    return tsr_diag_error(x->diags, TSR_NOWHERE, "'%s' has no configuration", m->folder);
-  const char *path = tsr_path_join(x->arena, m->folder, m->config);
-  const tsr_stored *wte = tsr_manifest_find(m, "wte");
-  int64_t vocab = wte && wte->ndim ? wte->shape[0] : 0;
-  tsr_model_options options = {
-      .batch = 1, .sequence = 1, .vocab_detected = vocab, .units = {1, 1, 1}};
-  options.graphs_folder = x->options->graphs_folder;
-  tsr_config *config;
-  tsr_model *model;
-  const char *dtype =
-      x->options->dtype ? x->options->dtype : tsr_dtype_name(wte ? wte->dtype : TSR_F32);
-  if (!tsr_gguf_precision_find(dtype, &x->precision, x->diags) ||
-      !tsr_config_load(x->arena, path, NULL, 0, &config, x->diags) ||
-      !tsr_config_require_model(config, x->diags) ||
-      !tsr_gguf_mapping_read(
-          x->arena, config, options.graphs_folder, vocab, x->precision->file_type, &x->mapping,
-          x->diags) ||
-      !tsr_model_read(x->arena, config, &options, &model, x->diags) ||
-      !tsr_gguf_tensors_list(x->arena, x->mapping, model->graph, m, x->options, &x->list, x->diags))
-    return false;
-  return tsr_gguf_types_choose(x->mapping, x->precision, &x->list, x->diags);
+  const tsr_manifest *manifest = &x->manifest;
+  tsr_stored_model m;
+  const char *dtype = x->options->dtype, *graphs = x->options->graphs_folder;
+  if (!tsr_stored_model_read(x->arena, manifest, graphs, &m, x->diags)) return false;
+  if (!dtype) dtype = tsr_dtype_name(m.embedding ? m.embedding->dtype : TSR_F32);
+  return tsr_gguf_precision_find(dtype, &x->precision, x->diags) &&
+         tsr_gguf_mapping_read(
+             x->arena, m.config, graphs, m.vocab_stored, x->precision->file_type, &x->mapping,
+             x->diags) &&
+         tsr_gguf_tensors_list(
+             x->arena, x->mapping, m.model->graph, manifest, x->options, &x->list, x->diags) &&
+         tsr_gguf_types_choose(x->mapping, x->precision, &x->list, x->diags);
 }
 
 /* ---- metadata ---- */
@@ -127,11 +116,12 @@ static bool add_metadata(exporter *x, tsr_gguf_metadata *m) {
   const char *table = tsr_path_join(x->arena, x->options->graphs_folder, "../gguf");
   table = tsr_path_join(x->arena, table, "pre_tokenizers.yaml");
   tsr_gguf_add_text(m, "general.architecture", tsr_gguf_architecture(x->mapping));
+  if (!tsr_gguf_mapping_metadata(x->mapping, true, m, x->diags)) return false;
   tsr_gguf_add_text(m, "general.type", "model");
   if (!add_sampling(x, m)) return false;
   tsr_gguf_add_text(m, "general.name", title_of(x->arena, x->out));
   tsr_gguf_add_text(m, "general.size_label", tsr_gguf_size_label(x->arena, &x->list));
-  if (!tsr_gguf_mapping_metadata(x->mapping, m, x->diags)) return false;
+  if (!tsr_gguf_mapping_metadata(x->mapping, false, m, x->diags)) return false;
   tsr_gguf_add_u32(m, "general.quantization_version", 2);
   return tsr_gguf_vocabulary_add(x->arena, x->manifest.folder, table, x->mapping, m, x->diags);
 }

@@ -149,7 +149,7 @@ bool tsr_gguf_mapping_warn(const tsr_gguf_mapping *m, tsr_diags *diags) {
 /* ---- metadata ---- */
 
 typedef enum { KIND_U32, KIND_F32, KIND_BOOL, KIND_TEXT, KINDS } kind;
-static const char *const item_keys[] = {"u32", "f32", "bool", "text", "if", "each"};
+static const char *const item_keys[] = {"u32", "f32", "bool", "text", "if", "each", "first"};
 static const tsr_gguf_array arrays[KINDS] = {
     TSR_GGUF_ARRAY_U32, TSR_GGUF_ARRAY_F32, TSR_GGUF_ARRAY_BOOL, TSR_GGUF_ARRAY_TEXT};
 
@@ -214,7 +214,7 @@ static bool add_item(const tsr_gguf_mapping *m, item *x) {
   tsr_file_reader r = reader_of(m, x->diags);
   tsr_expr *condition, *each;
   bool holds = true;
-  if (!tsr_file_keys(&r, x->node, "a key of GGUF", 6, item_keys) || !find_kind(x) ||
+  if (!tsr_file_keys(&r, x->node, "a key of GGUF", 7, item_keys) || !find_kind(x) ||
       !tsr_file_expr(&r, x->node, "if", &condition) || !tsr_file_expr(&r, x->node, "each", &each) ||
       (condition && !tsr_expr_true(condition, &x->scope, &holds, x->diags)))
     return false;
@@ -227,8 +227,15 @@ static bool add_item(const tsr_gguf_mapping *m, item *x) {
   return each ? add_each(x, each) : add_one(x, false);
 }
 
+static bool is_first(const tsr_yaml *node, bool *ret_first, tsr_diags *diags) {
+  const tsr_yaml *first = tsr_yaml_get(node, "first");
+  *ret_first = false;
+  return !first || tsr_yaml_bool(first, ret_first) ||
+         tsr_diag_error(diags, first->location, "'first' must be true or false");
+}
+
 bool tsr_gguf_mapping_metadata(
-    const tsr_gguf_mapping *m, tsr_gguf_metadata *metadata, tsr_diags *diags) {
+    const tsr_gguf_mapping *m, bool first, tsr_gguf_metadata *metadata, tsr_diags *diags) {
   const tsr_yaml *map = tsr_yaml_get(m->root, "metadata");
   for (int i = 0; map && i < map->count; i++) {
     const char *key = map->keys[i]->text;
@@ -236,7 +243,9 @@ bool tsr_gguf_mapping_metadata(
     x.diags = diags;
     x.key = strncmp(key, "general.", 8) ? tsr_arena_printf(m->arena, "%s.%s", m->architecture, key)
                                         : key;
-    if (!add_item(m, &x)) return false;
+    bool at_begin;
+    if (!is_first(x.node, &at_begin, diags) || (at_begin == first && !add_item(m, &x)))
+      return false;
   }
   return true;
 }
@@ -350,14 +359,15 @@ bool tsr_gguf_mapping_pieces(
       m->architecture);
 }
 
-/* ---- Llama 3's scaling of rotary positions ---- */
+/* ---- divisors of rotary frequencies ---- */
 
 typedef struct {
   double theta, factor, low, high, original;
 } scaling;
 
-/* Wavelengths below original / high stay as they are, those above original / low are longer by the
- * factor, and between them the frequency is interpolated. In f32, as PyTorch computes it. */
+/* By Llama 3's scaling: wavelengths below original / high stay as they are, those above original /
+ * low are longer by the factor, and between them the frequency is interpolated. In f32, as PyTorch
+ * computes it. */
 static float rope_factor(const scaling *s, int64_t i, int64_t dimensions) {
   float exponent = (float)(2 * i) / (float)dimensions;
   float frequency = 1.0f / powf((float)s->theta, exponent);
@@ -386,38 +396,72 @@ static bool read_scaling(
   return read_count(m, node, "dimensions", 2, ret_dimensions, diags);
 }
 
-bool tsr_gguf_mapping_rope_factors(
-    const tsr_gguf_mapping *m, const char **ret_name, float **ret_factors, int64_t *ret_count,
+static bool scale_factors(
+    const tsr_gguf_mapping *m, const tsr_yaml *node, tsr_gguf_factors *ret, tsr_diags *diags) {
+  scaling s;
+  int64_t dimensions = 0;
+  if (!read_scaling(m, node, &s, &dimensions, diags)) return false;
+  ret->count = dimensions / 2;
+  ret->values = tsr_arena_array(m->arena, float, ret->count + 1);
+  for (int64_t i = 0; i < ret->count; i++) ret->values[i] = rope_factor(&s, i, dimensions);
+  return true;
+}
+
+/* LongRoPE's, which the model has as a list. */
+static bool list_factors(
+    const tsr_gguf_mapping *m, const tsr_expr *list, tsr_gguf_factors *ret, tsr_diags *diags) {
+  tsr_scope scope = scope_of(m);
+  tsr_eval value;
+  if (!tsr_expr_eval(list, &scope, &value, diags)) return false;
+  if (value.kind != TSR_EVAL_LIST || value.words)
+    return tsr_diag_error(diags, list->location, "'%s' is no list of numbers", list->text);
+  ret->count = value.count;
+  ret->values = tsr_arena_array(m->arena, float, ret->count + 1);
+  for (int i = 0; i < value.count; i++) ret->values[i] = (float)value.list[i];
+  return true;
+}
+
+static bool add_factors(
+    const tsr_gguf_mapping *m, const tsr_yaml *node, tsr_gguf_factors *list, int *count,
     tsr_diags *diags) {
   static const char *const keys[] = {
       "name",
       "if",
+      "values",
       "dimensions",
       "theta",
       "factor",
       "low_freq_factor",
       "high_freq_factor",
       "original_context_length"};
-  const tsr_yaml *node = tsr_yaml_get(m->root, "rope_factors"), *name;
+  const tsr_yaml *name = tsr_yaml_get(node, "name");
   tsr_file_reader r = reader_of(m, diags);
   tsr_scope scope = scope_of(m);
-  tsr_expr *condition;
+  tsr_expr *condition, *values;
   bool holds = true;
-  scaling s;
-  int64_t dimensions = 0;
-  *ret_name = NULL;
-  if (!node) return true;
-  if (!tsr_file_keys(&r, node, "rope_factors", 8, keys) ||
-      !tsr_file_expr(&r, node, "if", &condition) ||
+  if (!tsr_file_keys(&r, node, "rope_factors", 9, keys) ||
+      !tsr_file_expr(&r, node, "if", &condition) || !tsr_file_expr(&r, node, "values", &values) ||
       (condition && !tsr_expr_true(condition, &scope, &holds, diags)))
     return false;
   if (!holds) return true;
-  if (!(name = tsr_yaml_get(node, "name")))
-    return tsr_diag_error(diags, node->location, "'rope_factors' needs 'name'");
-  if (!read_scaling(m, node, &s, &dimensions, diags)) return false;
-  *ret_name = name->text;
-  *ret_count = dimensions / 2;
-  *ret_factors = tsr_arena_array(m->arena, float, *ret_count + 1);
-  for (int64_t i = 0; i < *ret_count; i++) (*ret_factors)[i] = rope_factor(&s, i, dimensions);
+  if (!name) return tsr_diag_error(diags, node->location, "'rope_factors' needs 'name'");
+  tsr_gguf_factors *f = &list[(*count)++];
+  f->name = name->text;
+  return values ? list_factors(m, values, f, diags) : scale_factors(m, node, f, diags);
+}
+
+bool tsr_gguf_mapping_rope_factors(
+    const tsr_gguf_mapping *m, tsr_gguf_factors ret_list[TSR_GGUF_FACTORS_MAX], int *ret_count,
+    tsr_diags *diags) {
+  const tsr_yaml *node = tsr_yaml_get(m->root, "rope_factors");
+  bool list = node && node->kind == TSR_YAML_LIST;
+  int count = list ? node->count : node ? 1 : 0;
+  *ret_count = 0;
+  if (count > TSR_GGUF_FACTORS_MAX)
+    return tsr_diag_error(
+        diags, node->location, "a model has at most %d tensors of rope_factors",
+        TSR_GGUF_FACTORS_MAX);
+  for (int i = 0; i < count; i++)
+    if (!add_factors(m, list ? node->items[i] : node, ret_list, ret_count, diags)) return false;
   return true;
 }

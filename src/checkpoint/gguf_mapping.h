@@ -21,7 +21,10 @@ bool tsr_gguf_mapped_size(const tsr_gguf_mapping *mapping, const char *size, int
 bool tsr_gguf_mapping_has_key(const tsr_gguf_mapping *mapping, const char *key); /* of metadata */
 /* What the file has under `tokenizer:`, or NULL:
  *   space_prefix   tokenizer_config.json's add_prefix_space goes with the tokenizer
- *   special        further special tokens, by kind: {eot: "<|user|>"} */
+ *   special        further special tokens, by kind: {eot: "<|user|>"}
+ *   sentencepiece  a tokenizer.model ("model"), or also a tokenizer.json of its kind ("any")
+ *   added_tokens   its tokens are also those that tokenizer.json adds, as they are
+ *   no_space_prefix  texts get no space in front with a tokenizer.model */
 const tsr_yaml *tsr_gguf_mapping_tokenizer(const tsr_gguf_mapping *mapping, const char *key);
 /* A condition of the file, in `section` (NULL: none); false where it has none of that name:
  *   tokenizer: no_bos   texts get no token in front, whatever the tokenizer's files say
@@ -31,9 +34,10 @@ bool tsr_gguf_mapping_condition(
     tsr_diags *diags);
 /* Warns of what llama.cpp computes in another way. */
 bool tsr_gguf_mapping_warn(const tsr_gguf_mapping *mapping, tsr_diags *diags);
-/* Appends the architecture's keys. */
+/* Appends the architecture's keys: those of `first`, which lie behind general.architecture, or the
+ * others. */
 bool tsr_gguf_mapping_metadata(
-    const tsr_gguf_mapping *mapping, tsr_gguf_metadata *metadata, tsr_diags *diags);
+    const tsr_gguf_mapping *mapping, bool first, tsr_gguf_metadata *metadata, tsr_diags *diags);
 
 /* What a tensor there has of a parameter: of each group of `group` rows the rows [first, first +
  * rows). A tensor may have several parameters behind each other, as its parts 0, 1, …. */
@@ -53,10 +57,17 @@ bool tsr_gguf_mapping_pieces(
     const tsr_gguf_mapping *mapping, const tsr_param *param,
     tsr_gguf_piece ret_pieces[TSR_GGUF_PIECES_MAX], int *ret_count, tsr_diags *diags);
 
-/* The divisors of the rotary angles' frequencies by Llama 3's scaling, in a tensor of their own;
- * `ret_name` is NULL for a model that has none. */
+/* Divisors of the rotary angles' frequencies, in a tensor of their own: Llama 3's scaling, or one
+ * of LongRoPE's lists. */
+typedef struct {
+  const char *name; /* of the tensor */
+  float *values;    /* (count) */
+  int64_t count;
+} tsr_gguf_factors;
+
+enum { TSR_GGUF_FACTORS_MAX = 4 };
 bool tsr_gguf_mapping_rope_factors(
-    const tsr_gguf_mapping *mapping, const char **ret_name, float **ret_factors, int64_t *ret_count,
-    tsr_diags *diags);
+    const tsr_gguf_mapping *mapping, tsr_gguf_factors ret_list[TSR_GGUF_FACTORS_MAX],
+    int *ret_count, tsr_diags *diags);
 
 #endif

@@ -9,6 +9,7 @@ typedef struct {
   tsr_arena *arena;
   const cJSON *added; /* tokenizer.json's added_tokens */
   const char *texts[KINDS];
+  int64_t ids_end; /* 0: any */
   tsr_gguf_special_tokens *to;
 } reader;
 
@@ -26,7 +27,9 @@ static void set_flag(reader *r, const char *kind, bool added, bool replaces) {
 
 static void set_id(reader *r, const char *kind, const cJSON *id) {
   tsr_gguf_special_tokens *s = r->to;
-  if (!cJSON_IsNumber(id) || id->valuedouble < 0 || id->valuedouble != id->valueint) return;
+  if (!cJSON_IsNumber(id) || id->valuedouble < 0 || id->valuedouble != id->valueint ||
+      (r->ids_end && id->valueint >= r->ids_end))
+    return;
   for (int i = 0; i < s->ids_count; i++)
     if (!strcmp(s->ids[i].kind, kind)) return;
   if (s->ids_count == TSR_GGUF_SPECIAL_MAX) return;
@@ -90,6 +93,19 @@ static void read_pair(reader *r, const cJSON *pair, const char *first, const cha
   if (adds && !r->texts[SEP]) r->texts[SEP] = r->texts[EOS];
 }
 
+static const char *first_in(const cJSON *list) {
+  const cJSON *item = cJSON_IsArray(list) ? list->child : NULL;
+  return cJSON_IsString(item) ? item->valuestring : NULL;
+}
+
+static void read_roberta(reader *r, const cJSON *processor) {
+  set_flag(r, "bos", true, true);
+  set_flag(r, "eos", true, true);
+  set_flag(r, "sep", true, true);
+  if (!r->texts[CLS]) r->texts[CLS] = first_in(tsr_json_get(processor, "cls"));
+  if (!r->texts[SEP]) r->texts[SEP] = first_in(tsr_json_get(processor, "sep"));
+}
+
 static void read_processor(reader *r, const cJSON *processor) {
   const cJSON *type = tsr_json_get(processor, "type"), *single = tsr_json_get(processor, "single");
   const char *kind = cJSON_IsString(type) ? type->valuestring : "";
@@ -97,6 +113,7 @@ static void read_processor(reader *r, const cJSON *processor) {
     set_flag(r, "bos", false, false);
     set_flag(r, "eos", false, false);
   }
+  if (!strcmp(kind, "RobertaProcessing")) read_roberta(r, processor);
   if (strcmp(kind, "TemplateProcessing")) return;
   int count = cJSON_GetArraySize(single);
   const char *first = count > 1 ? name_in(cJSON_GetArrayItem(single, 0), "SpecialToken") : NULL;
@@ -115,6 +132,25 @@ static void read_post_processor(reader *r, const cJSON *json) {
     return;
   }
   cJSON_ArrayForEach(inner, list) read_processor(r, inner);
+}
+
+/* ---- the normalizer ---- */
+
+static void read_normalizer(reader *r, const cJSON *normalizer) {
+  const cJSON *type = tsr_json_get(normalizer, "type"), *inner;
+  const char *kind = cJSON_IsString(type) ? type->valuestring : "";
+  if (!strcmp(kind, "Lowercase")) r->to->lowercase.has = r->to->lowercase.value = true;
+  if (!strcmp(kind, "StripAccents")) r->to->strip_accents.has = r->to->strip_accents.value = true;
+  if (!strcmp(kind, "BertNormalizer")) {
+    const cJSON *lowercase = tsr_json_get(normalizer, "lowercase");
+    const cJSON *strip = tsr_json_get(normalizer, "strip_accents");
+    if (cJSON_IsBool(lowercase))
+      r->to->lowercase.has = true, r->to->lowercase.value = cJSON_IsTrue(lowercase);
+    if (cJSON_IsBool(strip))
+      r->to->strip_accents.has = true, r->to->strip_accents.value = cJSON_IsTrue(strip);
+  }
+  if (strcmp(kind, "Sequence")) return;
+  cJSON_ArrayForEach(inner, tsr_json_get(normalizer, "normalizers")) read_normalizer(r, inner);
 }
 
 /* ---- ids ---- */
@@ -164,8 +200,10 @@ static bool read_own(reader *r, const tsr_gguf_mapping *mapping, tsr_diags *diag
 
 bool tsr_gguf_special_tokens_read(
     tsr_arena *arena, const tsr_gguf_mapping *mapping, const cJSON *json, const cJSON *config,
-    const cJSON *generation, bool writes_flags, tsr_gguf_special_tokens *ret, tsr_diags *diags) {
-  reader r = {.arena = arena, .added = tsr_json_get(json, "added_tokens"), .to = ret};
+    const cJSON *generation, bool writes_flags, int64_t ids_end, tsr_gguf_special_tokens *ret,
+    tsr_diags *diags) {
+  reader r = {
+      .arena = arena, .added = tsr_json_get(json, "added_tokens"), .ids_end = ids_end, .to = ret};
   *ret = (tsr_gguf_special_tokens){0};
   const cJSON *prefix = tsr_json_get(config, "add_prefix_space");
   ret->has_prefix = cJSON_IsBool(prefix) && tsr_gguf_mapping_tokenizer(mapping, "space_prefix");
@@ -174,6 +212,7 @@ bool tsr_gguf_special_tokens_read(
     r.texts[k] = text_in(config, tsr_arena_printf(arena, "%s_token", kinds[k]));
   if (!r.texts[BOS]) r.texts[BOS] = r.texts[CLS];
   if (!r.texts[EOS]) r.texts[EOS] = r.texts[SEP];
+  read_normalizer(&r, tsr_json_get(json, "normalizer"));
   read_post_processor(&r, json);
   read_config(&r, config);
   read_generation(&r, mapping, generation);
@@ -214,4 +253,12 @@ void tsr_gguf_special_tokens_add(
     tsr_gguf_add_bool(
         metadata, tsr_arena_printf(arena, "tokenizer.ggml.add_%s_token", kind), s->flags[i].added);
   }
+}
+
+void tsr_gguf_special_tokens_add_normalizer(
+    const tsr_gguf_special_tokens *s, tsr_gguf_metadata *metadata) {
+  if (s->lowercase.has)
+    tsr_gguf_add_bool(metadata, "tokenizer.ggml.normalizer.lowercase", s->lowercase.value);
+  if (s->strip_accents.has)
+    tsr_gguf_add_bool(metadata, "tokenizer.ggml.normalizer.strip_accents", s->strip_accents.value);
 }

@@ -102,15 +102,15 @@ static int compare_params(const void *a, const void *b) {
 }
 
 static bool add_rope_factors(lister *l) {
-  const char *name;
-  float *factors;
-  int64_t count;
-  if (!tsr_gguf_mapping_rope_factors(l->mapping, &name, &factors, &count, l->diags)) return false;
-  if (!name) return true;
-  int at = tensor_of(l, name);
-  l->list->tensors[at].ndim = 1;
-  l->list->tensors[at].shape[0] = count;
-  l->list->sources[at].values = factors;
+  tsr_gguf_factors list[TSR_GGUF_FACTORS_MAX];
+  int count;
+  if (!tsr_gguf_mapping_rope_factors(l->mapping, list, &count, l->diags)) return false;
+  for (int i = 0; i < count; i++) {
+    int at = tensor_of(l, list[i].name);
+    l->list->tensors[at].ndim = 1;
+    l->list->tensors[at].shape[0] = list[i].count;
+    l->list->sources[at].values = list[i].values;
+  }
   return true;
 }
 
@@ -128,7 +128,7 @@ bool tsr_gguf_tensors_list(
     tsr_arena *arena, const tsr_gguf_mapping *mapping, const tsr_graph *graph,
     const tsr_manifest *manifest, const tsr_hf_export_options *options, tsr_gguf_tensors *ret,
     tsr_diags *diags) {
-  int room = graph->params_count * TSR_GGUF_PIECES_MAX + 1, count = 0;
+  int room = graph->params_count * TSR_GGUF_PIECES_MAX + TSR_GGUF_FACTORS_MAX, count = 0;
   *ret = (tsr_gguf_tensors){
       .tensors = tsr_arena_array(arena, tsr_gguf_tensor, room),
       .sources = tsr_arena_array(arena, tsr_gguf_source, room)};

@@ -3,16 +3,19 @@
 #include "base/file_read.h"
 #include "checkpoint/gguf_pre_tokenizer.h"
 #include "checkpoint/gguf_special_tokens.h"
-#include <inttypes.h>
+#include "checkpoint/gguf_tokenizer_warnings.h"
+#include "checkpoint/gguf_tokens.h"
 #include <string.h>
 
 enum { BYTES_MAX = 1 << 28 };
-enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 }; /* types of tokens */
 
-typedef struct {
-  const char *text;
-  int type;
-} token;
+/* How a tokenizer is written. */
+typedef enum {
+  NUMBERS,       /* there is none */
+  BYTE_LEVEL,    /* BPE on bytes */
+  PIECES,        /* a tokenizer.model */
+  BYTE_FALLBACK, /* BPE on characters with tokens of bytes, as SentencePiece's without scores */
+} written_as;
 
 typedef struct {
   tsr_arena *arena;
@@ -20,7 +23,8 @@ typedef struct {
   const tsr_gguf_mapping *mapping;
   int64_t vocab_size;
   cJSON *json, *config, *generation; /* NULL where a file does not exist */
-  token *tokens;                     /* (vocab_size) */
+  tsr_gguf_tokens tokens;
+  tsr_gguf_special_tokens special;
   tsr_gguf_metadata *to;
   tsr_diags *diags;
 } vocabulary;
@@ -43,68 +47,7 @@ static bool read_json(vocabulary *v, const char *name, cJSON **ret_json) {
              v->arena, tsr_path_join(v->arena, v->folder, name), text, length, ret_json, v->diags);
 }
 
-/* ---- tokens ---- */
-
-static bool set_token(vocabulary *v, const char *text, const cJSON *id, int type) {
-  if (!cJSON_IsNumber(id) || id->valuedouble < 0 || id->valuedouble >= (double)v->vocab_size)
-    return tsr_diag_error(
-        v->diags, TSR_NOWHERE, "'%s': token '%s' is outside the model's %" PRId64 " tokens",
-        v->path, text, v->vocab_size);
-  v->tokens[id->valueint] = (token){text, type};
-  return true;
-}
-
-static bool is_between(const char *text, const char *begin, const char *end) {
-  size_t length = strlen(text), front = strlen(begin), back = strlen(end);
-  return length >= front + back && !strncmp(text, begin, front) &&
-         !strcmp(text + length - back, end);
-}
-
-/* Some files have control tokens that are not marked as such. */
-static bool looks_special(const char *text) {
-  static const char *const words[] = {"<pad>", "<mask>", "<2mass>", "[@BOS@]"};
-  for (int i = 0; i < 4; i++)
-    if (!strcmp(text, words[i])) return true;
-  return is_between(text, "<|", "|>") || is_between(text, "<｜", "｜>") ||
-         is_between(text, "<unused", ">");
-}
-
-/* What SentencePiece writes for a space is one. */
-static const char *with_spaces(tsr_arena *arena, const char *text) {
-  static const char mark[] = "▁";
-  const char *at = strstr(text, mark);
-  if (!at) return text;
-  return tsr_arena_printf(
-      arena, "%.*s %s", (int)(at - text), text, with_spaces(arena, at + strlen(mark)));
-}
-
-static bool read_tokens(vocabulary *v) {
-  const cJSON *item;
-  cJSON_ArrayForEach(item, tsr_json_get(tsr_json_get(v->json, "model"), "vocab")) {
-    if (!set_token(v, item->string, item, NORMAL)) return false;
-  }
-  cJSON_ArrayForEach(item, tsr_json_get(v->json, "added_tokens")) {
-    const cJSON *content = tsr_json_get(item, "content");
-    const char *text = cJSON_IsString(content) ? content->valuestring : "";
-    bool control = cJSON_IsTrue(tsr_json_get(item, "special")) || looks_special(text);
-    if (!control) text = with_spaces(v->arena, text);
-    if (!set_token(v, text, tsr_json_get(item, "id"), control ? CONTROL : USER_DEFINED))
-      return false;
-  }
-  for (int64_t i = 0; i < v->vocab_size; i++)
-    if (!v->tokens[i].text)
-      v->tokens[i] = (token){tsr_arena_printf(v->arena, "[PAD%" PRId64 "]", i), UNUSED};
-  return true;
-}
-
-static void add_tokens(vocabulary *v) {
-  uint64_t count = (uint64_t)v->vocab_size;
-  tsr_gguf_add_array(v->to, "tokenizer.ggml.tokens", TSR_GGUF_ARRAY_TEXT, count);
-  for (int64_t i = 0; i < v->vocab_size; i++)
-    tsr_gguf_put_text(v->to, v->tokens[i].text, strlen(v->tokens[i].text));
-  tsr_gguf_add_array(v->to, "tokenizer.ggml.token_type", TSR_GGUF_ARRAY_I32, count);
-  for (int64_t i = 0; i < v->vocab_size; i++) tsr_gguf_put_u32(v->to, (uint32_t)v->tokens[i].type);
-}
+/* ---- merges ---- */
 
 /* "a b"; a space inside a part is the letter that byte-level vocabularies have for it. */
 static void add_part(tsr_text *text, const char *part) {
@@ -155,6 +98,7 @@ static const char *add_templates(vocabulary *v, const cJSON *list) {
   return whole;
 }
 
+/* And what lies behind it. */
 static bool add_chat_template(vocabulary *v) {
   const cJSON *own = tsr_json_get(v->config, "chat_template");
   const char *template = cJSON_IsString(own) ? own->valuestring : NULL;
@@ -170,51 +114,149 @@ static bool add_chat_template(vocabulary *v) {
     template = text ? text : cJSON_IsString(inner) ? inner->valuestring : NULL;
   }
   if (template && *template) tsr_gguf_add_text(v->to, "tokenizer.chat_template", template);
+  tsr_gguf_special_tokens_add_normalizer(&v->special, v->to);
   return true;
 }
 
 /* ---- all of it ---- */
 
-static bool check_ends(vocabulary *v, const tsr_gguf_special_tokens *special) {
-  for (int i = 0; i < special->ids_count; i++)
-    if (!strcmp(special->ids[i].kind, "eos")) return true;
+static bool check_ends(vocabulary *v) {
+  for (int i = 0; i < v->special.ids_count; i++)
+    if (!strcmp(v->special.ids[i].kind, "eos")) return true;
   tsr_diag_warning(
       v->diags, TSR_NOWHERE,
       "'%s': neither tokenizer_config.json nor generation_config.json names a token that ends a "
-      "text: llama.cpp takes token 11",
-      v->folder);
+      "text: llama.cpp takes token %d",
+      v->folder, v->tokens.has_scores ? 2 : 11);
   return true;
 }
 
 static bool check_byte_level(const vocabulary *v, const tsr_subword *subword) {
   if (tsr_subword_is_byte_level(subword)) return true;
+  bool takes_pieces = tsr_gguf_mapping_tokenizer(v->mapping, "sentencepiece") != NULL;
   tsr_diag_error(
-      v->diags, TSR_NOWHERE,
-      "'%s': this tokenizer is no byte-level BPE, the only kind that is exported to GGUF", v->path);
-  tsr_diag_hint(
-      v->diags, "convert_hf_to_gguf.py of llama.cpp may convert what --format hf exports");
+      v->diags, TSR_NOWHERE, "'%s': this tokenizer is %s, the only kind%s exported to GGUF%s",
+      v->path,
+      takes_pieces ? "neither byte-level BPE nor SentencePiece's BPE" : "no byte-level BPE",
+      takes_pieces ? "s that are" : " that is", takes_pieces ? "" : " with this architecture");
+  if (takes_pieces)
+    tsr_diag_hint(v->diags, "one that was made of a tokenizer.model needs that file beside it");
+  else
+    tsr_diag_hint(
+        v->diags, "convert_hf_to_gguf.py of llama.cpp may convert what --format hf exports");
   return false;
 }
 
-static bool add_bpe(vocabulary *v, const char *table) {
+static bool read_special(vocabulary *v, bool writes_flags, int64_t ids_end) {
+  return tsr_gguf_special_tokens_read(
+      v->arena, v->mapping, v->json, v->config, v->generation, writes_flags, ids_end, &v->special,
+      v->diags);
+}
+
+static void add_model(vocabulary *v, const char *model, const char *pre) {
+  tsr_gguf_special_tokens_add_prefix(&v->special, v->to);
+  tsr_gguf_add_text(v->to, "tokenizer.ggml.model", model);
+  tsr_gguf_add_text(v->to, "tokenizer.ggml.pre", pre);
+  tsr_gguf_tokens_add(&v->tokens, v->to);
+}
+
+static bool add_byte_level(vocabulary *v, const char *table) {
   tsr_subword *bpe;
   tsr_gguf_pre_tokenizer pre;
-  tsr_gguf_special_tokens special;
   if (!tsr_subword_read(v->arena, v->path, TSR_NOWHERE, &bpe, v->diags) ||
       !check_byte_level(v, bpe) ||
       !tsr_gguf_pre_tokenizer_find(v->arena, table, bpe, v->json, v->path, &pre, v->diags) ||
-      !tsr_gguf_special_tokens_read(
-          v->arena, v->mapping, v->json, v->config, v->generation, !pre.is_known, &special,
-          v->diags) ||
-      !read_tokens(v))
+      !read_special(v, !pre.is_known, 0) ||
+      !tsr_gguf_tokens_bpe(v->arena, v->path, v->json, v->vocab_size, &v->tokens, v->diags))
     return false;
-  tsr_gguf_special_tokens_add_prefix(&special, v->to);
-  tsr_gguf_add_text(v->to, "tokenizer.ggml.model", "gpt2");
-  tsr_gguf_add_text(v->to, "tokenizer.ggml.pre", pre.name);
-  add_tokens(v);
+  add_model(v, "gpt2", pre.name);
   add_merges(v);
-  tsr_gguf_special_tokens_add(v->arena, &special, v->to);
-  return add_chat_template(v) && check_ends(v, &special);
+  tsr_gguf_tokenizer_warn(v->path, v->json, bpe, &v->tokens, v->diags);
+  tsr_gguf_special_tokens_add(v->arena, &v->special, v->to);
+  return add_chat_template(v) && check_ends(v);
+}
+
+/* ---- SentencePiece ---- */
+
+static const char *pieces_path(const vocabulary *v) {
+  return tsr_path_join(v->arena, v->folder, "tokenizer.model");
+}
+
+static bool read_pieces(vocabulary *v) {
+  const char *path = pieces_path(v);
+  tsr_sentencepiece_model model;
+  bool added = tsr_gguf_mapping_tokenizer(v->mapping, "added_tokens") != NULL;
+  if (!tsr_sentencepiece_read(v->arena, path, &model, v->diags)) return false;
+  if (!model.is_bpe)
+    return tsr_diag_error(
+        v->diags, TSR_NOWHERE,
+        "'%s' is no BPE, the only kind of SentencePiece's models that llama.cpp's tokenizer "
+        "'llama' divides texts with",
+        path);
+  return tsr_gguf_tokens_pieces(
+      v->arena, path, &model, v->json, v->config,
+      added ? tsr_json_get(v->json, "added_tokens") : NULL, !added, v->vocab_size, &v->tokens,
+      v->diags);
+}
+
+static bool read_byte_fallback(vocabulary *v) {
+  if (!tsr_gguf_tokens_byte_fallback(
+          v->arena, v->path, v->json, v->config, v->vocab_size, &v->tokens, v->diags))
+    return false;
+  tsr_diag_warning(
+      v->diags, TSR_NOWHERE,
+      "'%s' has no tokenizer.model beside it: its tokens have no scores in the GGUF file, and "
+      "llama.cpp divides texts into other tokens than this tokenizer",
+      v->path);
+  return true;
+}
+
+/* A tokenizer.json that cannot be read here is none to compare with. */
+static void warn_of_sentencepiece(const vocabulary *v, bool no_prefix) {
+  tsr_subword *subword;
+  bool prefix = !no_prefix && (!v->special.has_prefix || v->special.prefix);
+  if (!v->json ||
+      !tsr_subword_read(v->arena, v->path, TSR_NOWHERE, &subword, tsr_diags_new(v->arena)))
+    return;
+  tsr_gguf_tokenizer_warn(v->path, v->json, subword, &v->tokens, v->diags);
+  tsr_gguf_tokenizer_warn_of_prefix(v->arena, v->path, subword, prefix, v->diags);
+}
+
+static bool add_sentencepiece(vocabulary *v, written_as kind) {
+  bool no_prefix = tsr_gguf_mapping_tokenizer(v->mapping, "no_space_prefix") != NULL;
+  if (!read_special(v, false, v->vocab_size) ||
+      !(kind == PIECES ? read_pieces(v) : read_byte_fallback(v)))
+    return false;
+  add_model(v, "llama", "default");
+  tsr_gguf_special_tokens_add(v->arena, &v->special, v->to);
+  if (!add_chat_template(v)) return false;
+  if (no_prefix) tsr_gguf_add_bool(v->to, "tokenizer.ggml.add_space_prefix", false);
+  warn_of_sentencepiece(v, no_prefix);
+  return check_ends(v);
+}
+
+static bool is_byte_level(const vocabulary *v) {
+  tsr_subword *subword;
+  return tsr_subword_read(v->arena, v->path, TSR_NOWHERE, &subword, tsr_diags_new(v->arena)) &&
+         tsr_subword_is_byte_level(subword);
+}
+
+static bool has_byte_fallback(const vocabulary *v) {
+  const cJSON *model = tsr_json_get(v->json, "model");
+  const cJSON *type = tsr_json_get(model, "type");
+  const cJSON *decoder = tsr_json_get(tsr_json_get(v->json, "decoder"), "type");
+  return cJSON_IsString(type) && !strcmp(type->valuestring, "BPE") &&
+         cJSON_IsTrue(tsr_json_get(model, "byte_fallback")) && cJSON_IsString(decoder) &&
+         !strcmp(decoder->valuestring, "Sequence");
+}
+
+/* As the converter's class of the architecture finds it. */
+static written_as find_kind(const vocabulary *v) {
+  const tsr_yaml *takes = tsr_gguf_mapping_tokenizer(v->mapping, "sentencepiece");
+  written_as without = v->json ? BYTE_LEVEL : NUMBERS;
+  if (!takes || (v->json && is_byte_level(v))) return without;
+  if (tsr_file_exists(pieces_path(v))) return PIECES;
+  return !strcmp(takes->text, "any") && has_byte_fallback(v) ? BYTE_FALLBACK : without;
 }
 
 bool tsr_gguf_vocabulary_add(
@@ -224,13 +266,13 @@ bool tsr_gguf_vocabulary_add(
       .arena = arena, .folder = folder, .mapping = mapping, .to = metadata, .diags = diags};
   v.path = tsr_path_join(arena, folder, "tokenizer.json");
   tsr_gguf_mapped_size(mapping, "vocab_size", &v.vocab_size);
-  v.tokens = tsr_arena_array(arena, token, v.vocab_size + 1);
-  memset(v.tokens, 0, sizeof *v.tokens * (size_t)(v.vocab_size + 1));
   if (!read_json(&v, "tokenizer.json", &v.json) ||
       !read_json(&v, "tokenizer_config.json", &v.config) ||
       !read_json(&v, "generation_config.json", &v.generation))
     return false;
-  if (v.json) return add_bpe(&v, table);
+  written_as kind = find_kind(&v);
+  if (kind == BYTE_LEVEL) return add_byte_level(&v, table);
+  if (kind != NUMBERS) return add_sentencepiece(&v, kind);
   if (!tsr_gguf_mapping_has_key(mapping, "vocab_size"))
     tsr_gguf_add_u32(
         metadata, tsr_arena_printf(arena, "%s.vocab_size", tsr_gguf_architecture(mapping)),

@@ -8,7 +8,7 @@
 #include "checkpoint/hf_merge.h"
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/reader.h"
-#include "model/model.h"
+#include "checkpoint/stored_model.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -175,23 +175,12 @@ static void split_shards(exporter *x) {
 }
 
 static bool read_model(exporter *x) {
-  const tsr_manifest *m = &x->manifest;
-  if (!m->config)
-    return tsr_diag_error(x->diags, TSR_NOWHERE, "'%s' has no configuration", m->folder);
-  const char *path = tsr_path_join(x->arena, m->folder, m->config);
-  const tsr_stored *wte = tsr_manifest_find(m, "wte");
-  int64_t vocab = wte && wte->ndim ? wte->shape[0] : 0;
-  tsr_model_options options = {
-      .batch = 1, .sequence = 1, .vocab_detected = vocab, .units = {1, 1, 1}};
-  options.graphs_folder = x->options->graphs_folder;
-  tsr_config *config;
-  tsr_model *model;
-  if (!tsr_config_load(x->arena, path, NULL, 0, &config, x->diags) ||
-      !tsr_config_require_model(config, x->diags) ||
-      !tsr_hf_config_of(x->arena, config, vocab, options.graphs_folder, &x->config, x->diags) ||
-      !tsr_model_read(x->arena, config, &options, &model, x->diags))
+  tsr_stored_model m;
+  const char *graphs = x->options->graphs_folder;
+  if (!tsr_stored_model_read(x->arena, &x->manifest, graphs, &m, x->diags) ||
+      !tsr_hf_config_of(x->arena, m.config, m.vocab_stored, graphs, &x->config, x->diags) ||
+      !add_params(x, m.model->graph) || !check_parts(x))
     return false;
-  if (!add_params(x, model->graph) || !check_parts(x)) return false;
   split_shards(x);
   return true;
 }

@@ -7,14 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const char *const tsr_hf_side_files[] = {
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "generation_config.json",
-    NULL};
+const char *const tsr_hf_side_files[] = {"tokenizer.json",         "tokenizer.model",
+                                         "tokenizer_config.json",  "special_tokens_map.json",
+                                         "chat_template.jinja",    "chat_template.json",
+                                         "generation_config.json", NULL};
 
 typedef enum { FOREIGN, BESIDE, TENSORS } kind; /* TENSORS: also manifests */
 

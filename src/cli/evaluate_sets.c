@@ -35,13 +35,15 @@ static bool read_sets(evaluation *e) {
   app *a = e->m->a;
   const tsr_options *o = &a->options;
   tsr_eval_format format;
-  tsr_text_file *files;
-  int count, shots_count;
-  if (!parse_format(a, &format) ||
-      !tsr_text_files_read(
-          a->arena, o->eval_sets.items, o->eval_sets.count, TSR_NOWHERE, &files, &count, a->diags))
-    return false;
-  bool ok = true;
+  tsr_text_file *files, *shots;
+  int count, shots_count = 0;
+  bool has_format = parse_format(a, &format);
+  bool ok = tsr_text_files_read(
+      a->arena, o->eval_sets.items, o->eval_sets.count, TSR_NOWHERE, &files, &count, a->diags);
+  if (o->shots)
+    ok &= tsr_text_files_read(
+        a->arena, &o->shots_file, 1, TSR_NOWHERE, &shots, &shots_count, a->diags);
+  if (!has_format) return false;
   e->results.count = count;
   e->results.sets = tsr_arena_array(a->arena, evaluated_set, count);
   for (int i = 0; i < count; i++) {
@@ -49,10 +51,8 @@ static bool read_sets(evaluation *e) {
     ok &= tsr_eval_set_read(a->arena, &files[i], &format, set, a->diags);
     e->finds_greedy |= set->kind == TSR_EVAL_COMPLETION;
   }
-  if (!ok || !o->shots) return ok;
-  return tsr_text_files_read(
-             a->arena, &o->shots_file, 1, TSR_NOWHERE, &files, &shots_count, a->diags) &&
-         tsr_eval_set_read(a->arena, files, &format, &e->examples, a->diags);
+  if (shots_count) ok &= tsr_eval_set_read(a->arena, shots, &format, &e->examples, a->diags);
+  return ok;
 }
 
 /* Every set has lines of the examples' kind, and texts have no examples. */
@@ -289,8 +289,9 @@ bool evaluate_sets(trained_model *m) {
   app *a = m->a;
   evaluation e = {.m = m};
   bool ok = tsr_run_data_open_tokenizer(a->arena, m->setup.config, &m->data, a->diags) &&
-            read_sets(&e) && check_examples(&e) && prepare_prompting(&e) && make_requests(&e) &&
-            check_output(a, a->options.out) && check_output(a, a->options.log_samples);
+            read_sets(&e) && check_examples(&e) && prepare_prompting(&e) && make_requests(&e);
+  ok &= check_output(a, a->options.out);
+  ok &= check_output(a, a->options.log_samples);
   return tsr_job_all_succeeded(&a->job, ok) && compile_evaluation(&e) && score(&e) &&
          evaluate_sets_report(m, &e.results);
 }

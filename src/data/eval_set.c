@@ -3,6 +3,7 @@
 #include "data/jsonl.h"
 #include "data/text_check.h"
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const tsr_eval_kind_names[] = {"choice", "completion", "text"};
@@ -26,6 +27,11 @@ typedef struct {
   const tsr_jinja_list *labels; /* of choices that have labels; NULL: they have none */
 } reader;
 
+static bool fail_at(const reader *r, size_t at, const char *text) {
+  return tsr_diag_error(
+      r->diags, tsr_text_file_place(r->file, r->offset + at, 1, r->diags), "%s", text);
+}
+
 /* An error at the value of a key, or at an item of its list; `key` NULL: at the line's begin. */
 static bool fail(const reader *r, const char *key, int item, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -36,8 +42,7 @@ static bool fail(const reader *r, const char *key, int item, const char *format,
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  size_t at = r->offset + (key ? tsr_jsonl_find(r->file->text + r->offset, key, item) : 0);
-  return tsr_diag_error(r->diags, tsr_text_file_place(r->file, at, 1, r->diags), "%s", text);
+  return fail_at(r, key ? tsr_jsonl_find(r->file->text + r->offset, key, item) : 0, text);
 }
 
 /* A key's value; NULL: it is missing or null. */
@@ -106,6 +111,41 @@ static bool take_choice(
   return **choice || fail(r, key, number, "the choice is empty");
 }
 
+static int compare_labels(const void *a, const void *b) {
+  const tsr_jinja_value *const *p = a, *const *q = b;
+  const tsr_jinja_string *s = &(*p)->string, *t = &(*q)->string;
+  int64_t shorter = s->length < t->length ? s->length : t->length;
+  int order = memcmp(s->bytes, t->bytes, (size_t)shorter);
+  if (!order) order = (s->length > t->length) - (s->length < t->length);
+  return order ? order : (*p > *q) - (*p < *q);
+}
+
+/* An answer names a label: it would be the first of two. */
+static bool check_labels(const reader *r, const char *key) {
+  const tsr_jinja_list *labels = r->labels;
+  const tsr_jinja_value **sorted =
+      tsr_arena_array(r->arena, const tsr_jinja_value *, labels->count);
+  int count = 0, again = -1;
+  for (int i = 0; i < labels->count; i++)
+    if (labels->items[i].kind == TSR_JINJA_STRING) sorted[count++] = &labels->items[i];
+  qsort(sorted, (size_t)count, sizeof *sorted, compare_labels);
+  for (int i = 1; i < count; i++) {
+    const tsr_jinja_string *s = &sorted[i - 1]->string, *t = &sorted[i]->string;
+    int at = (int)(sorted[i] - labels->items);
+    bool same = s->length == t->length && !memcmp(s->bytes, t->bytes, (size_t)s->length);
+    if (same && (again < 0 || at < again)) again = at;
+  }
+  if (again < 0) return true;
+  const char *line = r->file->text + r->offset;
+  const tsr_jinja_string *label = &labels->items[again].string;
+  size_t object = tsr_jsonl_find(line, key, -1);
+  return fail_at(
+      r, object + tsr_jsonl_find(line + object, "label", again),
+      tsr_arena_printf(
+          r->arena, "two choices have the label '%.*s'",
+          label->length < 80 ? (int)label->length : 80, label->bytes));
+}
+
 /* ARC: {"text": [...], "label": [...]} */
 static bool split_labels(reader *r, const char *key, const tsr_jinja_value **choices) {
   const tsr_jinja_dict *both = (*choices)->dict;
@@ -117,7 +157,7 @@ static bool split_labels(reader *r, const char *key, const tsr_jinja_value **cho
     return fail(
         r, key, -1, "an object '%s' should have two lists of one length, 'text' and 'label'", key);
   r->labels = labels->list;
-  return true;
+  return check_labels(r, key);
 }
 
 static bool read_choices(reader *r, tsr_eval_item *item) {

@@ -45,7 +45,7 @@ typedef struct {
 
 /* Reads a whole file; the text and all results live as long as the arena. Every mistake is an error
  * at its line and column: no JSON, a line of no kind or of another one than the first, no choice,
- * an answer that is none of the choices, a file without a line. */
+ * two choices of one label, an answer that is none of the choices, a file without a line. */
 bool tsr_eval_set_read(
     tsr_arena *arena, const tsr_text_file *file, const tsr_eval_format *format,
     tsr_eval_set *ret_set, tsr_diags *diags);

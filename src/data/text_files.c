@@ -60,16 +60,16 @@ bool tsr_text_files_read(
     tsr_arena *arena, const char *const *patterns, int count, tsr_location location,
     tsr_text_file **ret_files, int *ret_count, tsr_diags *diags) {
   file_list list = {0};
+  bool ok = true;
   for (int i = 0; i < count; i++) {
     const char **paths;
-    int found;
-    if (!tsr_text_files_find(arena, patterns[i], location, &paths, &found, diags)) return false;
-    for (int k = 0; k < found; k++)
-      if (!add_file(arena, &list, paths[k], location, diags)) return false;
+    int found = 0;
+    ok &= tsr_text_files_find(arena, patterns[i], location, &paths, &found, diags);
+    for (int k = 0; k < found; k++) ok &= add_file(arena, &list, paths[k], location, diags);
   }
   *ret_files = list.items;
   *ret_count = list.count;
-  return true;
+  return ok;
 }
 
 tsr_location

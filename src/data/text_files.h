@@ -21,9 +21,9 @@ bool tsr_text_files_find(
     int *ret_count, tsr_diags *diags);
 
 /* Reads files in the order of `patterns`: each is the path of a file, or a glob(3) pattern whose
- * matches are taken sorted by byte value. Errors stand at `place` (where the user named them): a
- * file that cannot be read, a character device, a pattern without a match. The texts live in
- * `arena`. */
+ * matches are taken sorted by byte value. Errors stand at `place` (where the user named them): each
+ * file that cannot be read, a character device, a pattern without a match; the others are read all
+ * the same. The texts live in `arena`. */
 bool tsr_text_files_read(
     tsr_arena *arena, const char *const *patterns, int count, tsr_location location,
     tsr_text_file **ret_files, int *ret_count, tsr_diags *diags);

@@ -12,6 +12,7 @@ struct tsr_connection {
   tsr_connection *next, *before;
   int socket;
   double sends_since; /* 0: it is being served */
+  bool is_cut;        /* shut down, but not closed yet */
 };
 
 struct tsr_connections {
@@ -20,6 +21,7 @@ struct tsr_connections {
   pthread_t watcher;
   tsr_connection *first;
   double seconds;
+  int most, count; /* count: of those that are not cut */
   bool is_ending;
 };
 
@@ -33,13 +35,28 @@ static void wait_a_moment(tsr_connections *all) {
   pthread_cond_timedwait(&all->changed, &all->lock, &until);
 }
 
+static void cut(tsr_connections *all, tsr_connection *c) {
+  shutdown(c->socket, SHUT_RDWR);
+  all->count -= !c->is_cut;
+  c->is_cut = true;
+}
+
+/* The client whose request is awaited longest, but not the newest one: others come, too. */
+static void cut_longest(tsr_connections *all) {
+  tsr_connection *longest = NULL;
+  for (tsr_connection *c = all->first->next; c; c = c->next)
+    if (c->sends_since > 0 && !c->is_cut && (!longest || c->sends_since <= longest->sends_since))
+      longest = c;
+  if (longest) cut(all, longest);
+}
+
 static void *watch(void *context) {
   tsr_connections *all = context;
   pthread_mutex_lock(&all->lock);
   while (!all->is_ending) {
     double now = tsr_seconds_now();
     for (tsr_connection *c = all->first; c; c = c->next)
-      if (c->sends_since > 0 && now - c->sends_since > all->seconds) shutdown(c->socket, SHUT_RDWR);
+      if (c->sends_since > 0 && now - c->sends_since > all->seconds) cut(all, c);
     wait_a_moment(all);
   }
   pthread_mutex_unlock(&all->lock);
@@ -47,10 +64,11 @@ static void *watch(void *context) {
 }
 
 bool tsr_connections_open(
-    tsr_arena *arena, double seconds_to_send, tsr_connections **ret_connections) {
+    tsr_arena *arena, double seconds_to_send, int most, tsr_connections **ret_connections) {
   tsr_connections *all = tsr_arena_alloc(arena, sizeof *all);
   pthread_condattr_t monotonic;
   all->seconds = seconds_to_send;
+  all->most = most;
   pthread_mutex_init(&all->lock, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -76,6 +94,7 @@ tsr_connection *tsr_connections_add(tsr_connections *all, int socket) {
   c->next = all->first;
   if (c->next) c->next->before = c;
   all->first = c;
+  if (++all->count >= all->most) cut_longest(all);
   pthread_mutex_unlock(&all->lock);
   return c;
 }
@@ -85,6 +104,7 @@ void tsr_connections_remove(tsr_connections *all, tsr_connection *c) {
   if (c->next) c->next->before = c->before;
   if (c->before) c->before->next = c->next;
   else all->first = c->next;
+  all->count -= !c->is_cut;
   pthread_mutex_unlock(&all->lock);
   free(c);
 }

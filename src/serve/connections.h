@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The connections of a server, for what libmicrohttpd does not watch: a client that takes longer to
- * send a request than it may is cut off, however steadily it sends. */
+ * send a request than it may is cut off, however steadily it sends; and where there can be no more
+ * connections, that of the client that has taken longest. */
 #ifndef TSR_SERVE_CONNECTIONS_H
 #define TSR_SERVE_CONNECTIONS_H
 #include "base/arena.h"
@@ -9,9 +10,10 @@
 typedef struct tsr_connections tsr_connections;
 typedef struct tsr_connection tsr_connection;
 
-/* Starts the thread that watches; false: there can be no more threads. */
+/* Starts the thread that watches; false: there can be no more threads. `most`: connections that
+ * there may be. */
 bool tsr_connections_open(
-    tsr_arena *arena, double seconds_to_send, tsr_connections **ret_connections);
+    tsr_arena *arena, double seconds_to_send, int most, tsr_connections **ret_connections);
 /* Ends the thread; connections that there are stay. */
 void tsr_connections_close(tsr_connections *connections);
 

@@ -6,6 +6,7 @@
 #include <time.h>
 
 typedef enum { NEWS, CLIENT_GONE, TOO_LATE } waited;
+enum { CLIENT_CLOSED = 499 }; /* a status that RFC 9110 does not have, as nginx uses it */
 
 /* A request that is being answered. */
 typedef struct {
@@ -51,10 +52,18 @@ static waited wait_until(answer *a, bool (*is_ready)(answer *a)) {
   return how;
 }
 
-static void fail_late(const answer *a, tsr_api_error *ret_error) {
-  tsr_api_fail(
-      ret_error, a->job->arena, 504, NULL, "timeout", "The request took longer than %g seconds",
-      a->server->settings.timeout_s);
+/* A client that has only closed its sending side reads why it has no answer. To the server it looks
+ * as one that has gone, whose texts are not to be made. */
+static void fail_waiting(const answer *a, waited how, tsr_api_error *ret_error) {
+  if (how == CLIENT_GONE)
+    tsr_api_fail(
+        ret_error, a->job->arena, CLIENT_CLOSED, NULL, "client_closed_request",
+        "The client has closed its sending side, which ends its request: it has to stay open until "
+        "the answer is there");
+  if (how == TOO_LATE)
+    tsr_api_fail(
+        ret_error, a->job->arena, 504, NULL, "timeout", "The request took longer than %g seconds",
+        a->server->settings.timeout_s);
 }
 
 /* ---- at once ---- */
@@ -65,9 +74,8 @@ static enum MHD_Result answer_whole(answer *a) {
   tsr_api_error error = {0};
   tsr_text text = {0};
   waited how = wait_until(a, is_whole);
-  if (how == CLIENT_GONE) return MHD_NO;
-  if (how == TOO_LATE) fail_late(a, &error);
-  else tsr_response_find_failure(a->job, &error);
+  fail_waiting(a, how, &error);
+  if (how == NEWS) tsr_response_find_failure(a->job, &error);
   if (error.status) return tsr_http_answer_error(a->exchange, &error);
   tsr_response_add_whole(a->job, &a->head, &text);
   return tsr_http_answer_json(a->exchange, &text);
@@ -103,12 +111,9 @@ static ssize_t read_stream(void *context, uint64_t at, char *to, size_t most) {
     a->out.length = a->out_at = 0;
     if (a->has_ended) return MHD_CONTENT_READER_END_OF_STREAM;
     waited how = wait_until(a, has_events);
-    if (how == CLIENT_GONE) return MHD_CONTENT_READER_END_WITH_ERROR;
     tsr_api_error error = {0};
-    if (how == TOO_LATE) {
-      fail_late(a, &error);
-      add_failure(a, &error);
-    }
+    fail_waiting(a, how, &error);
+    if (error.status) add_failure(a, &error);
   }
   size_t left = a->out.length - a->out_at, count = left < most ? left : most;
   memcpy(to, a->out.data + a->out_at, count);

@@ -120,23 +120,22 @@ static bool check_type(const tsr_exchange *e, tsr_api_error *error) {
 static const route *find_route(
     const tsr_exchange *e, tsr_arena *arena, const char *method, const char *path,
     tsr_api_error *error) {
-  const char *other = NULL;
-  if (!strcmp(method, "HEAD")) method = "GET";
+  const char *other = NULL, *as = strcmp(method, "HEAD") ? method : "GET";
   for (int i = 0; i < ROUTES; i++) {
     if (strcmp(routes[i].path, path) != 0) continue;
-    if (strcmp(routes[i].method, method) != 0) {
+    if (strcmp(routes[i].method, as) != 0) {
       other = routes[i].method;
       continue;
     }
     if (!routes[i].is_open && !check_token(e, error)) return NULL;
-    if (!strcmp(method, "POST") && !check_type(e, error)) return NULL;
+    if (!strcmp(as, "POST") && !check_type(e, error)) return NULL;
     return &routes[i];
   }
   if (other)
     tsr_api_fail(
-        error, arena, 405, other, NULL, "%s is asked with %s, not %s", path, other, method);
-  else
-    tsr_api_fail(error, arena, 404, NULL, "not_found", "There is nothing at %s %s", method, path);
+        error, arena, 405, NULL, "method_not_supported",
+        "Not allowed to %s on %s, which is asked with %s", method, path, other);
+  else tsr_api_fail(error, arena, 404, NULL, NULL, "Invalid URL (%s %s)", method, path);
   error->allowed = other;
   return NULL;
 }
@@ -251,22 +250,22 @@ static size_t leave_escapes(void *context, struct MHD_Connection *connection, ch
 bool tsr_http_server_open(
     tsr_arena *arena, const tsr_http_settings *settings, const tsr_served_model *model,
     tsr_scheduler *scheduler, tsr_metrics *counts, tsr_http_server **ret_server, tsr_diags *diags) {
-  enum { BACKLOG = 128 };
+  enum { BACKLOG = 128, CLOSING = 64 }; /* CLOSING: connections that were cut, with their threads */
   tsr_http_server *s = tsr_arena_alloc(arena, sizeof *s);
   *s = (tsr_http_server){*settings, model, scheduler, counts, .has_socket = true};
   *ret_server = s;
   if (listen(settings->socket, BACKLOG))
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "the server cannot listen on its port: %s", strerror(errno));
-  if (tsr_connections_open(arena, settings->sending_s, &s->connections))
+  if (tsr_connections_open(arena, settings->sending_s, settings->connections, &s->connections))
     s->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
             MHD_USE_ITC,
         0, NULL, NULL, handle, s, MHD_OPTION_LISTEN_SOCKET, settings->socket,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings->connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(settings->sending_s + 1), MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, complete, NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, s,
-        MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(settings->connections + CLOSING),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(settings->sending_s + 1),
+        MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED, complete,
+        NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, s, MHD_OPTION_END);
   if (s->daemon) return true;
   return tsr_diag_failure(diags, TSR_NOWHERE, "the server of HTTP cannot be started");
 }

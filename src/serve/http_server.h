@@ -9,7 +9,7 @@ typedef struct {
   int socket;        /* tsr_listen_socket_open's; the server closes it */
   const char *token; /* what clients must send as a bearer token; NULL: nothing */
   int64_t max_body;  /* bytes of a request */
-  int connections;   /* at once; more are closed */
+  int connections;   /* at once; more close idle ones, and 64 more there cannot be */
   double timeout_s;  /* of a request, from its end to its answer's */
   double sending_s;  /* the longest that a client may take to send one */
 } tsr_http_settings;

@@ -20,8 +20,10 @@ tsr_serve_job_new(tsr_arena *arena, const tsr_served_model *model, const tsr_req
     c->prompt = i / request->n;
     c->number = i % request->n;
     const tsr_prompt *prompt = &request->prompts[c->prompt];
+    if (request->echoes && request->wants_logprobs)
+      c->prompt_offsets = tsr_arena_array(arena, int64_t, prompt->count + 1);
     c->stream = tsr_text_stream_new(
-        arena, model->tokenizer, prompt->tokens, prompt->count, &c->prompt_text);
+        arena, model->tokenizer, prompt->tokens, prompt->count, &c->prompt_text, c->prompt_offsets);
     if (!request->echoes) tsr_text_free(&c->prompt_text);
   }
   pthread_mutex_init(&job->lock, NULL);
@@ -55,7 +57,9 @@ static void add_record(tsr_text_choice *c, const tsr_text_token *t) {
           c->top_logprobs, count * (size_t)r->top_logprobs * sizeof *c->top_logprobs);
   }
   tsr_token_record *to = &c->records[c->records_count];
-  *to = (tsr_token_record){t->logprob.token, t->logprob.log_probability, c->stream.text.length};
+  *to = (tsr_token_record){
+      t->logprob.token, t->logprob.log_probability, c->stream.text.length,
+      tsr_text_characters(c->stream.held.data, c->stream.held.length)};
   if (r->top_logprobs) {
     tsr_token_logprob *top_logprobs = c->top_logprobs + c->records_count * r->top_logprobs;
     for (int i = 0; i < r->top_logprobs; i++) /* a vocabulary may have fewer */

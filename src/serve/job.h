@@ -18,13 +18,15 @@ typedef struct {
   int32_t token;
   double log_probability;
   size_t begin; /* of its text in the choice's; of a prompt's token 0 */
+  int64_t held; /* characters before it that were not in the choice's text yet */
 } tsr_token_record;
 
 /* One choice of one prompt. */
 typedef struct tsr_text_choice {
   struct tsr_serve_job *job;
-  int prompt, number;   /* number: in [0, n) */
-  tsr_text prompt_text; /* where it is echoed */
+  int prompt, number;      /* number: in [0, n) */
+  tsr_text prompt_text;    /* where it is echoed */
+  int64_t *prompt_offsets; /* of its tokens, in characters; where these have log-probabilities */
   tsr_text_stream stream;
   /* Where log-probabilities or tokens are wanted: of the prompt's tokens but the first one if it is
    * echoed, and of the drawn ones. */
@@ -52,6 +54,7 @@ struct tsr_serve_job {
   struct tsr_scheduler *scheduler; /* that has it */
   int unfinished;                  /* choices that wait or run */
   bool is_released;                /* nobody reads it: its texts are to end */
+  bool has_begun;                  /* a text of it has left the queue for the model */
 };
 typedef struct tsr_serve_job tsr_serve_job;
 

@@ -17,15 +17,6 @@ int64_t tsr_text_choice_records(const tsr_text_choice *c) {
   return count;
 }
 
-/* What a token of a prompt adds to the text, as far as that can be said of one token. */
-static void add_token_text(const tsr_text_choice *c, int64_t index, tsr_text *text) {
-  const tsr_tokenizer *tokenizer = c->job->model->tokenizer;
-  int32_t token = c->job->request.prompts[c->prompt].tokens[index];
-  if (!tsr_token_is_shown(tokenizer, token)) return;
-  if (index && tokenizer->kind == TSR_TOKENIZER_IDS) tsr_text_add(text, " ");
-  tsr_tokenizer_token_text(tokenizer, token, text);
-}
-
 /* A token's own bytes; of special ones, too. */
 static void token_bytes(const tsr_text_choice *c, int32_t token, tsr_text *ret_bytes) {
   tsr_tokenizer_token_text(c->job->model->tokenizer, token, ret_bytes);
@@ -85,28 +76,24 @@ static void add_dictionary(const tsr_text_choice *c, int64_t record, tsr_text *t
 
 typedef enum { KEYS, NUMBERS, TOP_LOGPROBS, OFFSETS } column;
 
-static int64_t characters(const char *bytes, size_t length) {
-  int64_t count = 0;
-  for (size_t i = 0; i < length; i++) count += ((unsigned char)bytes[i] & 0xc0) != 0x80;
-  return count;
+/* Where a token begins in the text, in characters. */
+static int64_t offset_of(const tsr_text_choice *c, int64_t record) {
+  const tsr_token_record *r = &c->records[record];
+  if (record < prompt_records(c)) return c->prompt_offsets[record + 1];
+  const tsr_text *text = &c->stream.text, *before = &c->prompt_text;
+  int64_t offset = tsr_text_characters(before->data, before->length);
+  if (r->begin >= text->length) return offset + tsr_text_characters(text->data, text->length);
+  return offset + tsr_text_characters(text->data, r->begin) + r->held;
 }
 
 static void add_column(
     const tsr_text_choice *c, column which, bool prompt, int64_t first, int64_t count,
     tsr_text *text) {
-  const tsr_prompt *p = &c->job->request.prompts[c->prompt];
-  int64_t of_prompt = prompt_records(c), before = 0;
-  tsr_text shown = {0};
   const char *between = "";
   if (prompt) {
-    if (which == KEYS) add_key(c, p->tokens[0], text);
+    if (which == KEYS) add_key(c, c->job->request.prompts[c->prompt].tokens[0], text);
     else tsr_text_add(text, which == OFFSETS ? "0" : "null");
     between = ",";
-  }
-  if (c->job->request.echoes && which == OFFSETS) {
-    add_token_text(c, 0, &shown);
-    for (int64_t i = 1; i < p->count && first >= of_prompt; i++) add_token_text(c, i, &shown);
-    before = characters(shown.data ? shown.data : "", shown.length);
   }
   for (int64_t i = first; i < count; i++, between = ",") {
     const tsr_token_record *r = &c->records[i];
@@ -114,17 +101,8 @@ static void add_column(
     if (which == KEYS) add_key(c, r->token, text);
     else if (which == NUMBERS) add_number(r->log_probability, text);
     else if (which == TOP_LOGPROBS) add_dictionary(c, i, text);
-    else if (i < of_prompt) {
-      tsr_text_add(text, "%lld", (long long)before);
-      shown.length = 0;
-      add_token_text(c, i + 1, &shown);
-      before += characters(shown.data ? shown.data : "", shown.length);
-    } else {
-      size_t begin = r->begin < c->stream.text.length ? r->begin : c->stream.text.length;
-      tsr_text_add(text, "%lld", (long long)(before + characters(c->stream.text.data, begin)));
-    }
+    else tsr_text_add(text, "%lld", (long long)offset_of(c, i));
   }
-  tsr_text_free(&shown);
 }
 
 static void add_completion(

@@ -174,6 +174,7 @@ static void add_waiting(tsr_scheduler *s) {
     s->count--;
     c->last_at = c->job->arrived_at;
     c->text = tsr_text_batch_add(s->batch, &q);
+    c->job->has_begun = true;
     s->running[c->text] = c;
   }
   tsr_metrics_set(s->metrics, TSR_WAITING_TEXTS, s->count);
@@ -237,15 +238,33 @@ static void end_all(tsr_scheduler *s) {
   tsr_arena_free(s->arena);
 }
 
+/* Requests none of whose texts has begun are refused now: others may still end. */
+static void refuse_waiting(tsr_scheduler *s) {
+  pthread_mutex_lock(&s->lock);
+  s->is_ending = true;
+  for (int64_t left = s->count; left > 0 && s->count; left--) {
+    tsr_text_choice *c = s->queue[s->first];
+    s->first = (s->first + 1) % s->queue_most;
+    if (c->job->has_begun) {
+      s->queue[(s->first + s->count - 1) % s->queue_most] = c;
+      continue;
+    }
+    s->count--;
+    pthread_mutex_unlock(&s->lock);
+    tsr_text_choice_finish(c, TSR_FINISH_SHUTDOWN);
+    leave(s, c->job);
+    pthread_mutex_lock(&s->lock);
+  }
+  pthread_mutex_unlock(&s->lock);
+}
+
 void tsr_scheduler_run(
     tsr_scheduler *s, const volatile sig_atomic_t *stop, double grace_s,
     void (*stopping)(void *context), void *context) {
   double ends_at = 0;
   for (;;) {
     if (*stop && !ends_at) {
-      pthread_mutex_lock(&s->lock);
-      s->is_ending = true;
-      pthread_mutex_unlock(&s->lock);
+      refuse_waiting(s);
       stopping(context);
       ends_at = tsr_seconds_now() + grace_s;
     }

@@ -20,8 +20,8 @@ bool tsr_scheduler_submit(tsr_scheduler *scheduler, tsr_serve_job *job, tsr_api_
 /* The caller reads the job no more. It is freed now, or when its texts have left the model. */
 void tsr_scheduler_release(tsr_scheduler *scheduler, tsr_serve_job *job);
 
-/* Runs the model until `*stop` is set; then `stopping(context)` is called, no job is taken any
- * more, and those that there are may take `grace_s`. */
+/* Runs the model until `*stop` is set; then no job is taken any more, those none of whose texts has
+ * begun are refused, `stopping(context)` is called, and the others may take `grace_s`. */
 void tsr_scheduler_run(
     tsr_scheduler *scheduler, const volatile sig_atomic_t *stop, double grace_s,
     void (*stopping)(void *context), void *context);

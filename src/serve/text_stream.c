@@ -8,14 +8,36 @@ bool tsr_token_is_shown(const tsr_tokenizer *tokenizer, int32_t token) {
          !tsr_subword_is_special(tokenizer->subword, token);
 }
 
+int64_t tsr_text_characters(const char *bytes, size_t length) {
+  int64_t count = 0;
+  for (size_t i = 0; i < length; i++) count += ((unsigned char)bytes[i] & 0xc0) != 0x80;
+  return count;
+}
+
+/* Whether a text that begins with the token has nothing of it, as of the blank in SentencePiece's
+ * "▁". */
+static bool is_nothing_first(const tsr_tokenizer *tokenizer, int32_t token) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_text text = {0};
+  tsr_token_stream *alone = tsr_token_stream_new(arena, tokenizer, false);
+  tsr_token_stream_add(alone, token, &text);
+  tsr_token_stream_end(alone, &text);
+  bool is_nothing = !text.length;
+  tsr_text_free(&text);
+  tsr_arena_free(arena);
+  return is_nothing;
+}
+
 /* Adds a token to both: `held` has the bytes of those whose text a later token may change. */
-static void add_token(
-    tsr_token_stream *tokens, const tsr_tokenizer *tokenizer, int32_t token, tsr_text *text,
-    tsr_text *held) {
+static void
+add_token(tsr_text_stream *s, const tsr_tokenizer *tokenizer, int32_t token, tsr_text *text) {
   size_t from = text->length;
-  tsr_token_stream_add(tokens, token, text);
-  if (text->length > from) held->length = 0;
-  else tsr_tokenizer_token_text(tokenizer, token, held);
+  bool is_first = !s->has_tokens;
+  s->has_tokens = true;
+  tsr_token_stream_add(s->tokens, token, text);
+  if (text->length > from) s->held.length = 0;
+  else if (!is_first || !is_nothing_first(tokenizer, token))
+    tsr_tokenizer_token_text(tokenizer, token, &s->held);
 }
 
 static bool are_characters(const tsr_text *held) {
@@ -24,11 +46,17 @@ static bool are_characters(const tsr_text *held) {
 
 tsr_text_stream tsr_text_stream_new(
     tsr_arena *arena, const tsr_tokenizer *tokenizer, const int32_t *prompt, int64_t count,
-    tsr_text *prompt_text) {
+    tsr_text *prompt_text, int64_t *ret_offsets) {
   tsr_text_stream s = {.tokens = tsr_token_stream_new(arena, tokenizer, false)};
-  for (int64_t i = 0; i < count; i++)
-    if (tsr_token_is_shown(tokenizer, prompt[i]))
-      add_token(s.tokens, tokenizer, prompt[i], prompt_text, &s.held);
+  int64_t characters = 0;
+  for (int64_t i = 0; i < count; i++) {
+    size_t from = prompt_text->length;
+    if (ret_offsets) ret_offsets[i] = characters + tsr_text_characters(s.held.data, s.held.length);
+    if (!tsr_token_is_shown(tokenizer, prompt[i])) continue;
+    add_token(&s, tokenizer, prompt[i], prompt_text);
+    if (prompt_text->length > from)
+      characters += tsr_text_characters(prompt_text->data + from, prompt_text->length - from);
+  }
   if (!are_characters(&s.held)) return s;
   tsr_token_stream_end(s.tokens, prompt_text);
   s.held.length = 0;
@@ -91,7 +119,7 @@ void tsr_text_stream_add(
     int stops_count) {
   size_t from = s->text.length;
   if (!tsr_token_is_shown(tokenizer, token)) return;
-  add_token(s->tokens, tokenizer, token, &s->text, &s->held);
+  add_token(s, tokenizer, token, &s->text);
   finalize(s, from, stops, stops_count);
   if (!s->is_stopped && stops_count) stop_in_held(s, stops, stops_count);
 }

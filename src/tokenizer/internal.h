@@ -332,6 +332,9 @@ typedef struct {
  * ends in NULL. */
 bool tsr_json_keys_known(
     const tsr_subword_reader *r, const cJSON *object, const char *where, const char *const *known);
+/* The list under `key` of an object of the type Sequence. */
+bool tsr_json_sequence(
+    const tsr_subword_reader *r, const cJSON *object, const char *key, const cJSON **ret_list);
 const char *tsr_json_type(const cJSON *object); /* "" where there is none */
 bool tsr_json_is_type(const cJSON *object, const char *type);
 bool tsr_json_refuse_type(

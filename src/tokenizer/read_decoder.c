@@ -109,8 +109,9 @@ static bool read_step(const tsr_subword_reader *r, const cJSON *item) {
       {"CTC", read_ctc},
   };
   if (tsr_json_is_type(item, "Sequence")) {
-    const cJSON *inner;
-    cJSON_ArrayForEach(inner, tsr_json_get(item, "decoders")) {
+    const cJSON *list, *inner;
+    if (!tsr_json_sequence(r, item, "decoders", &list)) return false;
+    cJSON_ArrayForEach(inner, list) {
       if (!read_step(r, inner)) return false;
     }
     return true;

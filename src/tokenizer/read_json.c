@@ -20,6 +20,15 @@ bool tsr_json_keys_known(
   return true;
 }
 
+bool tsr_json_sequence(
+    const tsr_subword_reader *r, const cJSON *object, const char *key, const cJSON **ret_list) {
+  const char *const known[] = {"type", key, NULL};
+  *ret_list = tsr_json_get(object, key);
+  return tsr_json_keys_known(r, object, "Sequence", known) &&
+         (cJSON_IsArray(*ret_list) ||
+          tsr_diag_error(r->diags, r->location, "'%s' of Sequence should be a list", key));
+}
+
 const char *tsr_json_type(const cJSON *object) {
   const cJSON *type = tsr_json_get(object, "type");
   return cJSON_IsString(type) ? type->valuestring : "";

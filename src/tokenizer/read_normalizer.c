@@ -83,8 +83,9 @@ bool tsr_normalizer_read(const tsr_subword_reader *r, const cJSON *item) {
   static const char *const only_type[] = {"type", NULL};
   if (!item || cJSON_IsNull(item)) return true;
   if (tsr_json_is_type(item, "Sequence")) {
-    const cJSON *inner;
-    cJSON_ArrayForEach(inner, tsr_json_get(item, "normalizers")) {
+    const cJSON *list, *inner;
+    if (!tsr_json_sequence(r, item, "normalizers", &list)) return false;
+    cJSON_ArrayForEach(inner, list) {
       if (!tsr_normalizer_read(r, inner)) return false;
     }
     return true;

@@ -46,8 +46,15 @@ static bool read_template(const tsr_subword_reader *r, const cJSON *item) {
   if (!tsr_json_keys_known(r, item, "TemplateProcessing", known)) return false;
   cJSON_ArrayForEach(part, tsr_json_get(item, "single")) {
     const cJSON *special = tsr_json_get(part, "SpecialToken");
-    if (!special) texts += tsr_json_get(part, "Sequence") != NULL;
-    else if (!add_special(r, specials, tsr_json_get(special, "id"), &rows[texts > 0])) return false;
+    if (special) {
+      if (!add_special(r, specials, tsr_json_get(special, "id"), &rows[texts > 0])) return false;
+    } else if (tsr_json_get(part, "Sequence")) {
+      texts++;
+    } else {
+      return tsr_diag_error(
+          r->diags, r->location,
+          "TemplateProcessing: an item of 'single' has neither SpecialToken nor Sequence");
+    }
   }
   if (texts == 1) return wrap(r, rows[0], &rows[1]), true;
   return tsr_diag_error(
@@ -73,8 +80,20 @@ static bool read_pair(const tsr_subword_reader *r, const cJSON *item) {
   return wrap(r, rows[0], &rows[1]), true;
 }
 
+/* It only moves where tokens begin for the package: what it has is checked, and not used. */
+static bool read_byte_level(const tsr_subword_reader *r, const cJSON *item) {
+  static const char *const known[] = {
+      "type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
+  bool unused;
+  return tsr_json_keys_known(r, item, "ByteLevel", known) &&
+         tsr_json_flag(r, item, "add_prefix_space", 1, &unused) &&
+         tsr_json_flag(r, item, "trim_offsets", 1, &unused) &&
+         tsr_json_flag(r, item, "use_regex", 1, &unused);
+}
+
 bool tsr_post_processor_read(const tsr_subword_reader *r, const cJSON *item) {
-  if (!item || cJSON_IsNull(item) || tsr_json_is_type(item, "ByteLevel")) return true;
+  if (!item || cJSON_IsNull(item)) return true;
+  if (tsr_json_is_type(item, "ByteLevel")) return read_byte_level(r, item);
   if (tsr_json_is_type(item, "TemplateProcessing")) return read_template(r, item);
   if (tsr_json_is_type(item, "BertProcessing") || tsr_json_is_type(item, "RobertaProcessing"))
     return read_pair(r, item);
@@ -82,8 +101,9 @@ bool tsr_post_processor_read(const tsr_subword_reader *r, const cJSON *item) {
     return tsr_json_refuse_type(
         r, item, "post-processor",
         "ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing, a Sequence of them");
-  const cJSON *inner;
-  cJSON_ArrayForEach(inner, tsr_json_get(item, "processors")) {
+  const cJSON *list, *inner;
+  if (!tsr_json_sequence(r, item, "processors", &list)) return false;
+  cJSON_ArrayForEach(inner, list) {
     if (!tsr_post_processor_read(r, inner)) return false;
   }
   return true;

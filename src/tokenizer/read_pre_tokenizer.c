@@ -159,8 +159,9 @@ static bool read_plain(const tsr_subword_reader *r, const cJSON *item, bool *ret
 bool tsr_pre_tokenizer_read(const tsr_subword_reader *r, const cJSON *item) {
   if (!item || cJSON_IsNull(item)) return true;
   if (tsr_json_is_type(item, "Sequence")) {
-    const cJSON *inner;
-    cJSON_ArrayForEach(inner, tsr_json_get(item, "pretokenizers")) {
+    const cJSON *list, *inner;
+    if (!tsr_json_sequence(r, item, "pretokenizers", &list)) return false;
+    cJSON_ArrayForEach(inner, list) {
       if (!tsr_pre_tokenizer_read(r, inner)) return false;
     }
     return true;

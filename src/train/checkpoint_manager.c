@@ -140,8 +140,9 @@ add_tokenizer(tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_saver_o
   tsr_text_free(&text);
 }
 
-/* Where a file beside the weights is copied from; NULL: there is none. Of conversations it is what
- * they were rendered with: the file of data.template, and those beside the tokenizer. */
+/* Where a file beside the weights is copied from; NULL: there is none. A tokenizer.model goes with
+ * the tokenizer. Of conversations it is what they were rendered with: the file of data.template,
+ * and those beside the tokenizer. */
 static const char *
 find_side(tsr_arena *arena, const tsr_checkpoint_manager *k, const char *name, bool *ret_follows) {
   const tsr_config *c = k->run.config;
@@ -151,9 +152,11 @@ find_side(tsr_arena *arena, const tsr_checkpoint_manager *k, const char *name, b
   *ret_follows = true;
   if (chat && strcmp(c->data.template_path, "tokenizer") && !strcmp(name, "chat_template.jinja"))
     return tsr_data_path(arena, c, c->data.template_path);
-  if (chat && tokenizer) {
+  bool is_pieces = !strcmp(name, "tokenizer.model");
+  if (tokenizer && (chat || is_pieces)) {
     path = tsr_path_join(arena, tsr_path_folder(arena, tokenizer), name);
     if (tsr_file_exists(path)) return path;
+    if (is_pieces) return NULL;
   }
   *ret_follows = false;
   path = from ? tsr_path_join(arena, from->folder, name) : NULL;

@@ -163,6 +163,29 @@ static const refusal parts[] = {
      "      = valid: ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing, a Sequence "
      "of "
      "them\n"},
+    {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":{\"type\":\"NFC\"}}"},
+     "t.json: error: 'normalizers' of Sequence should be a list\n"},
+    {{.pre_tokenizer = "{\"type\":\"Sequence\",\"pre_tokenizers\":[]}"},
+     "t.json: error: Sequence.pre_tokenizers is not supported\n"
+     "      = did you mean 'pretokenizers'?\n"},
+    {{.decoder = "{\"type\":\"Sequence\"}"},
+     "t.json: error: 'decoders' of Sequence should be a list\n"},
+    {{.post_processor = "{\"type\":\"Sequence\",\"processors\":5}"},
+     "t.json: error: 'processors' of Sequence should be a list\n"},
+    {{.post_processor = "{\"type\":\"ByteLevel\",\"trim_offsets\":1}"},
+     "t.json: error: 'trim_offsets' of ByteLevel should be true or false\n"},
+    {{.post_processor = "{\"type\":\"ByteLevel\",\"trim_offset\":true}"},
+     "t.json: error: ByteLevel.trim_offset is not supported\n"
+     "      = did you mean 'trim_offsets'?\n"},
+    {{.post_processor =
+          "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}},"
+          "{\"Special\":{\"id\":\"<s>\"}}]}"},
+     "t.json: error: TemplateProcessing: an item of 'single' has neither SpecialToken nor "
+     "Sequence\n"},
+    {{.post_processor =
+          "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}}],"
+          "\"pair\":5}"}, /* which is not read */
+     ""},
     {{.post_processor = "{\"type\":\"TemplateProcessing\",\"single\":[]}"},
      "t.json: error: TemplateProcessing: 'single' has the text 0 times, not once\n"},
     {{.post_processor = "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"

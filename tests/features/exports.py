@@ -44,6 +44,19 @@ transformer_config: {model_type: llama, vocab_size: 256, embedding_dim: 256, int
         said.fail(f"{sorted(found)} are Q6_K")
 
 
+@feature("export --format gguf of a tokenizer.model: SentencePiece's pieces, scores and types; warnings of what llama.cpp does otherwise")
+def gguf_sentencepiece(c):
+    data = os.path.join(c.source_root, "tests", "checkpoint", "data")
+    c.run("import", os.path.join(data, "spm_llama"), "--out", "model")
+    said = c.run("export", "model", "--format", "gguf", "--out", "spm_llama.gguf", "--dtype", "f32")
+    said.says("texts around '<|end|>' may have other tokens there")
+    with open(os.path.join(data, "gguf.sha256")) as file:
+        expected = {dtype: digest for digest, name, dtype in map(str.split, file) if name == "spm_llama"}
+    with open(os.path.join(c.folder, "spm_llama.gguf"), "rb") as file:
+        if hashlib.sha256(file.read()).hexdigest() != expected["f32"]:
+            said.fail("other bytes than those of llama.cpp's converter")
+
+
 @feature("Tokenizers that llama.cpp has no pre-tokenizer for, and models that it has no architecture for, are no GGUF files",
          state="refused")
 def gguf_refused(c):
@@ -57,7 +70,7 @@ transformer_config: {{model_type: llama, vocab_size: 500, embedding_dim: 8, inte
     c.run("export", "run", "--format", "gguf", "--out", "m.gguf", code=2).says("has no name for this pre-tokenizer, whose hash is")
     c.write("run.yaml", c.read("run.yaml").replace(tokenizer, os.path.join(c.source_root, "tests", "data", "subword", "unigram.json")))
     c.run("--config", "run.yaml", "--out", "unigram")
-    c.run("export", "unigram", "--format", "gguf", "--out", "m.gguf", code=2).says("tokenizer.json': this tokenizer is no byte-level BPE")
+    c.run("export", "unigram", "--format", "gguf", "--out", "m.gguf", code=2).says("tokenizer.json': this tokenizer is neither byte-level BPE nor SentencePiece's BPE")
     folder = os.path.join(c.source_root, "tests", "checkpoint", "data", "hf_qwen2_moe")
     c.run("import", folder, "--out", "moe")
     c.run("export", "moe", "--format", "gguf", "--out", "m.gguf", code=2).says("llama.cpp's qwen2moe has experts in every block")

@@ -2,6 +2,7 @@
 """serve: requests of OpenAI's API to a tiny model."""
 import json
 import os
+import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -91,6 +92,20 @@ def limits(c):
         expect(status({"prompt": "x", "n": 3}) == 400 and status("{") == 400, "more than may wait; no JSON")
         expect('tessera_requests_total{status="413"} 1' in s.ask("GET", "/metrics", headers=token)[2].decode(), "metrics")
         expect(b"<!DOCTYPE html>" in s.ask("GET", "/")[2], "the page")
+
+
+@feature("serve: idle connections make room for others; paths and methods that there are not have OpenAI's error objects")
+def connections(c):
+    with_model(c)
+    with serving(c, "--max-queue", "2") as s:
+        idle = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(66)]
+        s.complete(prompt="word", max_tokens=1)
+        for connection in idle:
+            connection.close()
+        for path, status, code in (("/v1/completions", 405, "method_not_supported"), ("/v1/nothing", 404, None)):
+            got, _, data = s.ask("GET", path)
+            error = json.loads(data)["error"]
+            expect((got, error["code"], error["param"]) == (status, code, None) and "GET" in error["message"], error)
 
 
 @feature("serve --adapter: the text of generate --adapter; a folder of another model is refused")

@@ -85,11 +85,15 @@ def check_bodies(c, s):
         c.check(status in (200, 400, 404) and json.loads(data), f"{bytes(body)}: {status} {data}")
     check_error(c, s, 413, b'{"prompt": "' + b"x" * 20000 + b'"}', code="body_too_large")
     check_error(c, s, 415, good, headers={"Content-Type": "text/plain"})
-    for method, path, want in (("GET", "/v1/completions", 405), ("POST", "/v1/models", 405), ("GET", "/nothing", 404),
-                               ("PUT", "/health", 405), ("GET", "/%00", 404), ("GET", "/" + "x" * 3000, 404)):
+    for method, path, allowed in (("GET", "/v1/completions", "POST"), ("POST", "/v1/models", "GET"), ("GET", "/nothing", None),
+                                  ("PUT", "/health", "GET"), ("GET", "/%00", None), ("GET", "/" + "x" * 3000, None)):
         status, headers, data = s.ask(method, path)
-        c.check(status == want and json.loads(data)["error"], f"{method} {path[:20]}: {status}")
-        c.check((want == 405) == ("Allow" in headers), f"{method} {path[:20]}: {headers}")
+        error, what = json.loads(data)["error"], f"{method} {path[:20]}"
+        c.same((status, headers.get("Allow")), (405, allowed) if allowed else (404, None), what)
+        c.same((error["param"], error["code"], error["type"]),
+               (None, "method_not_supported" if allowed else None, "invalid_request_error"), what)
+        c.same(error["message"], f"Not allowed to {method} on {path}, which is asked with {allowed}" if allowed else
+               f"Invalid URL ({method} {path})", what)
     for data in (b"", b"\0\1\2\3\r\n\r\n", b"GET\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
                  b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
                  b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20000 + b"\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
@@ -146,6 +150,41 @@ def check_clients_that_go(c, s):
             connection.close()
         wait_for(c, lambda: s.metric("tessera_cancelled_texts_total") >= want and is_idle(s),
                  f"the texts of clients that have gone, stream {stream}")
+
+
+def check_half_closed(c, s):
+    """A client that closes its sending side is taken for one that has gone, and is told so. What is answered at once, is."""
+    for stream in (False, True):
+        with send(s, {**LONG, "stream": stream}) as connection:
+            if stream:
+                connection.recv(1, socket.MSG_PEEK)
+            connection.shutdown(socket.SHUT_WR)
+            answer = b""
+            while part := connection.recv(65536):
+                answer += part
+        c.check(answer.startswith(b"HTTP/1.1 200 " if stream else b"HTTP/1.1 499 "), answer[:300])
+        error = next(json.loads(line.removeprefix(b"data: "))["error"] for line in answer.split(b"\n") if b'{"error"' in line)
+        c.same((error["code"], error["param"], error["type"]), ("client_closed_request", None, "invalid_request_error"), "error")
+        wait_for(c, lambda: is_idle(s), f"its texts have left the model, stream {stream}")
+    answer = s.raw(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    c.check(answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b'{"status":"ok"}'), answer)
+
+
+def check_idle_connections(c, program, model):
+    """Connections on which nothing comes do not keep others out: the oldest make room, the rest stays."""
+    with serving(c, program, model, "--max-queue", "2", "--timeout", "600") as s:
+        silent = [socket.create_connection(("127.0.0.1", s.port), timeout=WAIT) for _ in range(66)]
+        for _ in range(3):
+            c.same(s.post("/v1/completions", prompt="x", max_tokens=1)[0], 200, "a request beside idle connections")
+        gone = 0
+        for connection in silent:
+            connection.setblocking(False)
+            try:
+                gone += connection.recv(1) == b""
+            except BlockingIOError:
+                pass
+            connection.close()
+        c.check(1 <= gone <= 8, f"{gone} of {len(silent)} idle connections were closed")
 
 
 def check_queue(c, s):
@@ -218,6 +257,29 @@ def check_end(c, program, model):
         c.check("Sanitizer" not in s.errors(), s.errors())
 
 
+def check_end_of_waiting(c, program, model):
+    """Requests that wait when the server ends are refused at once, and the one that runs may end."""
+    s = Server(program, model, "--max-batch", "1")
+    answers = []
+
+    def ask(body):
+        answers.append((body["n"], s.post("/v1/completions", **body)[0]))
+
+    threads = [threading.Thread(target=ask, args=({**LONG, "n": 128},))]
+    threads[0].start()
+    wait_for(c, lambda: s.metric("tessera_running_texts") == 1, "a text runs")
+    for n in (1, 2):
+        threads.append(threading.Thread(target=ask, args=({"prompt": "x", "max_tokens": 1, "n": n},)))
+        threads[-1].start()
+    wait_for(c, lambda: s.metric("tessera_prompt_tokens_total") == 3, "others wait")
+    c.same(s.stop(), 143, "exit code")
+    for thread in threads:
+        thread.join()
+    c.same(sorted(answers[:2]), [(1, 503), (2, 503)], "those that wait are answered first")
+    c.check(answers[2][0] == 128 and answers[2][1] in (200, 503), answers)
+    c.check("Sanitizer" not in s.errors(), s.errors())
+
+
 def check_start(c, program, model):
     with serving(c, program, model) as s:
         again = subprocess.run([program, "serve", "--checkpoint", model, "--port", str(s.port)], capture_output=True, text=True)
@@ -247,10 +309,13 @@ def main():
             check_bodies(c, s)
         with serving(c, program, model, "--max-queue", "100", "--max-batch", "2") as s:
             check_clients_that_go(c, s)
+            check_half_closed(c, s)
             check_queue(c, s)
         check_slow_clients(c, program, model)
         check_token(c, program, model)
         check_end(c, program, model)
+        check_end_of_waiting(c, program, model)
+        check_idle_connections(c, program, model)
         check_start(c, program, model)
     c.end("serve limits", 400)
 

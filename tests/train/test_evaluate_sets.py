@@ -138,6 +138,11 @@ HOSTILE = [
     ('{"question": "q", "choices": ["a", ""], "answer": 0}', ":1:36: error: the choice is empty"),
     ('{"question": "q", "choices": ["a"], "answer": 0}', ":1:30: error: 'choices' should be a list of at least two"),
     ('{"question": "q", "choices": {"text": ["a", "b"], "label": ["A"]}, "answer": 0}', ":1:30: error: an object"),
+    ('{"question": "q", "choices": {"text": ["a", "b", "c"], "label": ["A", "B", "A"]}, "answer": "A"}',
+     ":1:76: error: two choices have the label 'A'"),
+    ('{"question": "q", "choices": {"text": ["a", "b"], "label": ["", ""]}, "answer": 0}', ":1:65: error: two choices have the label ''"),
+    ('{"question": "q", "choices": {"label": ["B", "B", "A"], "text": ["a", "b", "c"]}, "answer": "A"}',
+     ":1:46: error: two choices have the label 'B'"),
     ('{"question": "q", "context": "c", "choices": ["a", "b"], "answer": 0}', "error: the line has context twice"),
     ('{"choices": ["a", "b"], "answer": 0}', ":1:1: error: the line has no context"),
     ('{"question": 5, "choices": ["a", "b"], "answer": 0}', ":1:14: error: key 'question' should be a string"),
@@ -179,6 +184,19 @@ def check_hostile(c):
             c.say(f"{words}: no '{said}' in\n{done.stderr}")
 
 
+def check_several(c):
+    """The mistakes of all files and outputs are reported together."""
+    (c.folder / "bad.jsonl").write_text('{"text": 5}\n')
+    (c.folder / "worse.jsonl").write_text('["q"]\n{"question": "q"}\n')
+    done = c.run("evaluate", "--checkpoint", "in", "--eval-set", "missing.jsonl", "--eval-set", "bad.jsonl", "--eval-set", "none/*",
+                 "--eval-set", "text.jsonl", "--shots", "1", "--shots-file", "worse.jsonl", "--out", "no/out.json", "--log-samples",
+                 "neither/samples.jsonl", code=2)
+    for said in ("cannot read 'missing.jsonl'", "no file matches 'none/*'", "bad.jsonl:1:10: error: key 'text' should be a string",
+                 "worse.jsonl", "'no' is no folder", "'neither' is no folder"):
+        if said not in done.stderr:
+            c.say(f"several mistakes: no '{said}' in\n{done.stderr}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         c = Checks(sys.argv[1], name)
@@ -189,6 +207,7 @@ def main():
         check_meshes(c, expected)
         check_shots(c)
         check_hostile(c)
+        check_several(c)
         print(f"{c.count} checks, {c.wrong} complaints")
         return 1 if c.wrong or c.count < 100 else 0
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/gguf_tokenizer_warnings.h"
+#include <string.h>
+
+enum { NAMES_MAX = 8 };
+
+/* "'<a>', '<b>'", at most NAMES_MAX of them. */
+static void add_name(tsr_text *names, int index, const char *name) {
+  if (index < NAMES_MAX) tsr_text_add(names, "%s'%s'", index ? ", " : "", name);
+  if (index == NAMES_MAX) tsr_text_add(names, ", …");
+}
+
+static bool takes_more(const cJSON *token, const tsr_gguf_tokens *tokens) {
+  (void)tokens;
+  return cJSON_IsTrue(tsr_json_get(token, "lstrip")) ||
+         cJSON_IsTrue(tsr_json_get(token, "rstrip")) ||
+         cJSON_IsTrue(tsr_json_get(token, "single_word"));
+}
+
+static bool is_normal(const cJSON *token, const tsr_gguf_tokens *tokens) {
+  const cJSON *id = tsr_json_get(token, "id");
+  return cJSON_IsNumber(id) && tsr_gguf_tokens_is_normal(tokens, id->valueint);
+}
+
+/* `format` has the file, and the names of the added tokens that are so. */
+static void warn_of_added(
+    const char *file, const cJSON *json, const tsr_gguf_tokens *tokens,
+    bool (*is_so)(const cJSON *token, const tsr_gguf_tokens *tokens), const char *format,
+    tsr_diags *diags) {
+  const cJSON *item;
+  tsr_text names = {0};
+  int count = 0;
+  cJSON_ArrayForEach(item, tsr_json_get(json, "added_tokens")) {
+    const cJSON *content = tsr_json_get(item, "content");
+    if (cJSON_IsString(content) && is_so(item, tokens))
+      add_name(&names, count++, content->valuestring);
+  }
+  if (count) tsr_diag_warning(diags, TSR_NOWHERE, format, file, names.data);
+  tsr_text_free(&names);
+}
+
+static void warn_of_several(
+    const char *file, const char *where, const tsr_subword *subword, const int32_t *tokens,
+    int count, tsr_diags *diags) {
+  tsr_text names = {0};
+  size_t length;
+  if (count < 2) return;
+  for (int i = 0; i < count; i++)
+    add_name(&names, i, tsr_subword_token(subword, tokens[i], &length));
+  tsr_diag_warning(
+      diags, TSR_NOWHERE, "'%s' puts %d tokens %s a text, %s: llama.cpp puts at most one there",
+      file, count, where, names.data);
+  tsr_text_free(&names);
+}
+
+void tsr_gguf_tokenizer_warn(
+    const char *file, const cJSON *json, const tsr_subword *subword, const tsr_gguf_tokens *tokens,
+    tsr_diags *diags) {
+  const int32_t *around;
+  warn_of_added(
+      file, json, tokens, takes_more,
+      "'%s': llama.cpp does not know lstrip, rstrip and single_word of added tokens, so texts "
+      "around %s may have other tokens there",
+      diags);
+  warn_of_added(
+      file, json, tokens, is_normal,
+      "'%s': llama.cpp divides %s in a text as any other word, because tokenizer_config.json "
+      "beside it does not name them",
+      diags);
+  int count = tsr_subword_before(subword, &around);
+  warn_of_several(file, "before", subword, around, count, diags);
+  count = tsr_subword_behind(subword, &around);
+  warn_of_several(file, "behind", subword, around, count, diags);
+}
+
+void tsr_gguf_tokenizer_warn_of_prefix(
+    tsr_arena *arena, const char *file, const tsr_subword *subword, bool prefix, tsr_diags *diags) {
+  static const char mark[] = "▁", text[] = "a";
+  int64_t count, room = tsr_subword_room(subword, text, strlen(text));
+  int32_t *tokens = tsr_arena_array(arena, int32_t, room + 1);
+  tsr_subword_scratch *scratch = tsr_subword_scratch_new();
+  bool ok = tsr_subword_encode(
+      subword, scratch, text, strlen(text), tokens, &count, tsr_diags_new(arena));
+  tsr_subword_scratch_free(scratch);
+  if (!ok || !count) return;
+  size_t length;
+  bool has = !strncmp(tsr_subword_token(subword, tokens[0], &length), mark, strlen(mark));
+  if (has != prefix)
+    tsr_diag_warning(
+        diags, TSR_NOWHERE,
+        "'%s' puts %s space before a text, and llama.cpp %s: texts have other tokens there", file,
+        has ? "a" : "no", prefix ? "does" : "does not");
+}

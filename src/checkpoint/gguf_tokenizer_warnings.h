@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a tokenizer does with texts and llama.cpp does not. */
+#ifndef TSR_CHECKPOINT_GGUF_TOKENIZER_WARNINGS_H
+#define TSR_CHECKPOINT_GGUF_TOKENIZER_WARNINGS_H
+#include "base/json.h"
+#include "checkpoint/gguf_tokens.h"
+#include "tokenizer/subword.h"
+
+/* Warns of added tokens that take the white space around them or stand alone (lstrip, rstrip,
+ * single_word) and of those that are ordinary ones among `tokens`, by name, and of a template with
+ * several tokens on one side of a text. `file` is what warnings name. */
+void tsr_gguf_tokenizer_warn(
+    const char *file, const cJSON *json, const tsr_subword *subword, const tsr_gguf_tokens *tokens,
+    tsr_diags *diags);
+
+/* Warns where the tokenizer puts a space before a text and llama.cpp (`prefix`) does not, or the
+ * other way round. */
+void tsr_gguf_tokenizer_warn_of_prefix(
+    tsr_arena *arena, const char *file, const tsr_subword *subword, bool prefix, tsr_diags *diags);
+
+#endif
