@@ -41,7 +41,8 @@ read_flag(const tsr_file_reader *r, const tsr_yaml *map, const char *key, bool *
 
 /* What data can fill: the loaders know these by name. */
 static bool check_input_name(const tsr_file_reader *r, const tsr_yaml *key) {
-  static const char *const words[] = {"tokens", "targets", "features", "labels", "values", "input"};
+  static const char *const words[] = {"tokens", "targets", "features",       "labels",
+                                      "values", "input",   "document_labels"};
   enum { WORDS = sizeof words / sizeof *words };
   for (int i = 0; i < WORDS; i++)
     if (!strcmp(key->text, words[i])) return true;
