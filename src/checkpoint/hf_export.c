@@ -8,6 +8,7 @@
 #include "checkpoint/hf_merge.h"
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/reader.h"
+#include "data/padding_token.h"
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -174,6 +175,23 @@ static void split_shards(exporter *x) {
   }
 }
 
+/* Of what is beside the weights: generation_config.json's, else the tokenizer's; -1: there is none.
+ */
+static bool find_padding(const exporter *x, int64_t vocab, int64_t *ret_token) {
+  const char *name = x->manifest.tokenizer;
+  tsr_subword *subword;
+  int32_t token;
+  *ret_token = -1;
+  if (!tsr_hf_padding(x->arena, x->manifest.folder, vocab, ret_token, x->diags)) return false;
+  if (*ret_token >= 0 || !name || !strstr(name, ".json")) return true;
+  const char *path = tsr_path_join(x->arena, x->manifest.folder, name);
+  if (!tsr_subword_read(x->arena, path, TSR_NOWHERE, &subword, x->diags)) return false;
+  tsr_tokenizer tokenizer = tsr_tokenizer_subword(subword);
+  if (!tsr_padding_token(x->arena, x->manifest.folder, &tokenizer, &token, x->diags)) return false;
+  *ret_token = token;
+  return true;
+}
+
 static bool read_model(exporter *x) {
   const tsr_manifest *m = &x->manifest;
   if (!m->config)
@@ -186,9 +204,11 @@ static bool read_model(exporter *x) {
   options.graphs_folder = x->options->graphs_folder;
   tsr_config *config;
   tsr_model *model;
+  int64_t padding;
   if (!tsr_config_load(x->arena, path, NULL, 0, &config, x->diags) ||
-      !tsr_config_require_model(config, x->diags) ||
-      !tsr_hf_config_of(x->arena, config, vocab, options.graphs_folder, &x->config, x->diags) ||
+      !tsr_config_require_model(config, x->diags) || !find_padding(x, vocab, &padding) ||
+      !tsr_hf_config_of(
+          x->arena, config, vocab, padding, options.graphs_folder, &x->config, x->diags) ||
       !tsr_model_read(x->arena, config, &options, &model, x->diags))
     return false;
   if (!add_params(x, model->graph) || !check_parts(x)) return false;
