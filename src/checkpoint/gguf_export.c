@@ -44,13 +44,15 @@ static bool read_model(exporter *x) {
   tsr_model_options options = {
       .batch = 1, .sequence = 1, .vocab_detected = vocab, .units = {1, 1, 1}};
   options.graphs_folder = x->options->graphs_folder;
-  tsr_config *config;
+  tsr_config *own;
   tsr_model *model;
   const char *dtype =
       x->options->dtype ? x->options->dtype : tsr_dtype_name(wte ? wte->dtype : TSR_F32);
   if (!tsr_gguf_precision_find(dtype, &x->precision, x->diags) ||
-      !tsr_config_load(x->arena, path, NULL, 0, &config, x->diags) ||
-      !tsr_config_require_model(config, x->diags) ||
+      !tsr_config_load(x->arena, path, NULL, 0, &own, x->diags))
+    return false;
+  const tsr_config *config = x->options->config ? x->options->config : own;
+  if (!tsr_config_require_model(config, x->diags) ||
       !tsr_gguf_mapping_read(
           x->arena, config, options.graphs_folder, vocab, x->precision->file_type, &x->mapping,
           x->diags) ||

@@ -61,10 +61,29 @@ static bool read_dtype(const exporter *x, tsr_dtype stored, tsr_dtype *ret_dtype
   return false;
 }
 
-static bool find_stored(const exporter *x, const tsr_param *param, const tsr_stored **ret) {
-  const tsr_stored *t = *ret = tsr_manifest_find(&x->manifest, param->name);
+static const tsr_hf_change *change_of(const exporter *x, const tsr_param *param) {
+  for (int i = 0; i < x->options->changes_count; i++)
+    if (!strcmp(x->options->changes[i].param, param->name)) return &x->options->changes[i];
+  return NULL;
+}
+
+/* What a run has trained whole beside a model that has another output. */
+static const tsr_stored *
+new_tensor(const exporter *x, const tsr_param *param, const int64_t *shape) {
+  tsr_stored *t = tsr_arena_alloc(x->arena, sizeof *t);
+  *t = (tsr_stored){param->name, x->manifest.tensors[0].dtype, param->ndim};
+  memcpy(t->shape, shape, sizeof t->shape);
+  return t;
+}
+
+static bool find_stored(
+    const exporter *x, const tsr_param *param, const tsr_hf_change *change,
+    const tsr_stored **ret) {
+  const tsr_stored *t = tsr_manifest_find(&x->manifest, param->name);
   int64_t shape[TSR_DIMS_MAX];
   tsr_param_real_shape(param, shape);
+  if (!t && change && change->values && param->replaces) t = new_tensor(x, param, shape);
+  *ret = t;
   if (!t)
     return tsr_diag_error(
         x->diags, TSR_NOWHERE, "'%s' has no parameter '%s'", x->manifest.folder, param->name);
@@ -111,13 +130,12 @@ static void add_part(
 static bool
 add_param(exporter *x, const tsr_graph *g, const tsr_param *param, const tsr_hf_place *location) {
   const tsr_stored *stored;
+  const tsr_hf_change *change = change_of(x, param);
   tsr_dtype dtype;
-  if (!find_stored(x, param, &stored) || !read_dtype(x, stored->dtype, &dtype)) return false;
+  if (!find_stored(x, param, change, &stored) || !read_dtype(x, stored->dtype, &dtype))
+    return false;
   if (is_choice_bias(g, param)) dtype = stored->dtype;
-  tsr_hf_merge *merge = NULL;
-  for (int i = 0; i < x->options->changes_count && !merge; i++)
-    if (!strcmp(x->options->changes[i].param, param->name))
-      merge = tsr_hf_merge_new(x->arena, &x->options->changes[i]);
+  tsr_hf_merge *merge = change ? tsr_hf_merge_new(x->arena, change) : NULL;
   for (int64_t e = 0; e < tsr_hf_place_tensors(location); e++)
     add_part(x, location, e, stored, dtype, merge);
   return true;
@@ -202,11 +220,12 @@ static bool read_model(exporter *x) {
   tsr_model_options options = {
       .batch = 1, .sequence = 1, .vocab_detected = vocab, .units = {1, 1, 1}};
   options.graphs_folder = x->options->graphs_folder;
-  tsr_config *config;
+  tsr_config *own;
   tsr_model *model;
   int64_t padding;
-  if (!tsr_config_load(x->arena, path, NULL, 0, &config, x->diags) ||
-      !tsr_config_require_model(config, x->diags) || !find_padding(x, vocab, &padding) ||
+  if (!tsr_config_load(x->arena, path, NULL, 0, &own, x->diags)) return false;
+  const tsr_config *config = x->options->config ? x->options->config : own;
+  if (!tsr_config_require_model(config, x->diags) || !find_padding(x, vocab, &padding) ||
       !tsr_hf_config_of(
           x->arena, config, vocab, padding, options.graphs_folder, &x->config, x->diags) ||
       !tsr_model_read(x->arena, config, &options, &model, x->diags))

@@ -275,7 +275,9 @@ static bool load_adapter(trained_model *m, const tsr_graph *g) {
 
 static bool load_weights(trained_model *m) {
   bool verify = m->setup.config->checkpoint.verify;
-  tsr_load_kind kind = tsr_manifest_has_adapters(&m->weights) ? TSR_LOAD_TRAINED : TSR_LOAD_MODEL;
+  tsr_load_kind kind = tsr_manifest_has_adapters(&m->weights) ? TSR_LOAD_TRAINED
+                       : m->a->options.adapter                ? TSR_LOAD_BASE
+                                                              : TSR_LOAD_MODEL;
   tsr_executable *executable = m->executable[0];
   return (!m->has_base ||
           tsr_checkpoint_load(

@@ -114,7 +114,7 @@ bool tsr_checkpoint_start_load(
     tsr_run_state *state, tsr_diags *diags) {
   const tsr_manifest *weights = k->options.weights;
   bool verify = k->run.config->checkpoint.verify;
-  tsr_load_kind kind = k->options.resume ? TSR_LOAD_BASE : TSR_LOAD_MODEL;
+  tsr_load_kind kind = k->options.resume ? TSR_LOAD_BASE : TSR_LOAD_START;
   if (weights && !tsr_checkpoint_load(arena, weights, k->run.executable, kind, verify, diags))
     return false;
   if (weights && !k->run.quiet) printf("weights: '%s'\n", weights->folder);
