@@ -87,9 +87,7 @@ static bool read_label(const reader *r, tsr_arena *arena, int32_t *ret_label) {
   size_t length, at = tsr_jsonl_find(r->line, label_key, -1);
   if (!at) return fail(r, 0, "key 'label' is missing");
   if (r->line[at] != '"') return read_number(r, arena, at, ret_label);
-  if (!read_text(r, arena, label_key, &name, &length)) return false;
-  if (strlen(name) != length) return fail(r, at, "a label has the character U+0000");
-  return find_name(r, arena, at, name, ret_label);
+  return read_text(r, arena, label_key, &name, &length) && find_name(r, arena, at, name, ret_label);
 }
 
 /* ---- tokens ---- */
@@ -174,7 +172,7 @@ static void collect_line(tsr_label_collector *names, const char *line, size_t le
   tsr_jsonl_fault fault;
   if (tsr_jsonl_text(arena, line, length, label_key, name, &bytes, &fault)) {
     name[bytes] = '\0';
-    if (bytes && strlen(name) == bytes) add_name(names, name);
+    if (bytes) add_name(names, name);
   }
   tsr_arena_free(arena);
 }
