@@ -158,6 +158,7 @@ static int place_of(const tsr_label_collector *names, const char *name) {
 
 static void add_name(tsr_label_collector *names, const char *name) {
   int at = place_of(names, name);
+  if (names->count > TSR_CLASSES_MAX) return;
   if (at < names->count && !strcmp(names->items[at], name)) return;
   tsr_arena_grow(
       names->arena, (void **)&names->items, sizeof *names->items, names->count, &names->capacity);

@@ -8,6 +8,8 @@
 #include "data/masked_documents.h"
 #include "data/tokenizer.h"
 
+enum { TSR_CLASSES_MAX = 65536 };
+
 /* The classes, in the order of their numbers. */
 typedef struct {
   const char *const *names; /* (count) or NULL: they are numbers alone */
@@ -27,7 +29,7 @@ typedef struct {
 tsr_line_encoder tsr_labelled_text_encoder(const tsr_label_format *format);
 
 /* Adds the names that the labels of a file's lines have to `names`, sorted by bytes and each once.
- * Lines that are wrong are left to the encoder. */
+ * Lines that are wrong are left to the encoder, and no more than TSR_CLASSES_MAX + 1 are added. */
 typedef struct {
   tsr_arena *arena;
   const char **items;

@@ -5,8 +5,6 @@
 #include "train/data_paths.h"
 #include <inttypes.h>
 
-enum { CLASSES_MAX = 65536 };
-
 /* ---- classes ---- */
 
 /* num_labels of the model's file: the graph is not read yet. 0: it has none. */
@@ -42,10 +40,10 @@ static bool sort_names(
   for (int i = 0; i < o->inputs_count; i++)
     if (!collect(arena, &o->inputs[i], &names, diags)) return false;
   if (o->validation && !collect(arena, o->validation, &names, diags)) return false;
-  if (names.count > CLASSES_MAX)
+  if (names.count > TSR_CLASSES_MAX)
     return tsr_diag_error(
-        diags, o->inputs[0].location, "'%s' has labels of %d names, and there may be %d classes",
-        o->inputs[0].path, names.count, CLASSES_MAX);
+        diags, o->inputs[0].location, "'%s' has labels of more than %d names", o->inputs[0].path,
+        TSR_CLASSES_MAX);
   if (!names.count) return true;
   format->labels = (tsr_label_names){names.items, names.count};
   format->are_sorted = true;
@@ -86,7 +84,7 @@ static bool find_classes(
   else if (!sort_names(arena, o, format, diags)) return false;
   if (!check_count(c, o, format, diags)) return false;
   int64_t model = classes_of_model(c);
-  if (!format->labels.names && model <= CLASSES_MAX) format->labels.count = (int)model;
+  if (!format->labels.names && model <= TSR_CLASSES_MAX) format->labels.count = (int)model;
   return true;
 }
 

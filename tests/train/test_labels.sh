@@ -115,6 +115,12 @@ says "note: the checkpoint's tensor 'lm_head' is left out: this run's model has 
 ends 2 evaluate --checkpoint tokens --data mail.jsonl --config run.yaml --set 'data.labels=[ham, spam]'
 says "the checkpoint has no tensor 'score'"
 
+sed 's/spam/junk/' mail.jsonl > renamed.jsonl
+ends 0 --config run.yaml --set training_config.model_path=one --set training_config.max_steps=1 --set training_config.data_path=renamed.jsonl
+says "warning: the names of this run's classes are not those of 'one/checkpoints/step-00000060', whose weights it begins with"
+ends 0 --config run.yaml --set training_config.model_path=one --set training_config.max_steps=1
+! grep -q "warning: the names" "$said" || complain "a warning of the same names"
+
 # with adapters, `score` is trained whole: as PEFT's folder, merged, and from that folder
 sed 's/max_steps: 60/max_steps: 10/' run.yaml > adapters.yaml
 echo 'lora_config: {r: 2, target_modules: [q_proj, down_proj]}' >> adapters.yaml
@@ -149,4 +155,4 @@ ends 0 --config run.yaml --out numbered --set training_config.data_path=numbers.
 ends 2 evaluate --checkpoint numbered --data mail.jsonl
 says "the labels of 'mail.jsonl' are names, and the model's classes have none"
 
-end_of train.labels 34
+end_of train.labels 36
