@@ -38,7 +38,8 @@ static bool read_model(exporter *x) {
   const tsr_manifest *manifest = &x->manifest;
   tsr_stored_model m;
   const char *dtype = x->options->dtype, *graphs = x->options->graphs_folder;
-  if (!tsr_stored_model_read(x->arena, manifest, graphs, &m, x->diags)) return false;
+  if (!tsr_stored_model_read(x->arena, manifest, x->options->config, graphs, &m, x->diags))
+    return false;
   if (!dtype) dtype = tsr_dtype_name(m.embedding ? m.embedding->dtype : TSR_F32);
   return tsr_gguf_precision_find(dtype, &x->precision, x->diags) &&
          tsr_gguf_mapping_read(

@@ -114,20 +114,22 @@ static tsr_hf_kind kind_of(const tsr_yaml *value) {
 }
 
 static bool read_kind(const reader *r, const tsr_yaml *map, tsr_hf_key *k) {
-  static const char *const words[] = {"integer",  "real",  "boolean", "word",   "words",
-                                      "integers", "reals", "token",   "members"};
+  static const char *const words[] = {"integer", "real",     "boolean",  "word",
+                                      "words",   "integers", "reals",    "token",
+                                      "members", "labels",   "label_ids"};
+  enum { WORDS = sizeof words / sizeof *words };
   static const tsr_hf_kind of_size[] = {
       [TSR_SIZE_INTEGER] = TSR_HF_INTEGER, [TSR_SIZE_REAL] = TSR_HF_REAL,
       [TSR_SIZE_BOOLEAN] = TSR_HF_BOOLEAN, [TSR_SIZE_CHOICE] = TSR_HF_WORD,
       [TSR_SIZE_LIST] = TSR_HF_INTEGERS,   [TSR_SIZE_REALS] = TSR_HF_REALS};
   const tsr_yaml *node = tsr_yaml_get(map, "kind");
   const tsr_size_decl *d = k->size ? tsr_hf_size_decl(r->file.file, k->size) : NULL;
-  for (int i = 0; node && i < 9; i++)
+  for (int i = 0; node && i < WORDS; i++)
     if (!strcmp(node->text, words[i])) return k->kind = (tsr_hf_kind)i, true;
   if (node) {
     tsr_diag_error(
         r->file.diags, node->location, "unknown kind '%s' of key '%s'", node->text, k->name);
-    tsr_diag_nearest(r->file.diags, node->text, words, 9);
+    tsr_diag_nearest(r->file.diags, node->text, words, WORDS);
     return false;
   }
   for (int i = 0; i < k->values_count; i++)

@@ -13,8 +13,10 @@ typedef enum {
   TSR_HF_WORDS, /* lists */
   TSR_HF_INTEGERS,
   TSR_HF_REALS,
-  TSR_HF_TOKEN,  /* a token, or -1; negative ones count from the end of the vocabulary */
-  TSR_HF_MEMBERS /* a number, or what has so many members */
+  TSR_HF_TOKEN,   /* a token, or -1; negative ones count from the end of the vocabulary */
+  TSR_HF_MEMBERS, /* a number, or what has so many members */
+  TSR_HF_LABELS,  /* an object of the numbers from 0 on and names of classes; as a value how many */
+  TSR_HF_LABEL_IDS /* its inverse; as a value how many members it has */
 } tsr_hf_kind;
 
 typedef struct {

@@ -9,6 +9,7 @@
 #define TSR_CHECKPOINT_HF_CONFIG_H
 #include "base/json.h"
 #include "checkpoint/hf_class_find.h"
+#include "checkpoint/hf_labels.h"
 #include "checkpoint/hf_quantized.h"
 #include "config/config.h"
 
@@ -25,6 +26,8 @@ typedef struct {
   tsr_hf_size_value *sizes; /* in the graph file's order */
   int sizes_count;
   int64_t prediction_blocks; /* behind the last, which predict further tokens; imports drop them */
+  bool has_labels;      /* a key of the class is of the kind `labels`, so the model has classes */
+  tsr_hf_labels labels; /* their names */
   tsr_hf_quantization quantization; /* of the weights beside config.json */
 } tsr_hf_config;
 
@@ -37,7 +40,7 @@ bool tsr_hf_config_read(
 int64_t tsr_hf_config_size(const tsr_hf_config *config, const char *name);
 
 /* Appends our section `transformer_config: …`: all sizes but those that are off by default (0, -1,
- * false, an empty list) and stay so. */
+ * false, an empty list) and stay so. Of a model with classes also the section `data`. */
 void tsr_hf_config_yaml(const tsr_hf_config *config, tsr_text *text);
 
 /* A config.json to be written. */
@@ -51,11 +54,12 @@ typedef struct {
 } tsr_hf_export_config;
 
 /* By the sizes of a configuration of ours, with the defaults of its graph file; `vocab_stored`: of
- * the embedding, for a vocab_size that the data decides. Errors: a model that transformers has no
- * class for. */
+ * the embedding, for a vocab_size that the data decides; `padding_token`: what expressions have
+ * under this name, below 0: it is not known, and 0 is taken with a warning. Errors: a model that
+ * transformers has no class for. */
 bool tsr_hf_config_of(
-    tsr_arena *arena, const tsr_config *config, int64_t vocab_stored, const char *graphs_folder,
-    tsr_hf_export_config *ret_config, tsr_diags *diags);
+    tsr_arena *arena, const tsr_config *config, int64_t vocab_stored, int64_t padding_token,
+    const char *graphs_folder, tsr_hf_export_config *ret_config, tsr_diags *diags);
 
 /* Appends a config.json for transformers; `dtype`: "float32", …; `ids`: an object that may have
  * bos_token_id, eos_token_id and pad_token_id, or NULL. */

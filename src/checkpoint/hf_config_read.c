@@ -15,6 +15,8 @@ typedef struct {
   tsr_scope scope;              /* keys that were read */
   const tsr_yaml *rope_members; /* of the object that is missing, or NULL */
   tsr_hf_size_value *sizes;     /* per size of the file; without a decl it is not set */
+  bool has_labels;
+  tsr_hf_labels labels;
   tsr_diags *diags;
 } reader;
 
@@ -85,6 +87,33 @@ static bool is_comparable(const tsr_hf_key *k, const cJSON *item) {
   return k->kind != TSR_HF_REAL || cJSON_IsNumber(item);
 }
 
+/* The names that a key has, which item_read has found right, else those that transformers has. */
+static bool take_labels(reader *r, const tsr_hf_key *k, double count) {
+  const cJSON *item;
+  const char *name;
+  r->has_labels = true;
+  if (count < 2 || count > TSR_HF_LABELS_MAX) {
+    tsr_diag_error(
+        r->diags, TSR_NOWHERE, "'%s': a model of %.15g class%s is not supported; it has 2 to %d",
+        r->document.path, count, count == 1 ? "" : "es", TSR_HF_LABELS_MAX);
+    if (count == 1) tsr_diag_hint(r->diags, "transformers trains one output as a regression");
+    return false;
+  }
+  if (find_item(r, k, &item, &name) && cJSON_IsObject(item))
+    return tsr_hf_labels_read(r->arena, r->document.path, name, item, &r->labels, r->diags);
+  r->labels = tsr_hf_labels_default(r->arena, (int)count);
+  return true;
+}
+
+/* transformers has no use for it but to show numbers of names. */
+static void warn_of_ids(const reader *r, const char *name, const cJSON *item) {
+  if (!cJSON_IsObject(item) || !r->labels.names) return;
+  if (!tsr_hf_labels_are_inverse(&r->labels, item))
+    tsr_diag_warning(
+        r->diags, TSR_NOWHERE, "'%s': %s is not the inverse of id2label, whose names are taken",
+        r->document.path, name);
+}
+
 static bool read_key(reader *r, const tsr_hf_key *k, tsr_eval *ret) {
   const cJSON *item;
   const char *name;
@@ -101,6 +130,7 @@ static bool read_key(reader *r, const tsr_hf_key *k, tsr_eval *ret) {
         r->document.path, name, tsr_hf_describe(r->arena, item), tsr_hf_values_text(r->arena, k),
         r->diags);
   else ok = tsr_hf_item_read(&source, k, item, ret);
+  if (ok && k->kind == TSR_HF_LABEL_IDS) warn_of_ids(r, name, item);
   return ok && check_supported(r, k, name, ret);
 }
 
@@ -142,6 +172,7 @@ static bool read_keys(reader *r) {
     if (ok && !holds) n.unknown = "config.json does not need the key";
     n.bad = !ok;
     tsr_scope_push(&r->scope, &n);
+    if (ok && holds && k->kind == TSR_HF_LABELS) ok = take_labels(r, k, n.value.number);
     if (ok && holds && k->size) {
       tsr_eval value = size_of(k, &n.value);
       ok = set_size(r, k->size, &value, k->location);
@@ -247,6 +278,8 @@ bool tsr_hf_config_read(
   r.sizes = tsr_arena_array(arena, tsr_hf_size_value, found.file->sizes_count + 1);
   ok &= read_class(&r, root, path, ret);
   ret->sizes = r.sizes;
+  ret->has_labels = r.has_labels;
+  ret->labels = r.labels;
   for (int i = 0; i < found.file->sizes_count; i++)
     if (r.sizes[i].decl) ret->sizes[ret->sizes_count++] = r.sizes[i];
   return ok;

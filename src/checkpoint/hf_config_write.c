@@ -13,6 +13,7 @@ typedef struct {
   tsr_hf_class class;
   const tsr_graph_file *file;
   tsr_scope sizes, keys; /* keys: that have been written */
+  tsr_hf_labels labels;  /* the names of the model's classes */
   tsr_hf_export_config *ret;
   tsr_diags *diags;
 } writer;
@@ -129,6 +130,15 @@ static const char *place_of(const writer *w, const char *name) {
   return tsr_arena_printf(w->arena, "rope_scaling.%s", name + 5);
 }
 
+/* Names of as many classes as the value says. */
+static const char *labels_json(const writer *w, tsr_hf_kind kind, const tsr_eval *v) {
+  int count = (int)v->number;
+  tsr_hf_labels labels = w->labels;
+  if (labels.count != count) labels = tsr_hf_labels_default(w->arena, count);
+  return kind == TSR_HF_LABELS ? tsr_hf_labels_json(w->arena, &labels)
+                               : tsr_hf_label_ids_json(w->arena, &labels);
+}
+
 static void add_member(writer *w, const char *key, const char *json) {
   w->ret->members[w->ret->members_count++] = (tsr_hf_member){key, json};
 }
@@ -147,6 +157,8 @@ static bool write_key(writer *w, const tsr_hf_key *k, bool has_members) {
   bool none = !strcmp(k->name, "rope.rope_type") && !has_members && v->kind == TSR_EVAL_WORD &&
               !strcmp(v->word, "default");
   if (none) add_member(w, "rope_scaling", "null");
+  else if (k->kind == TSR_HF_LABELS || k->kind == TSR_HF_LABEL_IDS)
+    add_member(w, k->name, labels_json(w, k->kind, v));
   else add_member(w, place_of(w, k->name), json_of(w->arena, k->kind, v));
   return true;
 }
@@ -179,9 +191,24 @@ static bool hint_graphs(const writer *w, const char *folder) {
   return false;
 }
 
+static void take_labels(writer *w, const tsr_config_names *labels) {
+  w->labels.names = tsr_arena_array(w->arena, const char *, labels->count + 1);
+  w->labels.count = labels->count;
+  for (int i = 0; i < labels->count; i++) w->labels.names[i] = labels->items[i].text;
+}
+
+/* Where a text ends is before its padding, which a text should not end with itself. */
+static void warn_of_padding(const writer *w, int64_t padding_token) {
+  if (padding_token >= 0 || !tsr_scope_find(&w->sizes, "padding_token")->is_read) return;
+  tsr_diag_warning(
+      w->diags, TSR_NOWHERE,
+      "pad_token_id is 0, because the tokenizer names no token for padding: transformers reads a "
+      "text up to its last token that is another one");
+}
+
 bool tsr_hf_config_of(
-    tsr_arena *arena, const tsr_config *config, int64_t vocab_stored, const char *graphs_folder,
-    tsr_hf_export_config *ret, tsr_diags *diags) {
+    tsr_arena *arena, const tsr_config *config, int64_t vocab_stored, int64_t padding_token,
+    const char *graphs_folder, tsr_hf_export_config *ret, tsr_diags *diags) {
   writer w = {.arena = arena, .location = config->model.location, .ret = ret, .diags = diags};
   w.sizes.arena = w.keys.arena = arena;
   tsr_model_source source;
@@ -198,9 +225,13 @@ bool tsr_hf_config_of(
       !tsr_sizes_read(&w.sizes, file, &source, &options, diags))
     return false;
   w.file = file;
+  take_labels(&w, &config->data.labels);
+  tsr_scope_push_number(&w.sizes, "padding_token", padding_token < 0 ? 0 : (double)padding_token);
   if (!choose(&w, list) || !check_required(&w)) return false;
   tsr_hf_class_words(&w.class, &w.keys);
-  return write_keys(&w);
+  if (!write_keys(&w)) return false;
+  warn_of_padding(&w, padding_token);
+  return true;
 }
 
 /* ---- the file ---- */

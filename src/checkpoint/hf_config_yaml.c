@@ -44,6 +44,16 @@ static void add_map(const tsr_hf_config *c, int first, bool *done, tsr_arena *ar
   }
 }
 
+/* A text in double quotes is the same in YAML as in JSON. */
+static void add_data(const tsr_hf_labels *labels, tsr_text *text) {
+  tsr_text_add(text, "data:\n  format: labels\n  labels: [");
+  for (int i = 0; i < labels->count; i++) {
+    tsr_text_add(text, "%s", i ? ", " : "");
+    tsr_json_add_text(text, labels->names[i], strlen(labels->names[i]));
+  }
+  tsr_text_add(text, "]\n");
+}
+
 void tsr_hf_config_yaml(const tsr_hf_config *config, tsr_text *text) {
   tsr_arena *arena = tsr_arena_new();
   bool *done = tsr_arena_array(arena, bool, config->sizes_count + 1);
@@ -51,5 +61,6 @@ void tsr_hf_config_yaml(const tsr_hf_config *config, tsr_text *text) {
   tsr_text_add(text, "transformer_config:\n  model_type: %s\n", config->graph);
   for (int i = 0; i < config->sizes_count; i++)
     if (!done[i]) add_map(config, i, done, arena, text);
+  if (config->has_labels) add_data(&config->labels, text);
   tsr_arena_free(arena);
 }

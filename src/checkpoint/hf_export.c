@@ -9,6 +9,7 @@
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/stored_model.h"
+#include "data/padding_token.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -60,10 +61,29 @@ static bool read_dtype(const exporter *x, tsr_dtype stored, tsr_dtype *ret_dtype
   return false;
 }
 
-static bool find_stored(const exporter *x, const tsr_param *param, const tsr_stored **ret) {
-  const tsr_stored *t = *ret = tsr_manifest_find(&x->manifest, param->name);
+static const tsr_hf_change *change_of(const exporter *x, const tsr_param *param) {
+  for (int i = 0; i < x->options->changes_count; i++)
+    if (!strcmp(x->options->changes[i].param, param->name)) return &x->options->changes[i];
+  return NULL;
+}
+
+/* What a run has trained whole beside a model that has another output. */
+static const tsr_stored *
+new_tensor(const exporter *x, const tsr_param *param, const int64_t *shape) {
+  tsr_stored *t = tsr_arena_alloc(x->arena, sizeof *t);
+  *t = (tsr_stored){param->name, x->manifest.tensors[0].dtype, param->ndim};
+  memcpy(t->shape, shape, sizeof t->shape);
+  return t;
+}
+
+static bool find_stored(
+    const exporter *x, const tsr_param *param, const tsr_hf_change *change,
+    const tsr_stored **ret) {
+  const tsr_stored *t = tsr_manifest_find(&x->manifest, param->name);
   int64_t shape[TSR_DIMS_MAX];
   tsr_param_real_shape(param, shape);
+  if (!t && change && change->values && param->replaces) t = new_tensor(x, param, shape);
+  *ret = t;
   if (!t)
     return tsr_diag_error(
         x->diags, TSR_NOWHERE, "'%s' has no parameter '%s'", x->manifest.folder, param->name);
@@ -110,13 +130,12 @@ static void add_part(
 static bool
 add_param(exporter *x, const tsr_graph *g, const tsr_param *param, const tsr_hf_place *location) {
   const tsr_stored *stored;
+  const tsr_hf_change *change = change_of(x, param);
   tsr_dtype dtype;
-  if (!find_stored(x, param, &stored) || !read_dtype(x, stored->dtype, &dtype)) return false;
+  if (!find_stored(x, param, change, &stored) || !read_dtype(x, stored->dtype, &dtype))
+    return false;
   if (is_choice_bias(g, param)) dtype = stored->dtype;
-  tsr_hf_merge *merge = NULL;
-  for (int i = 0; i < x->options->changes_count && !merge; i++)
-    if (!strcmp(x->options->changes[i].param, param->name))
-      merge = tsr_hf_merge_new(x->arena, &x->options->changes[i]);
+  tsr_hf_merge *merge = change ? tsr_hf_merge_new(x->arena, change) : NULL;
   for (int64_t e = 0; e < tsr_hf_place_tensors(location); e++)
     add_part(x, location, e, stored, dtype, merge);
   return true;
@@ -174,11 +193,31 @@ static void split_shards(exporter *x) {
   }
 }
 
+/* Of what is beside the weights: generation_config.json's, else the tokenizer's; -1: there is none.
+ */
+static bool find_padding(const exporter *x, int64_t vocab, int64_t *ret_token) {
+  const char *name = x->manifest.tokenizer;
+  tsr_subword *subword;
+  int32_t token;
+  *ret_token = -1;
+  if (!tsr_hf_padding(x->arena, x->manifest.folder, vocab, ret_token, x->diags)) return false;
+  if (*ret_token >= 0 || !name || !strstr(name, ".json")) return true;
+  const char *path = tsr_path_join(x->arena, x->manifest.folder, name);
+  if (!tsr_subword_read(x->arena, path, TSR_NOWHERE, &subword, x->diags)) return false;
+  tsr_tokenizer tokenizer = tsr_tokenizer_subword(subword);
+  if (!tsr_padding_token(x->arena, x->manifest.folder, &tokenizer, &token, x->diags)) return false;
+  *ret_token = token;
+  return true;
+}
+
 static bool read_model(exporter *x) {
   tsr_stored_model m;
+  int64_t padding;
   const char *graphs = x->options->graphs_folder;
-  if (!tsr_stored_model_read(x->arena, &x->manifest, graphs, &m, x->diags) ||
-      !tsr_hf_config_of(x->arena, m.config, m.vocab_stored, graphs, &x->config, x->diags) ||
+  if (!tsr_stored_model_read(
+          x->arena, &x->manifest, x->options->config, graphs, &m, x->diags) ||
+      !find_padding(x, m.vocab_stored, &padding) ||
+      !tsr_hf_config_of(x->arena, m.config, m.vocab_stored, padding, graphs, &x->config, x->diags) ||
       !add_params(x, m.model->graph) || !check_parts(x))
     return false;
   split_shards(x);

@@ -4,6 +4,7 @@
 #ifndef TSR_CHECKPOINT_HF_EXPORT_H
 #define TSR_CHECKPOINT_HF_EXPORT_H
 #include "base/diag.h"
+#include "config/config.h"
 #include <stdint.h>
 
 /* What a parameter becomes: other values, or the sum of its own and an adapter's, W + scale B A;
@@ -22,6 +23,7 @@ typedef struct {
   int64_t shard_bytes;          /* a file's tensors have at most so many, or are one; 0: 5 GB */
   const tsr_hf_change *changes; /* of parameters, which are merged into the model */
   int changes_count;
+  const tsr_config *config; /* of the model that they make; NULL: the checkpoint's own */
 } tsr_hf_export_options;
 
 /* `checkpoint`: a checkpoint, or a run's folder of them (the newest is taken). `out` must not be

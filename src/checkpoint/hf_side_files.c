@@ -140,6 +140,17 @@ bool tsr_hf_ends(
   return true;
 }
 
+bool tsr_hf_padding(
+    tsr_arena *arena, const char *folder, int64_t vocab_size, int64_t *ret_id, tsr_diags *diags) {
+  cJSON *generation;
+  *ret_id = -1;
+  if (!read_json(arena, folder, generation_name, false, &generation, diags)) return false;
+  const cJSON *id = tsr_json_get(generation, "pad_token_id");
+  if (cJSON_IsNumber(id) && id->valuedouble >= 0 && id->valuedouble < (double)vocab_size)
+    *ret_id = (int64_t)id->valuedouble;
+  return true;
+}
+
 /* ---- all of it ---- */
 
 void tsr_hf_warn_of_templates(tsr_arena *arena, const char *folder, tsr_diags *diags) {

@@ -33,4 +33,8 @@ bool tsr_hf_ends(
     tsr_arena *arena, const char *folder, int64_t vocab_size, int most, int32_t *ret_ids,
     int *ret_count, tsr_diags *diags);
 
+/* The pad_token_id of that file; -1: it has none in the vocabulary. */
+bool tsr_hf_padding(
+    tsr_arena *arena, const char *folder, int64_t vocab_size, int64_t *ret_id, tsr_diags *diags);
+
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_values.h"
+#include "checkpoint/hf_labels.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -79,6 +80,14 @@ static bool read_value(const cJSON *item, tsr_eval *ret) {
   return true;
 }
 
+/* The names are read by those who need them. */
+static bool read_labels(const tsr_hf_item *s, const cJSON *item, double *ret) {
+  tsr_hf_labels labels;
+  if (!tsr_hf_labels_read(s->arena, s->path, s->name, item, &labels, s->diags)) return false;
+  *ret = labels.count;
+  return true;
+}
+
 bool tsr_hf_item_read(const tsr_hf_item *s, const tsr_hf_key *k, const cJSON *item, tsr_eval *ret) {
   *ret = (tsr_eval){.kind = TSR_EVAL_NUMBER};
   switch (k->kind) {
@@ -90,6 +99,12 @@ bool tsr_hf_item_read(const tsr_hf_item *s, const tsr_hf_key *k, const cJSON *it
     return read_number(
         s, k, &(cJSON){.type = cJSON_Number, .valuedouble = cJSON_GetArraySize(item)}, true, "",
         &ret->number);
+  case TSR_HF_LABELS:
+    return read_labels(s, item, &ret->number);
+  case TSR_HF_LABEL_IDS:
+    if (!cJSON_IsObject(item)) return wrong(s, item, "an object");
+    ret->number = cJSON_GetArraySize(item);
+    return true;
   case TSR_HF_REAL:
     return read_number(s, k, item, false, "a number", &ret->number);
   case TSR_HF_BOOLEAN:

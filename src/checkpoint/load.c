@@ -73,7 +73,8 @@ static bool is_stored(const tsr_graph *g, const tsr_value *v, tsr_load_kind kind
   if (v->kind == TSR_VALUE_STATE) return v->param >= 0 && kind == TSR_LOAD_RUN;
   if (v->kind != TSR_VALUE_PARAM) return false;
   const tsr_param *p = &g->params[v->param];
-  return kind == TSR_LOAD_MODEL || kind == TSR_LOAD_BASE ? !p->is_adapter : !p->is_frozen;
+  bool model = kind == TSR_LOAD_MODEL || kind == TSR_LOAD_START || kind == TSR_LOAD_BASE;
+  return model ? !p->is_adapter : !p->is_frozen;
 }
 
 /* Every value of the kinds that are asked for has its tensor; NULL entries for the others. */
@@ -87,7 +88,9 @@ static bool match(
     if (!is_stored(g, value, kind)) continue;
     const tsr_stored *t = ret_stored[v] = tsr_manifest_find(m, value->name);
     if (!t && kind == TSR_LOAD_BASE && !g->params[value->param].is_frozen) continue;
-    if (!t && kind != TSR_LOAD_RUN && balances_experts(g, v))
+    bool begins = kind != TSR_LOAD_RUN && balances_experts(g, v);
+    begins |= kind == TSR_LOAD_START && g->params[value->param].replaces;
+    if (!t && begins)
       tsr_diag_note(
           diags, location, "the checkpoint has no tensor '%s': it begins at its initial value",
           value->name);
@@ -107,19 +110,43 @@ static bool is_state(tsr_arena *arena, const tsr_manifest *m, const char *name) 
   return dot && tsr_manifest_find(m, tsr_arena_strndup(arena, name, (size_t)(dot - name)));
 }
 
+/* The output of a model that a run begins with, if the run's model has another one in its place. */
+static bool
+is_replaced(const tsr_graph *g, const tsr_stored **stored, tsr_load_kind kind, const char *name) {
+  if (kind != TSR_LOAD_START && kind != TSR_LOAD_BASE) return false;
+  for (int v = 0; v < g->values_count; v++) {
+    const tsr_value *value = &g->values[v];
+    if (value->kind != TSR_VALUE_PARAM || stored[v]) continue;
+    const char *replaces = g->params[value->param].replaces;
+    if (replaces && !strcmp(replaces, name)) return true;
+  }
+  return false;
+}
+
 /* Nothing is left behind in silence, but state that is not asked for. */
 static bool check_all_used(
-    tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, bool state,
+    tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, tsr_load_kind kind,
     const tsr_stored **stored, tsr_diags *diags) {
+  bool state = kind == TSR_LOAD_RUN;
   bool *used = tsr_arena_array(arena, bool, m->tensors_count + 1), ok = true;
   for (int v = 0; v < g->values_count; v++)
     if (stored[v]) used[stored[v] - m->tensors] = true;
-  for (int i = 0; i < m->tensors_count; i++)
-    if (!used[i] && strncmp(m->tensors[i].name, "history.", 8) &&
-        (state || !is_state(arena, m, m->tensors[i].name)))
-      ok = tsr_diag_error(
-          diags, place_of(arena, m), "the checkpoint has a tensor '%s', which this run has not",
-          m->tensors[i].name);
+  for (int i = 0; i < m->tensors_count; i++) {
+    const char *name = m->tensors[i].name;
+    if (used[i] || !strncmp(name, "history.", 8) || (!state && is_state(arena, m, name))) continue;
+    if (is_replaced(g, stored, kind, name)) {
+      if (kind == TSR_LOAD_START)
+        tsr_diag_note(
+            diags, place_of(arena, m),
+            "the checkpoint's tensor '%s' is left out: this run's model "
+            "has another output",
+            name);
+      continue;
+    }
+    ok = tsr_diag_error(
+        diags, place_of(arena, m), "the checkpoint has a tensor '%s', which this run has not",
+        name);
+  }
   return ok;
 }
 
@@ -157,9 +184,8 @@ bool tsr_checkpoint_load(
   tsr_part_of_value *parts =
       tsr_arena_array(arena, tsr_part_of_value, tsr_executable_parts_most(executable));
   tsr_checkpoint_reader *in;
-  bool state = kind == TSR_LOAD_RUN;
   if (!match(arena, m, g, kind, stored, diags)) return false;
-  if (!check_all_used(arena, m, g, state, stored, diags)) return false;
+  if (!check_all_used(arena, m, g, kind, stored, diags)) return false;
   if (!tsr_checkpoint_reader_open(arena, m, verify, &in, diags)) return false;
   bool ok = true;
   for (int v = 0; ok && v < g->values_count; v++) {

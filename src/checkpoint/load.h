@@ -6,10 +6,17 @@
 #include "checkpoint/reader.h"
 #include "runtime/process.h"
 
-/* What a checkpoint is of: a model, without the adapters that the run adds to it, which may lack
- * what the run trains if it is the base of a run's checkpoint; or a run, which keeps no frozen
- * parameters, with or without the optimizer's state. */
-typedef enum { TSR_LOAD_MODEL, TSR_LOAD_BASE, TSR_LOAD_TRAINED, TSR_LOAD_RUN } tsr_load_kind;
+/* What a checkpoint is of: a model, without the adapters that the run adds to it, which may have
+ * another output if a run begins with it (a parameter that another one `replaces`, which begins at
+ * its initial value, with a note), and may lack what the run trains if it is the base of a run's
+ * checkpoint; or a run, which keeps no frozen parameters, with or without the optimizer's state. */
+typedef enum {
+  TSR_LOAD_MODEL,
+  TSR_LOAD_START,
+  TSR_LOAD_BASE,
+  TSR_LOAD_TRAINED,
+  TSR_LOAD_RUN
+} tsr_load_kind;
 
 /* Parameters, and of a run the optimizer's state: all of them that the run's graph has must be
  * stored, with the same shapes, and nothing else may be but, unless it is asked for, an optimizer's

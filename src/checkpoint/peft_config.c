@@ -294,6 +294,8 @@ void tsr_peft_config_print(const tsr_peft_config *c, tsr_text *text) {
   tsr_text_add(text, "  \"peft_type\": \"LORA\",\n  \"r\": %lld,\n", (long long)l->r);
   add_numbers(text, "rank_pattern", &c->ranks);
   add_names(text, "target_modules", c->targets, c->targets_count);
-  tsr_text_add(text, "  \"task_type\": \"CAUSAL_LM\",\n  \"use_dora\": %s,\n", flag(l->use_dora));
+  tsr_text_add(
+      text, "  \"task_type\": \"%s\",\n  \"use_dora\": %s,\n",
+      c->tells_classes ? "SEQ_CLS" : "CAUSAL_LM", flag(l->use_dora));
   tsr_text_add(text, "  \"use_rslora\": %s\n}\n", flag(l->use_rslora));
 }

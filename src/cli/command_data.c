@@ -25,6 +25,7 @@ find_needs(app *a, const setup *s, const tsr_run_data *data, tsr_run_data_needs 
   o.graphs_folder = app_graphs_folder(a);
   return tsr_model_read(a->arena, s->config, &o, &model, a->diags) &&
          tsr_run_data_needs_of(model->graph, ret_needs, a->diags) &&
+         tsr_run_data_check_labels(data, ret_needs, a->diags) &&
          tsr_run_data_check_end_of_text(s->config, ret_needs, a->diags) &&
          tsr_run_data_check_sequence(s->config, ret_needs, a->diags);
 }
@@ -99,8 +100,24 @@ static void print_packing(const tsr_data_statistics *n, int64_t T, tsr_text *tex
       tsr_text_count(n->in_samples).text, tsr_text_count(slots).text);
 }
 
+/* "labels     ham 12, spam 7" */
+static void print_labels(app *a, const tsr_run_data *data, tsr_split split, tsr_text *text) {
+  enum { SHOWN = 20 };
+  int64_t *counts;
+  const tsr_dataset *d = &data->dataset;
+  int classes = tsr_dataset_label_counts(a->arena, d, split, &counts);
+  if (!classes) return;
+  tsr_text_add(text, "labels     ");
+  for (int i = 0; i < classes && i < SHOWN; i++) {
+    const char *name = tsr_arena_printf(a->arena, "%d", i);
+    if (d->labels.names) name = d->labels.names[i];
+    tsr_text_add(text, "%s%s %s", i ? ", " : "", name, tsr_text_count(counts[i]).text);
+  }
+  tsr_text_add(text, classes > SHOWN ? ", … (%d classes)\n" : "\n", classes);
+}
+
 static void print_statistics(
-    const setup *s, const tsr_run_data *data, tsr_split split, const tsr_data_statistics *n,
+    app *a, const setup *s, const tsr_run_data *data, tsr_split split, const tsr_data_statistics *n,
     tsr_text *text) {
   int64_t step = s->parallel->batch_size * s->parallel->microbatches, epoch = n->samples / step;
   const tsr_dataset *d = &data->dataset;
@@ -110,9 +127,11 @@ static void print_statistics(
       !trains && d->validation ? d->validation->name : d->name);
   tsr_text_add(text, "tokens     %s\n", tsr_text_count(n->tokens).text);
   if (n->documents) print_documents(n, text);
-  tsr_text_add(
-      text, "trained    %.1f%%: %s of %s tokens\n", percent(n->targets, n->in_samples),
-      tsr_text_count(n->targets).text, tsr_text_count(n->in_samples).text);
+  print_labels(a, data, split, text);
+  if (!n->labels)
+    tsr_text_add(
+        text, "trained    %.1f%%: %s of %s tokens\n", percent(n->targets, n->in_samples),
+        tsr_text_count(n->targets).text, tsr_text_count(n->in_samples).text);
   if (n->packs) print_packing(n, data->sequence, text);
   tsr_text_add(
       text, "samples    %s of %lld tokens", tsr_text_count(n->samples).text,
@@ -129,6 +148,7 @@ static void warn_of_mask(app *a, const setup *s, const tsr_data_statistics *n) {
   const tsr_config *c = s->config;
   bool all = n->documents && n->packs &&
              n->targets == n->in_samples - (n->documents - n->untrained - n->dropped);
+  if (n->labels) return;
   if (!n->targets)
     tsr_diag_warning(
         a->diags, tsr_config_location(c, n->packs ? "data.train_on" : "training_config.data_path"),
@@ -148,7 +168,7 @@ static bool show(app *a, tsr_text *text) {
   if (!open_data(a, &s, &data)) return false;
   tsr_dataset_statistics(&data.dataset, split, data.sequence, s.config->training.ignore_index, &n);
   if (!print_sample(a, &s, &data, split, n.samples, text)) return false;
-  print_statistics(&s, &data, split, &n, text);
+  print_statistics(a, &s, &data, split, &n, text);
   warn_of_mask(a, &s, &n);
   return tsr_run_data_check_used(&data, a->diags);
 }

@@ -1,9 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `evaluate`. */
+#include "cli/evaluate_labels.h"
 #include "cli/evaluate_sets.h"
 #include "cli/trained_model.h"
 #include "train/evaluate.h"
 #include <math.h>
+
+/* Names that only the data have could be other classes than those that were trained. */
+static bool check_names(const trained_model *m) {
+  const app *a = m->a;
+  const tsr_config *c = m->setup.config;
+  const tsr_dataset *d = &m->data.dataset;
+  if (!d->labels.names || c->data.labels.count) return true;
+  tsr_diag_error(
+      a->diags, tsr_config_location(c, "data.format"),
+      "the labels of '%s' are names, and the model's classes have none", d->name);
+  tsr_diag_hint(a->diags, "--set data.labels=[NAME, …] names them, in the order of their numbers");
+  return false;
+}
 
 /* --data is all of it; else what the configuration keeps for validation. */
 static bool open_data(trained_model *m, tsr_split *ret_split) {
@@ -19,7 +33,8 @@ static bool open_data(trained_model *m, tsr_split *ret_split) {
         a->diags, TSR_NOWHERE,
         "the configuration keeps no data for validation: --data FILE is needed");
   }
-  if (!tsr_run_data_open(a->arena, m->setup.config, &needs, &m->data, a->diags)) return false;
+  if (!tsr_run_data_open(a->arena, m->setup.config, &needs, &m->data, a->diags) || !check_names(m))
+    return false;
   /* characters that were counted in this text are not the model's */
   bool counted = m->data.dataset.tokenizer.kind == TSR_TOKENIZER_CHAR && !*t->tokenizer_path;
   if (!counted) return true;
@@ -43,6 +58,8 @@ static bool compile_evaluation(trained_model *m, tsr_compiled *ret) {
   if (!needs.text)
     return tsr_diag_error(
         a->diags, TSR_NOWHERE, "evaluate is for models of text, and this one is none");
+  if (!evaluate_labels_check(m, ret) || !tsr_run_data_check_labels(&m->data, &needs, a->diags))
+    return false;
   tsr_run_data_set_sequence(a->arena, &m->data, needs.sequence);
   console_print_dumps(a, &m->setup, ret);
   return trained_model_load(m, ret, &ret->programs, 1);
@@ -57,16 +74,22 @@ static void print_evaluation(const trained_model *m, const tsr_evaluation *e) {
     printf("bits per byte: %.6f\n", e->loss * (double)e->tokens / (log(2) * (double)e->bytes));
 }
 
-static void report(app *a, const trained_model *m, const tsr_evaluation *e) {
+static bool report(app *a, const trained_model *m, const tsr_evaluation *e) {
+  bool ok = true;
   if (*a->stop)
     tsr_diag_warning(
         a->diags, TSR_NOWHERE, "ended by a signal: the numbers are those of the tokens before it");
-  if (!a->job.is_silent) print_evaluation(m, e);
+  if (e->accuracy.count) ok = evaluate_labels_report(m, e);
+  else if (!a->job.is_silent) print_evaluation(m, e);
   if (!isfinite(e->loss))
     tsr_diag_failure(
         a->diags, TSR_NOWHERE, "the loss is %s: the weights are damaged, or have diverged",
         isnan(e->loss) ? "nan" : "infinite");
-  if (!a->options.quiet) printf("speed: %.0f tokens/s\n", (double)e->tokens / e->seconds);
+  if (!a->options.quiet && e->seconds > 0)
+    printf(
+        "speed: %.0f %s/s\n", (double)e->tokens / e->seconds,
+        e->accuracy.count ? "documents" : "tokens");
+  return ok;
 }
 
 static bool evaluate_data(trained_model *m) {
@@ -81,8 +104,7 @@ static bool evaluate_data(trained_model *m) {
           m->setup.config->training.validation_batch_size, trained_model_interrupt(m), &e,
           a->diags))
     return false;
-  report(a, m, &e);
-  return true;
+  return report(a, m, &e);
 }
 
 int app_run_evaluate(app *a) {

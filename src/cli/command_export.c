@@ -51,6 +51,7 @@ static bool read_model(exporting *e, const tsr_manifest *weights) {
 static bool export_model(exporting *e, const char *weights, const char *what) {
   app *a = e->a;
   tsr_hf_export_options o = {.graphs_folder = app_graphs_folder(a), .dtype = a->options.dtype};
+  o.config = e->config;
   if (e->values.values) o.changes = tsr_adapted_changes(a->arena, &e->values, &o.changes_count);
   if (e->gguf) {
     if (!tsr_gguf_export(a->arena, weights, a->options.out, &o, a->diags)) return false;

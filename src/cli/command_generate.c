@@ -150,8 +150,7 @@ static bool compile_generation(generation *g) {
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &g->compiled, a->diags)) return false;
   tsr_run_data_needs needs = {.text = true, .vocab = g->compiled.model->vocab_size};
   if (!tsr_run_data_check_end_of_text(g->m.setup.config, &needs, a->diags)) return false;
-  if (!g->compiled.has_logits)
-    return tsr_diag_error(a->diags, TSR_NOWHERE, "this model has no output 'logits' to draw from");
+  if (!trained_model_check_generates(&g->m, &g->compiled)) return false;
   if (!g->compiled.decode)
     tsr_diag_note(
         a->diags, TSR_NOWHERE, "no key/value cache, so each token takes the whole window: %s",

@@ -87,8 +87,7 @@ static bool compile(serving *s) {
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &s->compiled, a->diags)) return false;
   tsr_run_data_needs needs = {.text = true, .vocab = s->compiled.model->vocab_size};
   if (!tsr_run_data_check_end_of_text(s->m.setup.config, &needs, a->diags)) return false;
-  if (!s->compiled.has_logits)
-    return tsr_diag_error(a->diags, TSR_NOWHERE, "this model has no output 'logits' to draw from");
+  if (!trained_model_check_generates(&s->m, &s->compiled)) return false;
   int64_t window = s->compiled.model->sequence;
   if (context > (most ? most : window))
     return tsr_diag_error(

@@ -216,6 +216,7 @@ static bool check_model(evaluation *e) {
   if (!needs.text || c->placed->loss < 0)
     return tsr_diag_error(
         a->diags, TSR_NOWHERE, "evaluate is for models of text, and this one is none");
+  if (!trained_model_check_tokens(e->m, c)) return false;
   if (tsr_graph_find_loss(c->placed, c->placed->loss) < 0)
     return tsr_diag_error(
         a->diags, TSR_NOWHERE,
@@ -275,8 +276,7 @@ static bool score(evaluation *e) {
   return true;
 }
 
-/* What would fail behind all scores. */
-static bool check_output(const app *a, const char *path) {
+bool evaluate_check_output(const app *a, const char *path) {
   if (!path) return true;
   const char *folder = tsr_path_folder(a->arena, path);
   if (!tsr_file_is_folder(folder))
@@ -289,9 +289,9 @@ bool evaluate_sets(trained_model *m) {
   app *a = m->a;
   evaluation e = {.m = m};
   bool ok = tsr_run_data_open_tokenizer(a->arena, m->setup.config, &m->data, a->diags) &&
-            read_sets(&e) && check_examples(&e) && prepare_prompting(&e) && make_requests(&e);
-  ok &= check_output(a, a->options.out);
-  ok &= check_output(a, a->options.log_samples);
+             read_sets(&e) && check_examples(&e) && prepare_prompting(&e) && make_requests(&e);
+  ok &= evaluate_check_output(a, a->options.out);
+  ok &= evaluate_check_output(a, a->options.log_samples);
   return tsr_job_all_succeeded(&a->job, ok) && compile_evaluation(&e) && score(&e) &&
          evaluate_sets_report(m, &e.results);
 }

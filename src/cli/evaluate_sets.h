@@ -31,4 +31,9 @@ bool evaluate_sets(trained_model *m);
 /* The table on the standard output, and the files of --out and --log-samples. */
 bool evaluate_sets_report(const trained_model *m, const evaluated_sets *results);
 
+/* ---- what `evaluate` of labels has, too ---- */
+
+/* What would fail behind all scores: a file in a folder that is none, or that cannot be written. */
+bool evaluate_check_output(const app *a, const char *path);
+
 #endif

@@ -202,8 +202,9 @@ static const entry options[] = {
      "  --apply-chat-template  evaluate --eval-set: the context becomes a message to the model\n"
      "  --max-length N   evaluate --eval-set: tokens that the model reads at most; "
      "max_sequence_length unless given\n"
-     "  --out FILE       evaluate --eval-set: writes the results as JSON\n"
-     "  --log-samples FILE  evaluate --eval-set: writes a line of JSON for each line of a set\n"},
+     "  --out FILE       evaluate --eval-set, or of labels: writes the results as JSON\n"
+     "  --log-samples FILE  evaluate --eval-set, or of labels: writes a line of JSON for each line "
+     "of a set, or each text\n"},
     {ONLY(GENERATE), "  --prompt TEXT    generate: may be repeated\n"},
     {ONLY(GENERATE), "  --prompt-file F  generate: one prompt a line\n"},
     {ONLY(GENERATE),

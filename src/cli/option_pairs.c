@@ -23,7 +23,8 @@ static void check_save(const tsr_options *c, tsr_diags *diags) {
   if (c->steps_text) tsr_diag_error(diags, TSR_NOWHERE, "--steps goes with --save");
 }
 
-/* What only sets of lines have. */
+/* What only sets of lines have. (--out and --log-samples are of labelled documents, too, which the
+ * command finds in the configuration.) */
 static void check_eval_sets(const tsr_options *c, tsr_diags *diags) {
   const struct {
     const char *word;
@@ -34,9 +35,7 @@ static void check_eval_sets(const tsr_options *c, tsr_diags *diags) {
       {"--delimiter", c->delimiter != NULL},
       {"--shots", c->shots_text != NULL},
       {"--apply-chat-template", c->apply_chat_template},
-      {"--max-length", c->max_length_text != NULL},
-      {"--out", c->out != NULL},
-      {"--log-samples", c->log_samples != NULL}};
+      {"--max-length", c->max_length_text != NULL}};
   if (c->command != TSR_COMMAND_EVALUATE) return;
   for (size_t i = 0; i < sizeof belongs / sizeof *belongs && !c->eval_sets.count; i++)
     if (belongs[i].given)

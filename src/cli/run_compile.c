@@ -4,6 +4,7 @@
 #include "base/file_read.h"
 #include "checkpoint/peft_config.h"
 #include "device/cuda/plugin_abi.h"
+#include "train/label_data.h"
 #include "train/plan_run.h"
 #include "train/trainer.h"
 #include <errno.h>
@@ -31,6 +32,7 @@ static bool open_data(app *a, const setup *s, const tsr_run_data_needs *needs, p
     return true;
   }
   p->has_data = tsr_run_data_open(a->arena, c, needs, &p->data, a->diags);
+  if (p->has_data) tsr_label_data_keep(a->arena, &p->data.dataset, s->config);
   return p->has_data;
 }
 

@@ -195,6 +195,29 @@ int64_t trained_model_positions(const trained_model *m) {
   return node && tsr_yaml_int(node, &value) && value > 0 ? value : 0;
 }
 
+bool trained_model_check_tokens(const trained_model *m, const tsr_compiled *compiled) {
+  const app *a = m->a;
+  const tsr_config_model *model = &m->setup.config->model;
+  const tsr_yaml *node = model->map ? tsr_yaml_get(model->map, "num_labels") : NULL;
+  if (!compiled->model->num_labels) return true;
+  tsr_diag_error(
+      a->diags, node ? node->location : model->location,
+      "this model tells %lld classes of documents apart, and has no probabilities of tokens: %s "
+      "needs them",
+      (long long)compiled->model->num_labels, tsr_command_name(a->options.command));
+  tsr_diag_hint(
+      a->diags,
+      "`evaluate --data FILE` computes its loss and accuracy on lines of {\"text\": \"…\", "
+      "\"label\": …}");
+  return false;
+}
+
+bool trained_model_check_generates(const trained_model *m, const tsr_compiled *compiled) {
+  if (!trained_model_check_tokens(m, compiled)) return false;
+  return compiled->has_logits ||
+         tsr_diag_error(m->a->diags, TSR_NOWHERE, "this model has no output 'logits' to draw from");
+}
+
 static void print_pass(void *context, tsr_recorder *recorder) {
   trained_model *m = context;
   tsr_text text = {0};
@@ -252,7 +275,9 @@ static bool load_adapter(trained_model *m, const tsr_graph *g) {
 
 static bool load_weights(trained_model *m) {
   bool verify = m->setup.config->checkpoint.verify;
-  tsr_load_kind kind = tsr_manifest_has_adapters(&m->weights) ? TSR_LOAD_TRAINED : TSR_LOAD_MODEL;
+  tsr_load_kind kind = tsr_manifest_has_adapters(&m->weights) ? TSR_LOAD_TRAINED
+                       : m->a->options.adapter                ? TSR_LOAD_BASE
+                                                              : TSR_LOAD_MODEL;
   tsr_executable *executable = m->executable[0];
   return (!m->has_base ||
           tsr_checkpoint_load(

@@ -36,6 +36,10 @@ bool trained_model_check_whole(app *a, const tsr_manifest *weights, tsr_location
 bool trained_model_open(trained_model *m);
 /* The positions that the model has at most: its key max_sequence_length; 0: it has no such key. */
 int64_t trained_model_positions(const trained_model *m);
+/* Errors: a model that tells classes of documents apart, at its num_labels. */
+bool trained_model_check_tokens(const trained_model *m, const tsr_compiled *compiled);
+/* Errors: that, or a model without an output `logits`. */
+bool trained_model_check_generates(const trained_model *m, const tsr_compiled *compiled);
 /* Memory for the programs of `compiled`, with the checkpoint's parameters. Collective. */
 bool trained_model_load(
     trained_model *m, const tsr_compiled *compiled, const tsr_programs *programs, int count);

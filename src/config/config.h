@@ -74,7 +74,8 @@ typedef enum {
   TSR_FILES_AUTO, /* as training.data_format says */
   TSR_FILES_TEXT,
   TSR_FILES_TOKENS,
-  TSR_FILES_CHAT, /* conversations; then documents are separate */
+  TSR_FILES_CHAT,   /* conversations; then documents are separate */
+  TSR_FILES_LABELS, /* texts with a label each; likewise */
 } tsr_files_format;
 typedef enum {
   TSR_TRAINED_ASSISTANT,
@@ -84,7 +85,18 @@ typedef enum {
 typedef enum { TSR_PACKING_BEST_FIT, TSR_PACKING_NONE } tsr_packing;
 typedef enum { TSR_TOO_LONG_TRUNCATE, TSR_TOO_LONG_DROP } tsr_too_long;
 
-/* All but `format` is of conversations. */
+/* Names: a list of them; of modules also one regular expression (or `all-linear`). */
+typedef struct {
+  const char *text;
+  tsr_location location;
+} tsr_config_name;
+typedef struct {
+  const tsr_config_name *items;
+  int count; /* 0: not given */
+  bool is_one;
+} tsr_config_names;
+
+/* Of conversations, `packing` and `too_long` also of texts with labels. */
 typedef struct {
   tsr_files_format format;
   const char *template_path; /* "tokenizer": the one of the tokenizer's folder; ${NAME} expanded */
@@ -93,6 +105,7 @@ typedef struct {
   tsr_trained_part train_on;
   tsr_packing packing;
   tsr_too_long too_long;
+  tsr_config_names labels; /* the classes of labelled texts, in the order of their numbers */
 } tsr_config_data;
 
 typedef enum { TSR_VALIDATE_NONE, TSR_VALIDATE_REPLICAS } tsr_validate;
@@ -290,17 +303,6 @@ typedef struct {
   tsr_safe_point safe_point;
   int64_t min_workers, max_workers; /* 0 at most: as many as there are ranks */
 } tsr_config_elastic;
-
-/* Names of modules: a list of them, or one regular expression (or `all-linear`). */
-typedef struct {
-  const char *text;
-  tsr_location location;
-} tsr_config_name;
-typedef struct {
-  const tsr_config_name *items;
-  int count; /* 0: not given */
-  bool is_one;
-} tsr_config_names;
 
 /* Numbers by names of modules. */
 typedef struct {

@@ -87,7 +87,8 @@ bool tsr_sources_read(tsr_loader *l, const tsr_field *f, const char *key, const 
 /* Whether files of a format (training_config.data_format) may be what data.format says. */
 static bool agree(tsr_files_format files, tsr_data_format format) {
   if (files == TSR_FILES_AUTO || format == TSR_DATA_AUTO) return true;
-  return files != TSR_FILES_CHAT && (files == TSR_FILES_TEXT) == (format == TSR_DATA_TEXT);
+  return files != TSR_FILES_CHAT && files != TSR_FILES_LABELS &&
+         (files == TSR_FILES_TEXT) == (format == TSR_DATA_TEXT);
 }
 
 static void check_formats(tsr_loader *l) {
@@ -103,17 +104,24 @@ static void check_formats(tsr_loader *l) {
           tsr_loader_value(l, "data.format")->text);
 }
 
-static void resolve_chat(tsr_loader *l) {
+static void resolve_lines(tsr_loader *l) {
   static const char documents[] = "training_config.documents", format[] = "data.format";
   tsr_config_training *t = &l->config->training;
+  bool is_chat = l->config->data.format == TSR_FILES_CHAT;
+  if (t->ignore_index >= 0 && !is_chat)
+    tsr_loader_contradict(l, "training_config.ignore_index", format);
   if (t->sample_stride) tsr_loader_contradict(l, "training_config.sample_stride", format);
   if (t->end_of_text >= 0) {
     tsr_loader_contradict(l, "training_config.end_of_text", format);
-    tsr_diag_hint(l->diags, "a conversation ends as its template ends it");
+    tsr_diag_hint(
+        l->diags, is_chat ? "a conversation ends as its template ends it"
+                          : "a labelled text ends with its line");
   }
   if (tsr_loader_value(l, documents) && t->documents == TSR_DOCUMENTS_PACKED) {
     tsr_loader_contradict(l, documents, format);
-    tsr_diag_hint(l->diags, "conversations do not attend to each other: documents are separate");
+    tsr_diag_hint(
+        l->diags, "%s do not attend to each other: documents are separate",
+        is_chat ? "conversations" : "labelled texts");
   }
   t->documents = TSR_DOCUMENTS_SEPARATE;
   tsr_loader_take_origin(l, documents, format);
@@ -143,15 +151,43 @@ static void check_date(tsr_loader *l) {
       tsr_yaml_describe(l->arena, node));
 }
 
-static void warn_without_chat(tsr_loader *l) {
-  static const char *const keys[] = {"template", "date", "train_on", "packing", "too_long"};
-  for (int i = 0; i < 5; i++) {
-    const tsr_yaml *key = tsr_loader_key(l, tsr_arena_printf(l->arena, "data.%s", keys[i]));
-    if (!key) continue;
+/* Keys of a format that the files do not have. */
+static void warn_without_format(tsr_loader *l) {
+  static const struct {
+    const char *key;
+    bool chat, labels;
+  } keys[] = {{"template", true, false}, {"date", true, false},    {"train_on", true, false},
+              {"packing", true, true},   {"too_long", true, true}, {"labels", false, true}};
+  tsr_files_format format = l->config->data.format;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    bool used = (keys[i].chat && format == TSR_FILES_CHAT) ||
+                (keys[i].labels && format == TSR_FILES_LABELS);
+    const tsr_yaml *key = tsr_loader_key(l, tsr_arena_printf(l->arena, "data.%s", keys[i].key));
+    if (!key || used) continue;
     tsr_diag(
         l->diags, tsr_diag_normative(l->diags, TSR_WARNING), key->location,
-        "'%s' has no effect: data.format is not chat", keys[i]);
+        "'%s' has no effect: data.format is not %s%s%s", keys[i].key, keys[i].chat ? "chat" : "",
+        keys[i].chat && keys[i].labels ? " or " : "", keys[i].labels ? "labels" : "");
   }
+}
+
+/* Classes are told apart by their names. */
+static void check_labels(tsr_loader *l) {
+  const tsr_config_names *labels = &l->config->data.labels;
+  const tsr_yaml *node = tsr_loader_value(l, "data.labels");
+  if (labels->is_one)
+    tsr_diag_error(
+        l->diags, node->location, "'labels' must be a list of names, found %s",
+        tsr_yaml_describe(l->arena, node));
+  else if (labels->count == 1)
+    tsr_diag_error(l->diags, node->location, "'labels' has one class: there are at least 2");
+  for (int i = 1; i < labels->count; i++)
+    for (int k = 0; k < i; k++)
+      if (!strcmp(labels->items[i].text, labels->items[k].text)) {
+        tsr_diag_error(
+            l->diags, labels->items[i].location, "'labels' has '%s' twice", labels->items[i].text);
+        break;
+      }
 }
 
 void tsr_data_resolve(tsr_loader *l) {
@@ -166,6 +202,8 @@ void tsr_data_resolve(tsr_loader *l) {
   check_formats(l);
   check_date(l);
   if (l->config->data.format == TSR_FILES_TEXT) t->data_format = TSR_DATA_TEXT;
-  if (l->config->data.format == TSR_FILES_CHAT) resolve_chat(l);
-  else warn_without_chat(l);
+  check_labels(l);
+  warn_without_format(l);
+  tsr_files_format format = l->config->data.format;
+  if (format == TSR_FILES_CHAT || format == TSR_FILES_LABELS) resolve_lines(l);
 }

@@ -18,11 +18,8 @@ static const tsr_field_choice data_formats[] = {
 static const tsr_field_choice documents[] = {
     {"packed", TSR_DOCUMENTS_PACKED}, {"separate", TSR_DOCUMENTS_SEPARATE}, {0}};
 static const tsr_field_choice files_formats[] = {
-    {"auto", TSR_FILES_AUTO},
-    {"text", TSR_FILES_TEXT},
-    {"tokens", TSR_FILES_TOKENS},
-    {"chat", TSR_FILES_CHAT},
-    {0}};
+    {"auto", TSR_FILES_AUTO}, {"text", TSR_FILES_TEXT},     {"tokens", TSR_FILES_TOKENS},
+    {"chat", TSR_FILES_CHAT}, {"labels", TSR_FILES_LABELS}, {0}};
 static const tsr_field_choice trained_parts[] = {
     {"assistant", TSR_TRAINED_ASSISTANT},
     {"last_assistant", TSR_TRAINED_LAST_ASSISTANT},

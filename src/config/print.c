@@ -265,6 +265,16 @@ void tsr_field_print(const tsr_config *config, const tsr_field *f, tsr_text *tex
   }
 }
 
+/* Keys of conversations and of labelled texts. */
+static bool has_data_key(tsr_files_format format, const tsr_field *f) {
+  bool chat = format == TSR_FILES_CHAT, labels = format == TSR_FILES_LABELS;
+  if (f->at == offsetof(tsr_config, data.format)) return true;
+  if (f->at == offsetof(tsr_config, data.labels)) return labels;
+  bool both =
+      f->at == offsetof(tsr_config, data.packing) || f->at == offsetof(tsr_config, data.too_long);
+  return chat || (labels && both);
+}
+
 bool tsr_field_is_printed(const tsr_config *config, const tsr_field *f) {
   if (!f->at || f->unprinted || f->same_as) return false;
   if (!strcmp(f->section, "training_config.optimizer"))
@@ -272,8 +282,7 @@ bool tsr_field_is_printed(const tsr_config *config, const tsr_field *f) {
   if (!strcmp(f->section, "scheduler_config"))
     return tsr_scheduler_uses(config->scheduler.type, f->key);
   if (!strcmp(f->section, "lora_config")) return config->lora.enabled;
-  if (!strcmp(f->section, "data") && f->at != offsetof(tsr_config, data.format))
-    return config->data.format == TSR_FILES_CHAT;
+  if (!strcmp(f->section, "data")) return has_data_key(config->data.format, f);
   bool batch = f->at == offsetof(tsr_config, training.batch_size);
   return !batch || config->training.batch_size_given || !config->training.batch_size_per_rank;
 }

@@ -15,7 +15,7 @@ typedef struct {
 struct tsr_chat_template {
   tsr_jinja_template *plain, *with_tools; /* NULL: none */
   tsr_jinja_dict *special;                /* bos_token, eos_token, … */
-  const char *eos, *pad;
+  const char *eos;
   tsr_location location;
   tsr_jinja_limits limits;
 };
@@ -187,7 +187,6 @@ static bool read_special(opener *o, const cJSON *config, const tsr_tokenizer *to
   take_special(o, config, map);
   if (!config) guess_special(o, tokenizer);
   o->out->eos = special_text(o, "eos_token");
-  o->out->pad = special_text(o, "pad_token");
   return true;
 }
 
@@ -246,7 +245,6 @@ tsr_chat_template_at(tsr_arena *arena, const tsr_chat_template *of, int64_t now)
 }
 
 const char *tsr_chat_template_eos(const tsr_chat_template *of) { return of->eos; }
-const char *tsr_chat_template_pad(const tsr_chat_template *of) { return of->pad; }
 
 /* ---- rendering ---- */
 

@@ -55,7 +55,5 @@ bool tsr_chat_template_special(
 /* The text of the end-of-sequence token: tokenizer_config.json's eos_token, else the tokenizer's
  * (tsr_tokenizer_end_of_text); NULL: it has none. */
 const char *tsr_chat_template_eos(const tsr_chat_template *of);
-/* The same of tokenizer_config.json's pad_token. */
-const char *tsr_chat_template_pad(const tsr_chat_template *of);
 
 #endif

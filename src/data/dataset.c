@@ -81,7 +81,7 @@ void tsr_dataset_split(tsr_dataset *dataset, double fraction) {
   dataset->validation_at = first_part(fraction, dataset->table.rows);
   for (int i = 0; i < dataset->sources_count; i++) {
     tsr_data_source *s = &dataset->sources[i];
-    s->validation_at = first_part(fraction, s->chat ? s->chat->count : s->tokens);
+    s->validation_at = first_part(fraction, s->documents ? s->documents->count : s->tokens);
   }
 }
 
@@ -89,11 +89,11 @@ void tsr_dataset_pack(tsr_arena *arena, tsr_dataset *dataset, int64_t T) {
   int all = dataset->sources_count + (dataset->validation != NULL); /* which is behind them */
   for (int i = 0; i < all; i++) {
     tsr_data_source *s = &dataset->sources[i];
-    if (!s->chat) continue;
-    int64_t at = i < dataset->sources_count ? s->validation_at : 0, count = s->chat->count;
-    tsr_packs_make(arena, s->chat, 0, at, &dataset->packing, T, &s->packs[TSR_SPLIT_TRAIN]);
+    if (!s->documents) continue;
+    int64_t at = i < dataset->sources_count ? s->validation_at : 0, count = s->documents->count;
+    tsr_packs_make(arena, s->documents, 0, at, &dataset->packing, T, &s->packs[TSR_SPLIT_TRAIN]);
     tsr_packs_make(
-        arena, s->chat, at, count, &dataset->packing, T, &s->packs[TSR_SPLIT_VALIDATION]);
+        arena, s->documents, at, count, &dataset->packing, T, &s->packs[TSR_SPLIT_VALIDATION]);
   }
 }
 
@@ -113,7 +113,7 @@ static token_range range_of(const tsr_dataset *dataset, tsr_split split, int i) 
   const tsr_data_source *s = &dataset->sources[i];
   bool own = split == TSR_SPLIT_VALIDATION && dataset->validation;
   if (own) s = dataset->validation;
-  if (s->chat) return (token_range){.source = s, .packs = &s->packs[split]};
+  if (s->documents) return (token_range){.source = s, .packs = &s->packs[split]};
   if (split == TSR_SPLIT_TRAIN) return (token_range){s, 0, s->validation_at, NULL};
   return (token_range){s, own ? 0 : s->validation_at, s->tokens, NULL};
 }
@@ -172,12 +172,12 @@ static bool too_few_tokens(
   return false;
 }
 
-static bool no_conversation(
+static bool no_document(
     token_range range, const char *part, int64_t T, tsr_location location, tsr_diags *diags) {
   const tsr_packs *p = range.packs;
   tsr_diag_error(
-      diags, location, "the %s part of '%s' has no conversation to train on", part,
-      range.source->name);
+      diags, location, "the %s part of '%s' has no %s to train on", part, range.source->name,
+      p->from->labels ? "text with a label" : "conversation");
   if (p->end > p->first)
     tsr_diag_hint(
         diags, "of %lld, %lld are dropped as longer than %lld tokens, and %lld have no target",
@@ -197,7 +197,7 @@ bool tsr_dataset_check(
   for (int i = 0; i < ranges_of(dataset, split); i++) {
     token_range range = range_of(dataset, split, i);
     if (samples_in(dataset, range, T) > 0) continue;
-    ok = range.packs ? no_conversation(range, part, T, location, diags)
+    ok = range.packs ? no_document(range, part, T, location, diags)
                      : too_few_tokens(range, part, T, location, diags);
   }
   return ok;

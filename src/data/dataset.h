@@ -6,10 +6,11 @@
  * window one token later. Windows of a text begin at each token, so N tokens give N - T samples (as
  * tt-train has it); those of a token file every T tokens, (N - 1) / T samples (as llm.c and
  * Megatron have it); a stride of one's own is above both. No window leaves its file; the files of
- * a text count as one. A sample of conversations is a pack of them (data/packing.h). table, images:
- * a sample is a row. */
+ * a text count as one. A sample of conversations, or of texts with a label, is a pack of them
+ * (data/packing.h). table, images: a sample is a row. */
 #ifndef TSR_DATA_DATASET_H
 #define TSR_DATA_DATASET_H
+#include "data/labelled_text.h"
 #include "data/mixture.h"
 #include "data/table.h"
 #include "data/tokenizer.h"
@@ -18,16 +19,16 @@
 typedef enum { TSR_DATASET_TEXT, TSR_DATASET_TABLE, TSR_DATASET_IMAGES } tsr_dataset_kind;
 typedef enum { TSR_SPLIT_TRAIN, TSR_SPLIT_VALIDATION } tsr_split;
 
-/* One path or pattern of tokens: a text, token files, or conversations. */
+/* One path or pattern of tokens: a text, token files, or documents of lines. */
 typedef struct {
   const char *name; /* the path, or the first of several */
   bool is_text;
   tsr_token_file *files; /* of a text one, in memory */
   int files_count;
-  const tsr_masked_documents *chat; /* instead of files; else NULL */
-  tsr_packs packs[2];               /* of conversations: of each part, once it is packed */
-  int64_t tokens;                   /* of all files */
-  /* The first of the validation part, the files one after the other: a token, or a conversation. */
+  const tsr_masked_documents *documents; /* of lines, instead of files; else NULL */
+  tsr_packs packs[2];                    /* of documents: of each part, once it is packed */
+  int64_t tokens;                        /* of all files */
+  /* The first of the validation part, the files one after the other: a token, or a document. */
   int64_t validation_at;
   double weight; /* 0: none was given, it counts by its tokens */
 } tsr_data_source;
@@ -44,7 +45,8 @@ typedef struct {
   int64_t stride;                    /* of all windows; 0: as above */
   bool separate;                     /* a document's last token has no target */
   int64_t end_of_text;               /* the token that ends a document, where one does; else -1 */
-  tsr_packing_rule packing;          /* of conversations */
+  tsr_packing_rule packing;          /* of documents of lines */
+  tsr_label_names labels;            /* of texts with a label */
   tsr_table table;                   /* table, images */
   int64_t validation_at;             /* table, images: the first row of the validation part */
 } tsr_dataset;

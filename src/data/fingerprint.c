@@ -54,8 +54,8 @@ static void add_documents(digest *d, const tsr_token_file *file) {
   add_number(d, file->index->sequences);
 }
 
-/* Conversations and how they are packed. */
-static void add_chat(digest *d, const tsr_masked_documents *c, const tsr_packs *packs) {
+/* Documents of lines and how they are packed. */
+static void add_lines(digest *d, const tsr_masked_documents *c, const tsr_packs *packs) {
   size_t tokens = (size_t)c->begins[c->count];
   const int64_t numbers[] = {c->count,   packs->rule.padding, packs->sequence, packs->first,
                              packs->end, packs->count,        packs->tokens,   packs->targets};
@@ -63,6 +63,7 @@ static void add_chat(digest *d, const tsr_masked_documents *c, const tsr_packs *
   add_content(d, (const char *)c->begins, sizeof *c->begins * (size_t)(c->count + 1));
   add_content(d, (const char *)c->tokens, sizeof *c->tokens * tokens);
   add_content(d, (const char *)c->trained, (tokens + 7) / 8);
+  if (c->labels) add_content(d, (const char *)c->labels, sizeof *c->labels * (size_t)c->count);
   if (!packs->count) return;
   size_t members = (size_t)packs->begins[packs->count];
   add_content(d, (const char *)packs->begins, sizeof *packs->begins * (size_t)packs->count);
@@ -86,7 +87,7 @@ static void add_tokens(digest *d, const tsr_dataset *dataset) {
     add_number(d, dataset->mix.shares[i]);
     add_number(d, s->is_text);
     add_number(d, s->validation_at);
-    if (s->chat) add_chat(d, s->chat, &s->packs[TSR_SPLIT_TRAIN]);
+    if (s->documents) add_lines(d, s->documents, &s->packs[TSR_SPLIT_TRAIN]);
     else add_files(d, dataset, s);
   }
 }
@@ -118,7 +119,7 @@ void tsr_dataset_fingerprint(const tsr_dataset *dataset, char ret_text[33]) {
 void tsr_dataset_validation_fingerprint(const tsr_dataset *dataset, char ret_text[33]) {
   digest d = {0};
   const tsr_data_source *own = dataset->validation;
-  if (own && own->chat) add_chat(&d, own->chat, &own->packs[TSR_SPLIT_VALIDATION]);
+  if (own && own->documents) add_lines(&d, own->documents, &own->packs[TSR_SPLIT_VALIDATION]);
   else if (own) add_files(&d, dataset, own);
   print_digest(&d, ret_text);
 }

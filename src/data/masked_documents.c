@@ -17,6 +17,7 @@ typedef struct {
 typedef struct {
   int64_t length;
   tsr_document_place place;
+  int32_t label;
 } placed_document;
 
 /* Whole lines of a file, and what they have become. */
@@ -42,6 +43,7 @@ typedef struct {
 
 int64_t tsr_document_targets(const tsr_masked_documents *c, int64_t document, int64_t length) {
   int64_t targets = 0, begin = c->begins[document];
+  if (c->labels) return length > 0;
   for (int64_t i = begin + 1; i < begin + length; i++) targets += tsr_document_trains(c, i);
   return targets;
 }
@@ -96,7 +98,7 @@ static void add_document(block *b, const tsr_masked_tokens *c, int line) {
     b->tokens[b->tokens_count + i] = c->tokens[i];
     b->trained[b->tokens_count + i] = c->trained[i] != 0;
   }
-  b->documents[b->documents_count++] = (placed_document){n, {b->file_number, line}};
+  b->documents[b->documents_count++] = (placed_document){n, {b->file_number, line}, c->label};
   b->tokens_count += n;
 }
 
@@ -242,18 +244,21 @@ static void join(tsr_arena *arena, job *j, tsr_masked_documents *ret) {
   int32_t *tokens = tsr_arena_array(arena, int32_t, all + 1);
   uint8_t *trained = tsr_arena_array(arena, uint8_t, all / 8 + 1);
   tsr_document_place *places = tsr_arena_array(arena, tsr_document_place, count + 1);
+  int32_t *labels = NULL;
+  if (j->encoder->has_labels) labels = tsr_arena_array(arena, int32_t, count + 1);
   for (int64_t i = 0; i < j->blocks_count; i++) {
     block *b = &j->blocks[i];
     copy_tokens(b, at, tokens, trained);
     for (int64_t d = 0; d < b->documents_count; d++) {
       begins[next] = at;
+      if (labels) labels[next] = b->documents[d].label;
       places[next++] = b->documents[d].place;
       at += b->documents[d].length;
     }
     free_block(b);
   }
   begins[next] = at;
-  *ret = (tsr_masked_documents){count, begins, tokens, trained, places, NULL};
+  *ret = (tsr_masked_documents){count, begins, tokens, trained, labels, places, NULL};
 }
 
 static const char *const *paths_of(tsr_arena *arena, const tsr_text_file *files, int count) {

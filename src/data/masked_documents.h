@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Documents of tokens, of which a mask names those that are targets: conversations. */
+/* Documents of tokens: conversations, of which a mask names the tokens that are targets, or texts,
+ * each of which has a label at its last token. */
 #ifndef TSR_DATA_MASKED_DOCUMENTS_H
 #define TSR_DATA_MASKED_DOCUMENTS_H
 #include "base/diag.h"
@@ -15,6 +16,7 @@ typedef struct {
   const int64_t *begins;            /* (count + 1) the first token of each document, and the end */
   const int32_t *tokens;            /* (begins[count]) */
   const uint8_t *trained;           /* a bit for each token: whether it is a target */
+  const int32_t *labels;            /* (count) of texts; NULL: of conversations */
   const tsr_document_place *places; /* (count) */
   const char *const *paths;         /* of the files */
 } tsr_masked_documents;
@@ -26,7 +28,7 @@ static inline bool tsr_document_trains(const tsr_masked_documents *d, int64_t to
   return d->trained[token / 8] >> token % 8 & 1;
 }
 /* How many of the document's first `length` tokens are targets. The first one never is: no token
- * precedes it. */
+ * precedes it. A label is one, at the last of these tokens. */
 int64_t
 tsr_document_targets(const tsr_masked_documents *documents, int64_t document, int64_t length);
 
@@ -35,6 +37,7 @@ typedef struct {
   const int32_t *tokens;
   const uint8_t *trained; /* of each token: not 0 where it is a target */
   int64_t count;
+  int32_t label; /* of a text */
 } tsr_masked_tokens;
 
 /* Makes tokens of the line at [offset, offset + length) of a file. The results may live in `arena`,
@@ -47,6 +50,7 @@ typedef struct {
   const void *context;
   void *(*open_state)(const void *context); /* NULL: the state is NULL */
   void (*close_state)(void *state);
+  bool has_labels; /* each line has a label, and no token is a target */
 } tsr_line_encoder;
 
 /* Encodes the lines of files, one after the other; lines of blanks are none. The result, in

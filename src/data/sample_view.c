@@ -13,6 +13,7 @@ typedef struct {
   tsr_text *text;
   const int32_t *tokens, *positions;
   const bool *trained;
+  const tsr_label_names *labels;
   int column;      /* of the line; 0: none is begun */
   bool in_targets; /* a mark is open */
   bool is_bright;
@@ -115,15 +116,26 @@ static void print_heading(view *v, const char *heading) {
   tsr_text_add(v->text, "%s%s%s\n", colour ? "\033[1m" : "", heading, colour ? "\033[0m" : "");
 }
 
+/* ", 10 targets", ", label 'spam'" */
+static const char *describe_targets(
+    const view *v, tsr_arena *arena, const tsr_window *w, int64_t document, int64_t targets) {
+  const tsr_masked_documents *d = w->packs ? w->packs->from : NULL;
+  if (!d || !d->labels)
+    return tsr_arena_printf(arena, "%lld target%s", (long long)targets, plural(targets));
+  int32_t label = d->labels[document];
+  if (!v->labels->names) return tsr_arena_printf(arena, "label %d", label);
+  return tsr_arena_printf(arena, "label %d '%s'", label, v->labels->names[label]);
+}
+
 /* "document 2 (chat.jsonl:17): 24 tokens, 10 targets" */
 static void head_document(
     view *v, tsr_arena *arena, const tsr_window *w, int number, int64_t begin, int64_t end) {
   const char *place = "";
-  int64_t targets = 0;
+  int64_t targets = 0, document = 0;
   for (int64_t t = begin; t < end; t++) targets += v->trained[t];
   if (w->packs) {
     const tsr_masked_documents *c = w->packs->from;
-    int64_t document = w->packs->members[w->packs->begins[w->pack] + number];
+    document = w->packs->members[w->packs->begins[w->pack] + number];
     const tsr_document_place *at = &c->places[document];
     int64_t cut = tsr_document_length(c, document) - (end - begin);
     place = tsr_arena_printf(arena, " (%s:%d)", c->paths[at->file], at->line);
@@ -134,8 +146,8 @@ static void head_document(
   }
   print_heading(
       v, tsr_arena_printf(
-             arena, "document %d%s: %lld token%s, %lld target%s", number + 1, place,
-             (long long)(end - begin), plural(end - begin), (long long)targets, plural(targets)));
+             arena, "document %d%s: %lld token%s, %s", number + 1, place, (long long)(end - begin),
+             plural(end - begin), describe_targets(v, arena, w, document, targets)));
 }
 
 /* "corpus.bin, tokens 640 to 703: 64 targets"; the files of a text count as one. */
@@ -162,9 +174,10 @@ void tsr_sample_print(
   tsr_window_fill_tokens(&w, T, tokens);
   int64_t count = tsr_window_fill_targets(&w, T, ignored, targets);
   tsr_window_fill_positions(&w, T, positions);
-  for (int64_t t = 1; t < T; t++)
-    trained[t] = targets[t - 1] != TSR_TARGET_IGNORED && targets[t - 1] != ignored;
-  view v = {&d->tokenizer, style, text, tokens, positions, trained, .column = 0};
+  int64_t before = w.packs && w.packs->from->labels ? 0 : 1; /* a label is at its token */
+  for (int64_t t = before; t < T; t++)
+    trained[t] = targets[t - before] != TSR_TARGET_IGNORED && targets[t - before] != ignored;
+  view v = {&d->tokenizer, style, text, tokens, positions, trained, &d->labels, .column = 0};
   int64_t used = tsr_window_tokens(&w, T);
   int number = 0;
   if (!w.packs) head_window(&v, arena, &w, T, count);

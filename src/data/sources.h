@@ -34,7 +34,7 @@ bool tsr_dataset_tokens(
 /* Makes the mixture of the sources by their weights. */
 void tsr_dataset_mix(tsr_arena *arena, tsr_dataset *dataset);
 
-/* What a part consists of: the tokens [begin, end) of a file, or packs of conversations. */
+/* What a part consists of: the tokens [begin, end) of a file, or packs of documents. */
 typedef struct {
   const tsr_data_source *source;
   const tsr_token_file *file;

@@ -35,6 +35,7 @@ static void summarize(lengths *l, tsr_data_statistics *ret) {
 static void add_packs(const tsr_packs *p, lengths *l, tsr_data_statistics *ret) {
   for (int64_t d = p->first; d < p->end; d++) add_length(l, tsr_document_length(p->from, d));
   ret->packs = true;
+  ret->labels = p->from->labels != NULL;
   ret->tokens += p->from->begins[p->end] - p->from->begins[p->first];
   ret->in_samples += p->tokens;
   ret->targets += p->targets;
@@ -84,4 +85,32 @@ void tsr_dataset_statistics(
   if (d->separate) summarize(&l, ret);
   free(l.items);
   tsr_arena_free(arena);
+}
+
+/* ---- labels ---- */
+
+/* Names may be more than the labels that documents have. */
+static int count_classes(const tsr_dataset *d, const tsr_data_range *ranges, int count) {
+  int classes = d->labels.count;
+  for (int i = 0; i < count; i++) {
+    const tsr_masked_documents *from = ranges[i].packs ? ranges[i].packs->from : NULL;
+    if (!from || !from->labels) return 0;
+    for (int64_t k = 0; k < from->count; k++)
+      if (from->labels[k] >= classes) classes = from->labels[k] + 1;
+  }
+  return classes;
+}
+
+int tsr_dataset_label_counts(
+    tsr_arena *arena, const tsr_dataset *d, tsr_split split, int64_t **ret_counts) {
+  tsr_data_range *ranges;
+  int count = tsr_dataset_ranges(arena, d, split, &ranges);
+  int classes = count_classes(d, ranges, count);
+  *ret_counts = tsr_arena_array(arena, int64_t, classes + 1);
+  for (int i = 0; i < count && classes; i++) {
+    const tsr_packs *p = ranges[i].packs;
+    int64_t members = p->count ? p->begins[p->count] : 0;
+    for (int64_t k = 0; k < members; k++) (*ret_counts)[p->from->labels[p->members[k]]]++;
+  }
+  return classes;
 }

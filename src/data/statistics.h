@@ -13,6 +13,7 @@ typedef struct {
   int64_t targets;                        /* of these */
   int64_t truncated, dropped, untrained;  /* conversations (data/packing.h) */
   int64_t samples;
+  bool labels; /* each document that is packed has one, which is its target */
 } tsr_data_statistics;
 
 /* Of samples of T tokens. Reads all tokens where documents are separate or a token is `ignored` as
@@ -20,5 +21,10 @@ typedef struct {
 void tsr_dataset_statistics(
     const tsr_dataset *dataset, tsr_split split, int64_t T, int64_t ignored,
     tsr_data_statistics *ret);
+
+/* How many documents of a part's samples have each label, in `arena`; returns the number of
+ * classes, 0 where documents have none. */
+int tsr_dataset_label_counts(
+    tsr_arena *arena, const tsr_dataset *dataset, tsr_split split, int64_t **ret_counts);
 
 #endif

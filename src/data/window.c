@@ -15,16 +15,23 @@ static void pack_fill_tokens(const tsr_packs *p, int64_t pack, int32_t *ret_toke
   while (at < p->sequence) ret_tokens[at++] = p->rule.padding;
 }
 
+/* The target at token t - 1 of a document of which the pack has `length`. */
+static int32_t
+target_of(const tsr_masked_documents *d, int64_t document, int64_t t, int64_t length) {
+  int64_t next = d->begins[document] + t;
+  if (d->labels) return t == length ? d->labels[document] : TSR_TARGET_IGNORED;
+  return t < length && tsr_document_trains(d, next) ? d->tokens[next] : TSR_TARGET_IGNORED;
+}
+
 static int64_t
 pack_fill_targets(const tsr_packs *p, int64_t pack, int64_t ignored, int32_t *ret_targets) {
   int64_t at = 0, count = 0;
   for (int64_t i = p->begins[pack]; i < p->begins[pack + 1]; i++) {
-    int64_t begin = p->from->begins[p->members[i]], length = tsr_pack_length(p, p->members[i]);
+    int64_t length = tsr_pack_length(p, p->members[i]);
     for (int64_t t = 1; t <= length; t++, at++) {
-      bool trains = t < length && tsr_document_trains(p->from, begin + t);
-      int32_t target = trains ? p->from->tokens[begin + t] : TSR_TARGET_IGNORED;
+      int32_t target = target_of(p->from, p->members[i], t, length);
       if (ret_targets) ret_targets[at] = target;
-      count += trains && target != ignored;
+      count += target != TSR_TARGET_IGNORED && target != ignored;
     }
   }
   while (ret_targets && at < p->sequence) ret_targets[at++] = TSR_TARGET_IGNORED;

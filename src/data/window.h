@@ -7,7 +7,7 @@
 
 enum { TSR_TARGET_IGNORED = -100 }; /* a target that has no loss */
 
-/* Consecutive tokens of a file, or a pack of conversations. */
+/* Consecutive tokens of a file, or a pack of documents. */
 typedef struct {
   const tsr_token_file *file;
   int64_t begin;          /* the first token */
@@ -19,8 +19,8 @@ typedef struct {
 
 /* Of the window's first T tokens (of a pack: all), in arrays of T. Targets are the tokens behind
  * them; of separate documents the last token has none, be it the end of text or the one before a
- * document's begin. Of a pack, targets are trained tokens alone, and what is behind its documents
- * is padding: no targets, and position 0. */
+ * document's begin. Of a pack, targets are trained tokens alone, or the label of each document at
+ * its last token, and what is behind its documents is padding: no targets, and position 0. */
 void tsr_window_fill_tokens(const tsr_window *window, int64_t T, int32_t *ret_tokens);
 /* Returns how many targets are neither ignored nor `ignored`; `ret_targets` may be NULL. */
 int64_t

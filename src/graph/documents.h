@@ -14,4 +14,12 @@ static inline bool tsr_value_is_document_positions(const tsr_value *v) {
   return v->kind == TSR_VALUE_INPUT && !strcmp(v->name, TSR_DOCUMENT_POSITIONS);
 }
 
+/* An input (batch, sequence) i32: the class of each document at its last token, -100 elsewhere. */
+#define TSR_DOCUMENT_LABELS "document_labels"
+
+/* Of an input's name: whether a loss compares it with logits. */
+static inline bool tsr_input_is_target(const char *name) {
+  return !strcmp(name, "targets") || !strcmp(name, "labels") || !strcmp(name, TSR_DOCUMENT_LABELS);
+}
+
 #endif

@@ -89,6 +89,8 @@ typedef struct {
   tsr_dtype dtype;     /* as it is stored: TSR_F32, TSR_BF16 in a graph without a loss, or
                           TSR_NF4 or TSR_INT8 of a frozen weight of linear layers */
   bool hf_transposed;  /* there the two dimensions are swapped (GPT-2's Conv1D) */
+  const char
+      *replaces; /* a parameter of the models that a run may begin with in its place; or NULL */
   int ndim;
   int64_t shape[TSR_DIMS_MAX];
   tsr_padding padding; /* blocks 0: none, which tsr_graph_param makes one of all indices */

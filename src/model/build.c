@@ -14,6 +14,7 @@ static tsr_model *make_model(tsr_arena *arena, const tsr_scope *scope, tsr_graph
   m->sequence = tsr_sizes_get(scope, "sequence");
   m->features = tsr_sizes_get(scope, "input_features");
   m->reads_batch = tsr_scope_find(scope, "batch")->is_read;
+  m->num_labels = tsr_sizes_get(scope, "num_labels");
   m->classes = tsr_sizes_get(scope, "output_features");
   return m;
 }

@@ -41,7 +41,8 @@ read_flag(const tsr_file_reader *r, const tsr_yaml *map, const char *key, bool *
 
 /* What data can fill: the loaders know these by name. */
 static bool check_input_name(const tsr_file_reader *r, const tsr_yaml *key) {
-  static const char *const words[] = {"tokens", "targets", "features", "labels", "values", "input"};
+  static const char *const words[] = {"tokens", "targets", "features",       "labels",
+                                      "values", "input",   "document_labels"};
   enum { WORDS = sizeof words / sizeof *words };
   for (int i = 0; i < WORDS; i++)
     if (!strcmp(key->text, words[i])) return true;
@@ -98,13 +99,23 @@ static bool read_hf(const tsr_file_reader *r, const tsr_yaml *map, tsr_param_dec
       tsr_yaml_describe(r->arena, node));
 }
 
+static bool read_replaces(const tsr_file_reader *r, const tsr_yaml *map, tsr_param_decl *d) {
+  const tsr_yaml *node = tsr_yaml_get(map, "replaces");
+  if (!node) return true;
+  d->replaces = node->text;
+  return (node->kind == TSR_YAML_SCALAR && *node->text) ||
+         tsr_diag_error(
+             r->diags, node->location, "'replaces' must be the name of a parameter, not %s",
+             tsr_yaml_describe(r->arena, node));
+}
+
 static bool
 read_param(const tsr_file_reader *r, const tsr_yaml *key, const tsr_yaml *map, tsr_param_decl *d) {
-  static const char *const keys[] = {"shape",  "init", "dp",    "pp",     "ep",
-                                     "cp",     "tp",   "decay", "hf",     "hf_transposed",
-                                     "valid0", "if",   "doc",   "hf_rows"};
+  static const char *const keys[] = {"shape",  "init", "dp",    "pp",      "ep",
+                                     "cp",     "tp",   "decay", "hf",      "hf_transposed",
+                                     "valid0", "if",   "doc",   "hf_rows", "replaces"};
   const char *name;
-  if (!tsr_file_name(r, key, &name) || !tsr_file_keys(r, map, "a parameter", 14, keys))
+  if (!tsr_file_name(r, key, &name) || !tsr_file_keys(r, map, "a parameter", 15, keys))
     return false;
   bool ok = read_shape(r, map, key, &d->shape);
   ok &= tsr_file_expr(r, map, "init", &d->init);
@@ -117,6 +128,7 @@ read_param(const tsr_file_reader *r, const tsr_yaml *key, const tsr_yaml *map, t
   if (tsr_yaml_get(map, "decay")) d->decay = decay;
   ok &= read_flag(r, map, "hf_transposed", &d->hf_transposed);
   ok &= read_hf(r, map, d);
+  ok &= read_replaces(r, map, d);
   ok &= tsr_file_expr(r, map, "hf_rows", &d->hf_rows);
   if (ok && !d->init)
     return tsr_diag_error(r->diags, key->location, "parameter '%s' has no init", key->text);

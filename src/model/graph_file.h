@@ -44,7 +44,8 @@ typedef struct {
   const char *hf;
   tsr_location hf_place;
   bool hf_transposed;
-  tsr_expr *hf_rows; /* [begin, end, of], or NULL */
+  const char *replaces; /* a parameter, or NULL */
+  tsr_expr *hf_rows;    /* [begin, end, of], or NULL */
   tsr_dtype dtype;
   int decay; /* -1: by the number of dimensions */
   bool used;

@@ -31,6 +31,7 @@ typedef struct {
   tsr_graph *graph;
   /* sizes the trainer needs; 0 where the model has none */
   int64_t vocab_size, vocab_padded, max_sequence_length, sequence, features, classes;
+  int64_t num_labels; /* above 0: logits are scores of a document's classes, not of tokens */
   const tsr_model_default *defaults; /* of those sizes that have one and are no lists */
   int defaults_count;
   bool reads_batch;   /* an expression of the graph file has the batch in it */

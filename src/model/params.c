@@ -169,6 +169,7 @@ bool tsr_param_make(
     tsr_param *ret_param, tsr_diags *diags) {
   *ret_param = (tsr_param){
       .hf_transposed = decl->hf_transposed, .dtype = decl->dtype, .location = decl->location};
+  ret_param->replaces = decl->replaces;
   ret_param->name = tsr_arena_printf(scope->arena, "%s%s", prefix, decl->name);
   maker m = {scope, decl, ret_param, tp_units, uneven, diags};
   const char *what = tsr_arena_printf(scope->arena, "the shape of '%s'", ret_param->name);

@@ -40,6 +40,7 @@ static void add_sizes(const printer *p) {
   for (int i = 0; i < sizes->count; i++) {
     const tsr_reduced_size *row = &sizes->rows[i];
     const char *why = row->why;
+    if (!strcmp(row->full, "0")) continue; /* what it counts is not there */
     const tsr_yaml *given = c->model.map ? tsr_yaml_get(c->model.map, "vocab_size") : NULL;
     int64_t vocabulary = 0;
     bool counted = !strcmp(row->name, "vocab_size") &&

@@ -19,10 +19,6 @@ bool tsr_synthetic_make(
   return true;
 }
 
-static bool is_target(const tsr_value *v) {
-  return !strcmp(v->name, "targets") || !strcmp(v->name, "labels");
-}
-
 static uint32_t draw(uint64_t key, int64_t sample, int64_t i) {
   uint32_t words[4];
   tsr_philox((uint64_t)i, (uint64_t)sample, key, words);
@@ -70,8 +66,10 @@ double tsr_synthetic_number(const tsr_synthetic *s, int input, int64_t sample, i
     return (double)position_in_document(key, sample, i, row_elements(v));
   tsr_philox((uint64_t)i, (uint64_t)sample, key, words);
   if (v->dtype != TSR_I32) return s->factor * (double)(float)((double)words[0] / 2147483648.0 - 1);
-  if (s->ignores && is_target(v) && is_ignored(s, v, sample, i)) return TSR_TARGET_IGNORED;
-  int64_t below = !strcmp(v->name, "labels") ? s->classes : s->tokens;
+  if (s->ignores && tsr_input_is_target(v->name) && is_ignored(s, v, sample, i))
+    return TSR_TARGET_IGNORED;
+  bool is_class = s->classes && tsr_input_is_target(v->name);
+  int64_t below = is_class ? s->classes : s->tokens;
   return (double)(words[0] % (uint64_t)(below > 0 ? below : 1));
 }
 
@@ -97,7 +95,8 @@ int64_t tsr_synthetic_targets(const tsr_synthetic *s, int64_t samples) {
   int64_t count = 0;
   for (int at = 0; at < s->graph->values_count; at++) {
     const tsr_value *v = &s->graph->values[at];
-    if (v->kind != TSR_VALUE_INPUT || v->dtype != TSR_I32 || !is_target(v)) continue;
+    if (v->kind != TSR_VALUE_INPUT || v->dtype != TSR_I32 || !tsr_input_is_target(v->name))
+      continue;
     for (int64_t sample = 0; sample < samples; sample++)
       for (int64_t i = 0; i < row_elements(v); i++)
         count += tsr_synthetic_number(s, at, sample, i) >= 0;

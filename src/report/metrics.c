@@ -116,13 +116,15 @@ void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, 
   tsr_json_lines_add(metrics->lines, line, step->step, diags);
 }
 
-void tsr_metrics_write_eval(tsr_metrics *metrics, int64_t step, double loss, tsr_diags *diags) {
+void tsr_metrics_write_eval(tsr_metrics *metrics, const tsr_metrics_eval *e, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "eval");
   if (!line) return;
-  tsr_json_add_int(line, "step", step);
-  add_double(line, "loss", loss);
-  add_double(line, "perplexity", exp(loss));
-  tsr_json_lines_add(metrics->lines, line, step, diags);
+  tsr_json_add_int(line, "step", e->step);
+  add_double(line, "loss", e->loss);
+  if (!e->has_accuracy) add_double(line, "perplexity", exp(e->loss));
+  if (e->has_accuracy) add_double(line, "accuracy", e->accuracy);
+  if (e->has_accuracy) add_double(line, "accuracy_stderr", e->accuracy_error);
+  tsr_json_lines_add(metrics->lines, line, e->step, diags);
 }
 
 /* The text as UTF-8 that a JSON string can hold. */

@@ -73,8 +73,15 @@ void tsr_metrics_close(tsr_metrics *metrics);
 void tsr_metrics_write_start(
     tsr_metrics *metrics, const tsr_metrics_start *start, tsr_diags *diags);
 void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, tsr_diags *diags);
-/* The perplexity is exp(loss). */
-void tsr_metrics_write_eval(tsr_metrics *metrics, int64_t step, double loss, tsr_diags *diags);
+/* Without an accuracy the perplexity is written, exp(loss). */
+typedef struct {
+  int64_t step;
+  double loss;
+  bool has_accuracy; /* of a model that tells classes of documents apart */
+  double accuracy, accuracy_error;
+} tsr_metrics_eval;
+void tsr_metrics_write_eval(
+    tsr_metrics *metrics, const tsr_metrics_eval *evaluation, tsr_diags *diags);
 /* Bytes of the text that are not UTF-8, and NUL, become U+FFFD. */
 void tsr_metrics_write_sample(
     tsr_metrics *metrics, int64_t step, const char *text, size_t length, tsr_diags *diags);

@@ -17,6 +17,7 @@ bool tsr_adapted_model_read(
       !tsr_model_read(arena, config, &options, &model, diags))
     return false;
   ret->base = model->graph;
+  ret->num_labels = model->num_labels;
   if (!tsr_adapter_targets(arena, config, ret->base, &ret->adapters, diags)) return false;
   ret->graph = tsr_pass_adapters(ret->base, &ret->adapters);
   return true;
@@ -132,6 +133,7 @@ bool tsr_adapted_write(
     tsr_diags *diags) {
   const char *base = m->config->training.model_path;
   tsr_peft_config c = {.lora = &m->config->lora, .base = *base ? base : NULL};
+  c.tells_classes = m->num_labels > 0;
   c.targets = list_targets(arena, m, &c.targets_count);
   c.saved = tsr_saved_modules_list(arena, m->base, m->adapters.params, &c.saved_count, diags);
   if (!c.saved) return false;

@@ -12,6 +12,7 @@ typedef struct {
   const tsr_config *config;
   const tsr_graph *base, *graph; /* without and with adapters */
   tsr_adapters adapters;         /* of base */
+  int64_t num_labels;            /* of tsr_model */
 } tsr_adapted_model;
 
 /* `vocab`: tokens of the model, for a vocab_size of 0. */

@@ -206,8 +206,10 @@ static bool refuse_saved(const chooser *c, int param, const tsr_config_name *sav
 static bool choose_trained(const chooser *c, int param) {
   const tsr_config_name *saved = tsr_saved_modules_match(c->arena, c->saved, &c->g->params[param]);
   const use *u = &c->uses[param];
-  c->training[param].is_saved = saved != NULL;
-  c->training[param].is_frozen = !saved && !trains_bias(c, param) && !c->uses[param].is_counts;
+  bool is_new = c->g->params[param].replaces && !c->training[param].rank;
+  bool whole = saved || is_new; /* as PEFT trains the output of its SEQ_CLS */
+  c->training[param].is_saved = whole;
+  c->training[param].is_frozen = !whole && !trains_bias(c, param) && !c->uses[param].is_counts;
   c->training[param].is_nf4 = c->lora->base == TSR_LORA_BASE_NF4 && u->is_linear && !u->is_head &&
                               !u->is_read_otherwise && c->training[param].is_frozen;
   return !saved || refuse_saved(c, param, saved);
@@ -247,6 +249,7 @@ static bool check_names(const chooser *c) {
   for (int i = 0; i < count; i++)
     ok &= tsr_module_names_check_used(lists[i], names, linear, find_tied(c), c->diags);
   int all = list_names(c, false, names);
+  if (*c->lora->path) return ok; /* PEFT's own lists of SEQ_CLS have names of no module */
   return tsr_module_names_check_used(c->saved, names, all, find_tied(c), c->diags) && ok;
 }
 

@@ -2,6 +2,7 @@
 #include "train/chat_data.h"
 #include "base/file_read.h"
 #include "data/conversation.h"
+#include "data/padding_token.h"
 #include "train/data_paths.h"
 #include <string.h>
 
@@ -47,17 +48,6 @@ static void fix_date(tsr_arena *arena, const tsr_config *c, tsr_conversation_for
   format->template = tsr_chat_template_at(arena, format->template, now);
 }
 
-static int32_t find_token(const tsr_tokenizer *t, const char *text) {
-  return text && t->kind == TSR_TOKENIZER_SUBWORD ? tsr_subword_find(t->subword, text) : -1;
-}
-
-/* What is behind a sample's last document: the padding token, else the one that ends a text. */
-static int32_t padding_of(const tsr_conversation_format *format) {
-  int32_t pad = find_token(&format->tokenizer, tsr_chat_template_pad(format->template));
-  if (pad < 0) pad = find_token(&format->tokenizer, tsr_chat_template_eos(format->template));
-  return pad < 0 ? 0 : pad;
-}
-
 static bool check_tokenizer(const tsr_config *c, const tsr_tokenizer *t, tsr_diags *diags) {
   bool counts = t->kind == TSR_TOKENIZER_CHAR && !t->chars;
   if (!counts && t->kind != TSR_TOKENIZER_IDS) return true;
@@ -74,12 +64,15 @@ bool tsr_chat_data_open(
   tsr_conversation_format *format = tsr_arena_alloc(arena, sizeof *format);
   *format = (tsr_conversation_format){
       .tokenizer = options->tokenizer, .train_on = (tsr_train_on)c->data.train_on};
+  const char *folder = tokenizer_file ? tsr_path_folder(arena, tokenizer_file) : NULL;
+  int32_t padding;
   *ret = (tsr_dataset){0};
   if (!check_tokenizer(c, &options->tokenizer, diags) ||
+      !tsr_padding_token(arena, folder, &options->tokenizer, &padding, diags) ||
       !open_template(arena, c, tokenizer_file, format, diags))
     return false;
   fix_date(arena, c, format);
-  tsr_chat_options chat = {
+  tsr_line_sources chat = {
       .inputs = options->inputs,
       .inputs_count = options->inputs_count,
       .validation = options->validation,
@@ -89,6 +82,6 @@ bool tsr_chat_data_open(
   chat.packing = (tsr_packing_rule){
       .best_fit = c->data.packing == TSR_PACKING_BEST_FIT,
       .drops = c->data.too_long == TSR_TOO_LONG_DROP,
-      .padding = padding_of(format)};
-  return tsr_dataset_chat(arena, &chat, ret, diags);
+      .padding = padding < 0 ? 0 : padding};
+  return tsr_dataset_lines(arena, &chat, ret, diags);
 }

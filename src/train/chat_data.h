@@ -3,7 +3,7 @@
 #ifndef TSR_TRAIN_CHAT_DATA_H
 #define TSR_TRAIN_CHAT_DATA_H
 #include "config/config.h"
-#include "data/chat_sources.h"
+#include "data/line_sources.h"
 
 /* Reads them with the chat template that the configuration names, beside `tokenizer_file` (NULL:
  * the tokenizer has none) unless data.template is a file. */

@@ -142,7 +142,7 @@ add_tokenizer(tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_saver_o
 
 /* Where a file beside the weights is copied from; NULL: there is none. A tokenizer.model goes with
  * the tokenizer. Of conversations it is what they were rendered with: the file of data.template,
- * and those beside the tokenizer. */
+ * and those beside the tokenizer, which name the padding of labelled texts, too. */
 static const char *
 find_side(tsr_arena *arena, const tsr_checkpoint_manager *k, const char *name, bool *ret_follows) {
   const tsr_config *c = k->run.config;
@@ -153,7 +153,7 @@ find_side(tsr_arena *arena, const tsr_checkpoint_manager *k, const char *name, b
   if (chat && strcmp(c->data.template_path, "tokenizer") && !strcmp(name, "chat_template.jinja"))
     return tsr_data_path(arena, c, c->data.template_path);
   bool is_pieces = !strcmp(name, "tokenizer.model");
-  if (tokenizer && (chat || is_pieces)) {
+  if (tokenizer && (chat || c->data.format == TSR_FILES_LABELS || is_pieces)) {
     path = tsr_path_join(arena, tsr_path_folder(arena, tokenizer), name);
     if (tsr_file_exists(path)) return path;
     if (is_pieces) return NULL;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/checkpoint_start.h"
+#include "base/file_read.h"
 #include "checkpoint/load.h"
 #include "checkpoint/peft.h"
 #include "train/adapter_magnitudes.h"
@@ -109,14 +110,38 @@ static bool load_adapter(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags 
   return true;
 }
 
+static bool have_same_names(const tsr_config_names *a, const tsr_config_names *b) {
+  bool same = a->count == b->count;
+  for (int i = 0; same && i < a->count; i++) same = !strcmp(a->items[i].text, b->items[i].text);
+  return same;
+}
+
+/* The classes of a model that a run begins with may have other names, or another order. */
+static void warn_of_labels(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_diags *diags) {
+  const tsr_manifest *m = k->options.weights;
+  const tsr_config_data *data = &k->run.config->data;
+  tsr_config *other;
+  if (data->format != TSR_FILES_LABELS || !data->labels.count || !m->config) return;
+  const char *path = tsr_path_join(arena, m->folder, m->config);
+  if (!tsr_config_load(arena, path, NULL, 0, &other, tsr_diags_new(arena)) ||
+      !other->data.labels.count || have_same_names(&other->data.labels, &data->labels))
+    return;
+  tsr_diag_warning(
+      diags, tsr_config_location(k->run.config, "training_config.model_path"),
+      "the names of this run's classes are not those of '%s', whose weights it begins with",
+      m->folder);
+  tsr_diag_hint(diags, "data.labels: [NAME, …] gives the names an order; theirs is in '%s'", path);
+}
+
 bool tsr_checkpoint_start_load(
     tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
     tsr_run_state *state, tsr_diags *diags) {
   const tsr_manifest *weights = k->options.weights;
   bool verify = k->run.config->checkpoint.verify;
-  tsr_load_kind kind = k->options.resume ? TSR_LOAD_BASE : TSR_LOAD_MODEL;
+  tsr_load_kind kind = k->options.resume ? TSR_LOAD_BASE : TSR_LOAD_START;
   if (weights && !tsr_checkpoint_load(arena, weights, k->run.executable, kind, verify, diags))
     return false;
+  if (weights && kind == TSR_LOAD_START) warn_of_labels(arena, k, diags);
   if (weights && !k->run.quiet) printf("weights: '%s'\n", weights->folder);
   if (!k->options.resume) tsr_magnitudes_begin(k->run.executable, k->run.training->graph);
   if (k->options.adapter && !load_adapter(arena, k, diags)) return false;

@@ -164,7 +164,7 @@ static bool read_model(
     tsr_pass_quantize(ret->graph, o->weights);
     if (!tsr_pass_check_blocks(ret->graph, diags)) return false;
   }
-  ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
+  ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0 && !ret->model->num_labels;
   if (caches) ret->graph->units.sequence = 1;
   if (caches) return true;
   return tsr_sequence_units_check(
@@ -337,7 +337,8 @@ static bool compile_program(
   bool alone = ret->graph->loss < 0 && purpose != TSR_COMPILE_GENERATE;
   if (alone) purpose = TSR_COMPILE_GENERATE;
   if (alone) want.batch = TSR_BATCH_SHARED;
-  if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph, o->keeps_logits);
+  bool predicts = purpose == TSR_COMPILE_EVALUATE && ret->model->num_labels;
+  if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph, o->keeps_logits || predicts);
   bool training = purpose == TSR_COMPILE_TRAIN;
   if (purpose == TSR_COMPILE_TRAIN || alone) note_idle_collectives(ret->graph, o->parallel, diags);
   if (training && !tsr_compile_check_loss_scale(o->config, diags)) return false;

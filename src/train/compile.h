@@ -33,7 +33,8 @@ typedef struct {
   const tsr_graph *placed_of;            /* the same, placed: where its parameters are stored */
   const tsr_pipeline *training_pipeline; /* and its virtual stages' places */
   tsr_compile_outputs outputs;           /* of training */
-  bool keeps_logits;                     /* of evaluation: the output `logits` can be read, too */
+  bool keeps_logits;                     /* of evaluation: the output `logits` can be read, too, as
+                                            that of a model with num_labels always can */
   bool records_routing, replays_routing; /* of training (graph/routing.h) */
   tsr_target target;                     /* what the programs are for */
   tsr_dtype weights; /* of evaluation and generation: the linear layers' (tsr_pass_quantize);
@@ -72,7 +73,8 @@ typedef struct tsr_compiled {
   int64_t batch;         /* samples of a microbatch, over all of dp */
   int64_t samples;       /* of an evaluation: the first so many numbers of the loss add up to it */
   bool joins_samples;    /* of one: it cannot have a number for each sample */
-  bool has_logits;       /* the graph file has an output of that name, which text is drawn from */
+  bool has_logits; /* of tokens: the graph file has an output of that name, which text is drawn
+                            from */
   /* Of generation with a cache (tsr_pass_cache): this program takes `new_tokens` of each text, and
    * `decode` one. Else new_tokens is 0, decode NULL, and every token takes the whole window. */
   int64_t new_tokens;

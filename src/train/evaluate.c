@@ -4,6 +4,7 @@
 #include "graph/documents.h"
 #include "train/score_check.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -22,6 +23,9 @@ typedef struct {
   int64_t at_window;
   window *windows; /* the batch that is under way */
   int64_t windows_count;
+  tsr_label_scorer scorer; /* of labels, where documents have any: */
+  tsr_label_score *scores; /* (T) */
+  int64_t documents_capacity;
 } walk;
 
 /* A range's window of that number; false behind the last one. */
@@ -56,7 +60,7 @@ static bool next_batch(walk *w, int64_t batch) {
  * document of its own. */
 static void fill(void *context, const char *input, int64_t sample, void *row) {
   const walk *w = context;
-  bool targets = !strcmp(input, "targets");
+  bool targets = tsr_input_is_target(input);
   int32_t *out = row;
   int64_t real = 0;
   if (sample < w->windows_count) {
@@ -84,22 +88,59 @@ static bool check_tokens(const walk *w, tsr_diags *diags) {
 }
 
 /* Targets that count, and the bytes that they stand for. */
-static int64_t count_targets(const walk *w, int32_t *row, int64_t *bytes) {
+static int64_t count_targets(walk *w, int32_t *row, int64_t *bytes) {
   const tsr_tokenizer *tokenizer = &w->data->dataset.tokenizer;
   int64_t count = 0;
   for (int64_t i = 0; i < w->windows_count; i++) {
-    fill((void *)(uintptr_t)w, "targets", i, row);
+    fill(w, "targets", i, row);
     int64_t kept = 0;
     for (int64_t t = 0; t < w->windows[i].real; t++)
       if (row[t] >= 0) row[kept++] = row[t];
     count += kept;
-    if (tokenizer->kind == TSR_TOKENIZER_IDS) continue;
+    if (tokenizer->kind == TSR_TOKENIZER_IDS || w->scorer.logits >= 0) continue;
     tsr_text text = {0};
     tsr_tokenizer_decode(tokenizer, row, kept, &text);
     *bytes += (int64_t)text.length;
     tsr_text_free(&text);
   }
   return count;
+}
+
+/* ---- labels ---- */
+
+/* Those of a pack stand at the ends of its documents, in their order. */
+static void
+add_documents(tsr_arena *arena, walk *w, const tsr_window *at, int64_t count, tsr_evaluation *ret) {
+  const tsr_packs *p = at->packs;
+  int64_t first = p->begins[at->pack];
+  for (int64_t i = 0; i < count; i++) {
+    const tsr_document_place *place = &p->from->places[p->members[first + i]];
+    int64_t known = ret->accuracy.count + i;
+    if (known == w->documents_capacity) {
+      w->documents_capacity = 2 * known + 64;
+      tsr_labelled_document *more =
+          tsr_arena_array(arena, tsr_labelled_document, w->documents_capacity);
+      if (known) memcpy(more, ret->documents, sizeof *more * (size_t)known);
+      ret->documents = more;
+    }
+    ret->documents[known] =
+        (tsr_labelled_document){w->scores[i], p->from->paths[place->file], place->line};
+  }
+}
+
+static void add_labels(tsr_arena *arena, walk *w, int32_t *row, tsr_evaluation *ret) {
+  for (int64_t i = 0; i < w->windows_count && w->scorer.logits >= 0; i++) {
+    fill(w, TSR_DOCUMENT_LABELS, i, row);
+    int64_t count = tsr_label_scorer_read(&w->scorer, i, row, w->scores);
+    add_documents(arena, w, &w->windows[i].tokens, count, ret);
+    tsr_accuracy_add(&ret->accuracy, w->scores, count);
+  }
+}
+
+static int by_line(const void *a, const void *b) {
+  const tsr_labelled_document *x = a, *y = b;
+  int order = strcmp(x->path, y->path);
+  return order ? order : x->line - y->line;
 }
 
 static double now(void) {
@@ -127,6 +168,8 @@ bool tsr_evaluate(
   w.windows = tsr_arena_array(arena, window, batch);
   int32_t *row = tsr_arena_array(arena, int32_t, w.T);
   float *numbers = tsr_arena_array(arena, float, evaluation->batch);
+  w.scorer = tsr_label_scorer_new(arena, evaluation, executable);
+  if (w.scorer.logits >= 0) w.scores = tsr_arena_array(arena, tsr_label_score, w.T);
   while (!(stop && *stop) && next_batch(&w, batch)) {
     if (!check_tokens(&w, diags)) return false;
     int64_t count = count_targets(&w, row, &ret->bytes);
@@ -136,11 +179,14 @@ bool tsr_evaluate(
     tsr_executable_run(executable, 0, fill, &w);
     if (!tsr_check_scores(executable, "the evaluation", diags)) return false;
     sum += tsr_evaluation_loss(evaluation, executable, numbers) * (double)count;
+    add_labels(arena, &w, row, ret);
     ret->tokens += count;
   }
   if (!ret->tokens && stop && *stop) return false;
   if (!ret->tokens)
     return tsr_diag_error(diags, TSR_NOWHERE, "'%s' has no token to predict", data->dataset.name);
+  if (ret->accuracy.count)
+    qsort(ret->documents, (size_t)ret->accuracy.count, sizeof *ret->documents, by_line);
   ret->loss = sum / (double)ret->tokens;
   ret->seconds = now() - begin;
   return true;

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The loss of a model over a text, each token but the first predicted once; of separate documents
- * each but a document's first. */
+ * each but a document's first. Of documents with labels, that of these, and what is predicted. */
 #ifndef TSR_TRAIN_EVALUATE_H
 #define TSR_TRAIN_EVALUATE_H
-#include "train/compile.h"
+#include "train/label_scores.h"
 #include "train/run_data.h"
 #include <signal.h>
 
+/* A document with a label, and where it is. */
 typedef struct {
-  double loss;    /* nats a token, the mean over all */
-  int64_t tokens; /* predicted */
-  int64_t bytes;  /* that they stand for; 0: without a tokenizer */
+  tsr_label_score score;
+  const char *path;
+  int line;
+} tsr_labelled_document;
+
+typedef struct {
+  double loss;                      /* nats a token, or a label, the mean over all */
+  int64_t tokens;                   /* predicted, or labels */
+  tsr_accuracy accuracy;            /* of labels */
+  tsr_labelled_document *documents; /* (accuracy.count) of labels, in the order of their lines */
+  int64_t bytes;                    /* that they stand for; 0: without a tokenizer */
   double seconds;
 } tsr_evaluation;
 

@@ -4,64 +4,11 @@
 #include "base/file_read.h"
 #include "data/sources.h"
 #include "graph/documents.h"
-#include "graph/routing.h"
 #include "train/chat_data.h"
 #include "train/data_paths.h"
+#include "train/label_data.h"
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- what a graph takes ---- */
-
-static int64_t least(int64_t a, int64_t b) { return !a || b < a ? b : a; }
-
-/* Tokens are looked up, targets and labels compared with logits: none may lie outside. */
-static int64_t token_limit(const tsr_graph *g, int value) {
-  int64_t limit = 0;
-  for (int i = 0; i < g->nodes_count; i++) {
-    const tsr_node *n = &g->nodes[i];
-    if (n->op == TSR_OP_CE_LOSS && n->inputs[2] == value)
-      limit = least(limit, n->attr.ce_loss.valid);
-    if (n->op != TSR_OP_EMBEDDING || n->inputs[0] != value) continue;
-    const tsr_value *table = &g->values[n->inputs[1]];
-    int64_t shape[TSR_DIMS_MAX] = {table->shape[0]};
-    if (table->kind == TSR_VALUE_PARAM) tsr_param_real_shape(&g->params[table->param], shape);
-    limit = least(limit, shape[0]);
-  }
-  return limit;
-}
-
-bool tsr_run_data_needs_of(const tsr_graph *g, tsr_run_data_needs *ret, tsr_diags *diags) {
-  static const char *const names[] = {"tokens", "targets", "features", "labels", "values"};
-  *ret = (tsr_run_data_needs){0};
-  bool ok = true;
-  for (int i = 0; i < g->values_count; i++) {
-    const tsr_value *v = &g->values[i];
-    if (v->kind != TSR_VALUE_INPUT || tsr_value_is_routing(v)) continue;
-    if (tsr_value_is_document_positions(v)) continue;
-    int64_t last = v->ndim > 1 ? v->shape[v->ndim - 1] : 1;
-    if (!strcmp(v->name, "tokens") || !strcmp(v->name, "targets")) {
-      ret->text = true;
-      ret->sequence = last;
-      if (token_limit(g, i)) ret->vocab = least(ret->vocab, token_limit(g, i));
-    } else if (!strcmp(v->name, "features")) {
-      ret->features = last;
-    } else if (!strcmp(v->name, "labels")) {
-      ret->labels = true;
-      ret->classes = token_limit(g, i);
-    } else if (!strcmp(v->name, "values")) {
-      ret->classes = last;
-    } else {
-      ok = tsr_diag_error(diags, v->location, "no data is called '%s'", v->name);
-      tsr_diag_nearest(diags, v->name, names, 5);
-    }
-  }
-  bool rows = ret->features > 0, wanted = ret->labels || ret->classes;
-  if (ok && (ret->text == rows || (rows && !wanted)))
-    return tsr_diag_error(
-        diags, g->loss < 0 ? TSR_NOWHERE : g->values[g->loss].location,
-        "a graph with a loss takes tokens and targets, or features with labels or values");
-  return ok;
-}
 
 /* ---- opening ---- */
 
@@ -204,6 +151,8 @@ static bool open_tokens(
   }
   if (c->data.format == TSR_FILES_CHAT)
     return tsr_chat_data_open(arena, c, &options, ret->tokenizer_file, &ret->dataset, diags);
+  if (c->data.format == TSR_FILES_LABELS)
+    return tsr_label_data_open(arena, c, &options, ret->tokenizer_file, &ret->dataset, diags);
   return tsr_dataset_tokens(arena, &options, &ret->dataset, diags);
 }
 
@@ -323,9 +272,52 @@ bool tsr_run_data_check_sequence(
       (long long)needs->sequence);
 }
 
+/* A label that the model has no output for: the classes of a graph of the user's are not known when
+ * lines are encoded. */
+static bool check_classes(
+    const tsr_masked_documents *d, int64_t classes, tsr_location location, tsr_diags *diags) {
+  for (int64_t i = 0; i < d->count; i++)
+    if (d->labels[i] >= classes)
+      return tsr_diag_error(
+          diags, location, "'%s', line %d: label %d is none of the model's %lld classes",
+          d->paths[d->places[i].file], d->places[i].line, d->labels[i], (long long)classes);
+  return true;
+}
+
+static bool has_labels(const tsr_data_source *s) { return s->documents && s->documents->labels; }
+
+bool tsr_run_data_check_labels(
+    const tsr_run_data *s, const tsr_run_data_needs *needs, tsr_diags *diags) {
+  const tsr_dataset *d = &s->dataset;
+  const tsr_config *c = s->config;
+  tsr_location location = place_of_data(c);
+  bool labels = d->kind == TSR_DATASET_TEXT && has_labels(&d->sources[0]);
+  if (labels && !needs->labels) {
+    tsr_diag_error(
+        diags, tsr_config_location(c, "data.format"),
+        "the data are texts with labels, and the model predicts tokens");
+    tsr_diag_hint(
+        diags, "num_labels: N in the model's section gives it a score for each of N classes");
+    return false;
+  }
+  if (needs->text && needs->labels && !labels) {
+    tsr_diag_error(
+        diags, location, "'%s' has no labels, and the model tells %lld classes apart (num_labels)",
+        d->name, (long long)needs->classes);
+    tsr_diag_hint(diags, "data: {format: labels} reads lines of {\"text\": \"…\", \"label\": …}");
+    return false;
+  }
+  int all = labels ? d->sources_count + (d->validation != NULL) : 0; /* which is behind them */
+  for (int i = 0; i < all; i++)
+    if (!check_classes(d->sources[i].documents, needs->classes, location, diags)) return false;
+  return true;
+}
+
 static bool check_text(
-    const tsr_dataset *d, const tsr_run_data_needs *needs, tsr_location location,
+    const tsr_run_data *s, const tsr_run_data_needs *needs, tsr_location location,
     tsr_diags *diags) {
+  const tsr_dataset *d = &s->dataset;
+  if (!tsr_run_data_check_labels(s, needs, diags)) return false;
   if (d->tokenizer.vocab_size <= needs->vocab) return true;
   return tsr_diag_error(
       diags, location, "'%s' has a vocabulary of %d, but the model's vocab_size is %lld", d->name,
@@ -360,7 +352,7 @@ bool tsr_run_data_check(const tsr_run_data *s, const tsr_run_data_needs *needs, 
         diags, location, "'%s' is %s, but the model takes %s", d->name,
         text ? "a text" : "a table of numbers", needs->text ? "a text" : "numbers");
   if (!check_lengths(s, needs->sequence, location, diags)) return false;
-  return text ? check_text(d, needs, location, diags) : check_rows(d, needs, location, diags);
+  return text ? check_text(s, needs, location, diags) : check_rows(d, needs, location, diags);
 }
 
 bool tsr_run_data_check_prompt(tsr_arena *arena, const tsr_run_data *s, tsr_diags *diags) {
@@ -419,7 +411,7 @@ bool tsr_run_data_check_used(const tsr_run_data *data, tsr_diags *diags) {
 /* A text sample is its tokens, targets and positions; each input asks for one of them. */
 static void fill_text(const tsr_run_data_step *s, const char *input, int64_t index, int32_t *row) {
   int64_t T = s->data->sequence;
-  bool targets = !strcmp(input, "targets");
+  bool targets = tsr_input_is_target(input);
   if (has_fault(s, index, row)) return;
   if (!strcmp(input, TSR_DOCUMENT_POSITIONS)) {
     tsr_dataset_fill_positions(&s->data->dataset, s->split, index, T, row);
@@ -437,7 +429,7 @@ void tsr_run_data_fill(void *context, const char *input, int64_t sample, void *r
   int64_t index = tsr_run_data_index(s, padding ? 0 : sample);
   if (d->kind == TSR_DATASET_TEXT) {
     fill_text(s, input, index, row);
-    if (padding && !strcmp(input, "targets")) ignore_all(row, s->data->sequence);
+    if (padding && tsr_input_is_target(input)) ignore_all(row, s->data->sequence);
   } else if (!strcmp(input, "features")) {
     tsr_dataset_fill_features(d, s->split, index, row);
   } else if (d->table.classes) {

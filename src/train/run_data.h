@@ -21,12 +21,14 @@ typedef struct {
   tsr_run_data_fault *fault;
 } tsr_run_data;
 
-/* What a graph takes from the data, by the names of its inputs: tokens and targets, and where it
- * keeps documents apart their positions (graph/documents.h), or features with labels or values. */
+/* What a graph takes from the data, by the names of its inputs: tokens with targets, or with labels
+ * of documents, and where it keeps documents apart their positions (graph/documents.h), or features
+ * with labels or values. */
 typedef struct {
   bool text, labels;
-  int64_t sequence, vocab;   /* of text; vocab: the least that an embedding or a loss knows */
-  int64_t features, classes; /* of rows; classes: or the number of values */
+  int64_t sequence, vocab; /* of text; vocab: the least that an embedding or a loss knows */
+  int64_t features;        /* of rows */
+  int64_t classes;         /* that labels tell apart, or the number of values */
 } tsr_run_data_needs;
 /* Errors: an input of another name, inputs of which no data has all. */
 bool tsr_run_data_needs_of(const tsr_graph *graph, tsr_run_data_needs *ret_needs, tsr_diags *diags);
@@ -47,6 +49,10 @@ bool tsr_run_data_exist(tsr_arena *arena, const tsr_config *config);
 void tsr_run_data_set_sequence(tsr_arena *arena, tsr_run_data *data, int64_t sequence);
 /* Both parts are long enough, and tokens and features fit what is needed. */
 bool tsr_run_data_check(
+    const tsr_run_data *data, const tsr_run_data_needs *needs, tsr_diags *diags);
+/* Data with labels are for a model that reads them, and the other way round; each is one of its
+ * classes. */
+bool tsr_run_data_check_labels(
     const tsr_run_data *data, const tsr_run_data_needs *needs, tsr_diags *diags);
 /* An error where a graph fixes another number of positions than `sequence_length`. */
 bool tsr_run_data_check_sequence(

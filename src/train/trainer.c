@@ -411,7 +411,7 @@ bool tsr_train(
     return false;
   t.train = executable[0];
   t.eval = evaluation ? executable[eval_at] : NULL;
-  if (evaluation) t.numbers = tsr_arena_array(o->arena, float, evaluation->batch);
+  if (evaluation) tsr_trainer_prepare_evaluation(&t);
   if (generation)
     t.generator = tsr_generator_of(
         generation, &executable[generate_at], o->data->dataset.tokenizer.vocab_size);

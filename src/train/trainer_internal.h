@@ -6,6 +6,7 @@
 #include "report/comm_trace.h"
 #include "runtime/replica_check.h"
 #include "train/expert_load.h"
+#include "train/label_scores.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
 #include "train/trainer.h"
@@ -48,6 +49,9 @@ typedef struct {
   double used_scale;                  /* by the step that is reported; 0: none is */
   char *gradient_path, *routing_path; /* room for the files' */
   float *numbers;                     /* of an evaluation's loss */
+  tsr_label_scorer scorer;            /* of its predictions, where it makes any: */
+  int32_t *labels;                    /* of a sample */
+  tsr_label_score *scores;            /* of these */
   tsr_checkpoint_manager_run facts;
   tsr_recipe_entry *recipe_entries;
   int recipe_count;
@@ -74,6 +78,8 @@ static inline void tsr_trainer_take_state(tsr_trainer *t, const tsr_run_state *s
 void tsr_trainer_print_communication(tsr_trainer *t);
 /* The progress line and the metrics of a step. */
 void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now);
+/* Room for what evaluations read; behind `eval` and `evaluation`. */
+void tsr_trainer_prepare_evaluation(tsr_trainer *t);
 /* The evaluation of a step, and what follows from it; nothing where it was made before. */
 bool tsr_trainer_report_evaluation(tsr_trainer *t);
 /* The evaluation and the sample that are due after a step, or at the end. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a run prints and writes: progress, metrics, evaluations, samples, its last line. */
+#include "graph/documents.h"
 #include "train/evaluate.h"
 #include "train/run_hashes.h"
 #include "train/score_check.h"
@@ -31,22 +32,52 @@ static double mean_of_batches(const double *losses, const int64_t *targets, int 
   return all > 0 ? sum / batches : 0;
 }
 
-static bool evaluate(tsr_trainer *t, double *ret_loss) {
+void tsr_trainer_prepare_evaluation(tsr_trainer *t) {
+  tsr_arena *arena = t->o->arena;
+  t->numbers = tsr_arena_array(arena, float, t->evaluation->batch);
+  t->scorer = tsr_label_scorer_new(arena, t->evaluation, t->eval);
+  if (t->scorer.logits < 0) return;
+  t->labels = tsr_arena_array(arena, int32_t, t->scorer.T);
+  t->scores = tsr_arena_array(arena, tsr_label_score, t->scorer.T);
+}
+
+static void add_predictions(tsr_trainer *t, tsr_run_data_step *step, tsr_accuracy *accuracy) {
+  for (int64_t i = 0; i < step->samples && t->scorer.logits >= 0; i++) {
+    tsr_run_data_fill(step, TSR_DOCUMENT_LABELS, i, t->labels);
+    int64_t count = tsr_label_scorer_read(&t->scorer, i, t->labels, t->scores);
+    tsr_accuracy_add(accuracy, t->scores, count);
+  }
+}
+
+/* Of `batch`, so many samples from `first` on. Documents with a label are evaluated once each: an
+ * accuracy's standard error counts them. */
+static int64_t samples_of(const tsr_trainer *t, int64_t first, int64_t batch) {
+  if (t->scorer.logits < 0) return batch;
+  int64_t left =
+      tsr_dataset_samples(&t->o->data->dataset, TSR_SPLIT_VALIDATION, t->o->data->sequence) - first;
+  return left < batch ? left : batch;
+}
+
+static bool evaluate(tsr_trainer *t, double *ret_loss, tsr_accuracy *ret_accuracy) {
   char when[64];
   int64_t batch = t->o->config->training.validation_batch_size, targets[EVALUATION_BATCHES];
   double losses[EVALUATION_BATCHES];
+  int batches = 0;
   snprintf(when, sizeof when, "the evaluation after step %lld", (long long)t->step);
-  for (int i = 0; i < EVALUATION_BATCHES; i++) {
+  for (int i = 0; i < EVALUATION_BATCHES && samples_of(t, i * batch, batch) > 0; i++) {
     tsr_run_data_step step = {t->o->data, TSR_SPLIT_VALIDATION, i * batch, batch};
     float step_scalars[TSR_SCALARS] = {0};
-    targets[i] = tsr_run_data_targets(&step, batch);
+    step.samples = samples_of(t, step.first, batch);
+    targets[i] = tsr_run_data_targets(&step, step.samples);
     step_scalars[TSR_SCALAR_INV_COUNT] = targets[i] ? (float)(1 / (double)targets[i]) : 0;
     tsr_executable_set_step_scalars(t->eval, step_scalars);
     tsr_executable_run(t->eval, 0, tsr_run_data_fill, &step);
     if (!tsr_check_scores(t->eval, when, t->diags)) return false;
     losses[i] = tsr_evaluation_loss(t->evaluation, t->eval, t->numbers);
+    add_predictions(t, &step, ret_accuracy);
+    batches++;
   }
-  *ret_loss = mean_of_batches(losses, targets, EVALUATION_BATCHES);
+  *ret_loss = mean_of_batches(losses, targets, batches);
   return true;
 }
 
@@ -70,15 +101,29 @@ static void monitor(tsr_trainer *t, double loss) {
         (long long)v->improved.step, v->improved.loss);
 }
 
+static void print_evaluation(const tsr_trainer *t, double loss, const tsr_accuracy *accuracy) {
+  printf("Step %lld: Validation loss = %.4f", (long long)t->step, loss);
+  if (accuracy->count)
+    printf(
+        ", accuracy = %.4f ± %.4f (%lld of %lld)", tsr_accuracy_value(accuracy),
+        tsr_accuracy_error(accuracy), (long long)accuracy->right, (long long)accuracy->count);
+  printf("\n");
+}
+
 bool tsr_trainer_report_evaluation(tsr_trainer *t) {
   double loss;
+  tsr_accuracy accuracy = {0};
   if (t->evaluated == t->step) return true;
-  bool ok = evaluate(t, &loss);
+  bool ok = evaluate(t, &loss, &accuracy);
   t->evaluated = t->step;
   tsr_progress_clear(&t->progress);
   if (!ok) return false;
-  if (!t->o->quiet) printf("Step %lld: Validation loss = %.4f\n", (long long)t->step, loss);
-  tsr_metrics_write_eval(t->o->metrics, t->step, loss, t->diags);
+  if (!t->o->quiet) print_evaluation(t, loss, &accuracy);
+  tsr_metrics_eval metrics = {.step = t->step, .loss = loss};
+  metrics.has_accuracy = accuracy.count > 0;
+  metrics.accuracy = tsr_accuracy_value(&accuracy);
+  metrics.accuracy_error = tsr_accuracy_error(&accuracy);
+  tsr_metrics_write_eval(t->o->metrics, &metrics, t->diags);
   monitor(t, loss);
   return true;
 }

@@ -67,7 +67,7 @@ json_of(const char *section, const char *dtype, const char *ids_text) {
   bool ok = tsr_json_parse(arena, "ids", ids_text, strlen(ids_text), &ids, diags) &&
             tsr_config_parse(
                 arena, "run.yaml", section, strlen(section), NULL, 0, false, &config, diags) &&
-            tsr_hf_config_of(arena, config, 0, graphs, &written, diags);
+            tsr_hf_config_of(arena, config, 0, -1, graphs, &written, diags);
   if (!ok) return printed_diags(arena, diags);
   tsr_hf_config_json(&written, dtype, ids, &text);
   const char *copy = tsr_arena_strdup(arena, text.data);

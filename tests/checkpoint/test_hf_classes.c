@@ -103,7 +103,7 @@ static const char *exported(const char *words) {
   tsr_text json = {0};
   bool ok =
       tsr_config_parse(arena, "run.yaml", text, strlen(text), NULL, 0, false, &config, diags) &&
-      tsr_hf_config_of(arena, config, 0, "graphs", &made, diags);
+      tsr_hf_config_of(arena, config, 0, -1, "graphs", &made, diags);
   if (ok) tsr_hf_config_json(&made, "float32", NULL, &json);
   const char *said = scratch_diags(diags);
   const char *all = tsr_arena_printf(arena, "%s%s", said, ok ? json.data : "");

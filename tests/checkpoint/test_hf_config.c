@@ -288,9 +288,9 @@ static void test_refused(void) {
       "      = supported: weights in float32, bfloat16 or float16, 'fp8' of e4m3 with a "
       "weight_block_size, and 'mxfp4'\n");
   CHECK_STR(
-      read("{" LLAMA ", \"architectures\": [\"LlamaForSequenceClassification\"]}"),
-      "error: 'config.json': architectures 'LlamaForSequenceClassification' is not supported\n"
-      "      = supported: LlamaForCausalLM, LlamaModel\n");
+      read("{" LLAMA ", \"architectures\": [\"LlamaForTokenClassification\"]}"),
+      "error: 'config.json': architectures 'LlamaForTokenClassification' is not supported\n"
+      "      = supported: LlamaForCausalLM, LlamaModel, LlamaForSequenceClassification\n");
   CHECK_STR(
       read("{\"model_type\": \"gpt2\", \"vocab_size\": \"50\", \"n_embd\": 0, \"n_layer\": 1.5,"
            "\"n_head\": null, \"layer_norm_epsilon\": -1, \"tie_word_embeddings\": 1}"),
@@ -321,7 +321,7 @@ static void test_round_trip(const char *name) {
   size_t length;
   tsr_text json = {0};
   bool ok = tsr_config_load(arena, path, NULL, 0, &config, diags) &&
-            tsr_hf_config_of(arena, config, 0, graphs, &written, diags) &&
+            tsr_hf_config_of(arena, config, 0, -1, graphs, &written, diags) &&
             tsr_file_read_regular(arena, path, 1 << 20, TSR_NOWHERE, &text, &length, diags);
   CHECK_AT(ok, "%s: %s", name, printed_diags(arena, diags));
   if (ok) {

@@ -262,7 +262,7 @@ static const char *class_of_deepseek(const char *type, const char *sizes) {
   tsr_hf_export_config ret;
   bool ok =
       tsr_config_parse(arena, "run.yaml", text, strlen(text), NULL, 0, true, &config, diags) &&
-      tsr_hf_config_of(arena, config, 0, TSR_SOURCE_ROOT "/configs/graphs", &ret, diags);
+      tsr_hf_config_of(arena, config, 0, -1, TSR_SOURCE_ROOT "/configs/graphs", &ret, diags);
   const char *said = printed_diags(arena, diags);
   diags = tsr_diags_new(arena);
   if (ok) return ret.model_type;

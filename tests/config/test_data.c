@@ -140,7 +140,7 @@ static void test_chat(void) {
       "      |                                  ^\n");
   CHECK_SAID(
       "data: {packing: none}", true,
-      "run.yaml:1:8: warning: 'packing' has no effect: data.format is not chat\n"
+      "run.yaml:1:8: warning: 'packing' has no effect: data.format is not chat or labels\n"
       "    1 | data: {packing: none}\n      |        ^~~~~~~\n");
 }
 

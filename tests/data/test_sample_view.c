@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Samples as text, and what a part consists of. */
 #include "data/sample_view.h"
-#include "data/chat_sources.h"
+#include "data/line_sources.h"
 #include "data/statistics.h"
 #include "tests/check.h"
 #include "tests/data/scratch.h"
@@ -33,14 +33,14 @@ static bool encode_bytes(
 
 static void open_chat(const char *lines, int64_t T, tsr_dataset *ret) {
   tsr_data_input input = {.path = "chat.jsonl", .location = PLACE};
-  tsr_chat_options options = {
+  tsr_line_sources options = {
       .inputs = &input,
       .inputs_count = 1,
       .tokenizer = tsr_tokenizer_byte(),
       .encoder = {.encode = encode_bytes},
       .packing = {.best_fit = true}};
   scratch_text("chat.jsonl", lines);
-  CHECK(tsr_dataset_chat(arena, &options, ret, diags));
+  CHECK(tsr_dataset_lines(arena, &options, ret, diags));
   tsr_dataset_pack(arena, ret, T);
 }
 

@@ -19,7 +19,7 @@ train() {
   "$program" --config "$scratch/$model.yaml" --quiet --metrics "$scratch/metrics" "${args[@]}" \
     2>"$scratch/stderr" || { head -n 2 "$scratch/stderr"; return; }
   sed -n 's/.*"event":"sample".*"text"://p' "$scratch/metrics"
-  sed -n 's/.*"event":"eval".*"loss":\([0-9.e-]*\),.*/\1/p' "$scratch/metrics"
+  sed -n 's/.*"event":"eval".*"loss":\([0-9.e-]*\),\(.*\)}/\1 \2/p' "$scratch/metrics"
   tail -n 1 "$scratch/metrics" | sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p'
 }
 
@@ -120,6 +120,15 @@ RUNS
 mesh={axes: [ep, tp], shape: [4, 2]}
 mesh={axes: [dp, cp, tp], shape: [2, 2, 2]}|device_config.enable_sp=true|zero.stage=3
 mesh={axes: [pp, ep, cp], shape: [2, 2, 2]}|pipeline={microbatches: 1}
+RUNS
+done
+
+for precision in f32 bf16; do
+  family 'classes of documents, whose accuracy is of the whole validation part' labels training_config.precision=$precision \
+    'numerics.units={batch: 8, sequence: 4, tp: 4}' <<'RUNS'
+mesh={axes: [dp, tp], shape: [4, 2]}|zero.stage=2
+mesh={axes: [dp, cp, tp], shape: [2, 2, 2]}|device_config.enable_sp=true|zero.stage=3
+mesh={axes: [pp, cp], shape: [2, 4]}|pipeline={microbatches: 4, schedule: zb_h1}|schedule.recompute=full
 RUNS
 done
 

@@ -31,7 +31,7 @@ static void export(tsr_arena *arena, const tsr_config *config) {
   tsr_hf_config again;
   const cJSON *root;
   tsr_text json = {0};
-  bool ok = tsr_hf_config_of(arena, config, 0, graphs, &written, diags);
+  bool ok = tsr_hf_config_of(arena, config, 0, -1, graphs, &written, diags);
   assert(ok);
   tsr_hf_config_json(&written, "float32", NULL, &json);
   ok = tsr_hf_config_read(arena, graphs, "again", json.data, json.length, &again, &root, diags);

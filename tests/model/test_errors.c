@@ -122,6 +122,9 @@ static void check_size_forms(void) {
 static void check_params(void) {
 #define PARAM(text) "  v: {" text "}\ngraph:\n- y: linear(features, w)\n- loss: mse(y, values)\n"
   BODY(PARAM("shape: [2]"), "g.yaml:5:3: error: parameter 'v' has no init\n");
+  BODY(
+      PARAM("shape: [2], init: zeros, replaces: [w]"),
+      "g.yaml:5:42: error: 'replaces' must be the name of a parameter, not a list\n");
   BODY(PARAM("init: zeros"), "g.yaml:5:3: error: 'v' has no shape\n");
   BODY(
       PARAM("shape: [2], init: zeros"),

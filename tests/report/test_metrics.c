@@ -31,8 +31,8 @@ static void test_lines(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics_write_step(metrics, &step, diags);
   step = (tsr_metrics_step){2, NAN, INFINITY, 0, 64, -INFINITY, 1.0 / 3};
   tsr_metrics_write_step(metrics, &step, diags);
-  tsr_metrics_write_eval(metrics, 2, 0, diags);
-  tsr_metrics_write_eval(metrics, 2, 1000, diags);
+  tsr_metrics_write_eval(metrics, &(tsr_metrics_eval){.step = 2, .loss = 0}, diags);
+  tsr_metrics_write_eval(metrics, &(tsr_metrics_eval){.step = 2, .loss = 1000}, diags);
   tsr_metrics_write_sample(metrics, 2, "\xc3\xa9\"\n\xff\0z", 7, diags);
   tsr_metrics_write_sample(metrics, 2, "", 0, diags);
   CHECK_STR(/* whole before it is closed */
@@ -86,10 +86,11 @@ static void test_failures(tsr_arena *arena, tsr_diags *diags) {
       scratch_diags(diags),
       "no/such/m.jsonl: error: cannot write 'no/such/m.jsonl': No such file or directory\n");
   CHECK_INT(tsr_diags_exit_code(diags), 2);
-  tsr_metrics_write_eval(metrics, 1, 1, diags); /* closed: nothing to do */
+  tsr_metrics_write_eval(
+      metrics, &(tsr_metrics_eval){.step = 1, .loss = 1}, diags); /* closed: nothing to do */
 
   CHECK(tsr_metrics_open(arena, NULL, NULL, &metrics, diags));
-  tsr_metrics_write_eval(metrics, 1, 1, diags);
+  tsr_metrics_write_eval(metrics, &(tsr_metrics_eval){.step = 1, .loss = 1}, diags);
   tsr_metrics_close(metrics);
 
   scratch_text("notes.txt", "of the user's");

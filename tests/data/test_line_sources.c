@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Conversations as a data set: parts, several sources, what the fingerprint covers, what is
  * refused. */
-#include "data/chat_sources.h"
+#include "data/line_sources.h"
 #include "tests/check.h"
 #include "tests/data/letters.h"
 #include "tests/data/scratch.h"
@@ -16,8 +16,8 @@ static tsr_data_input input_of(const char *path, double weight) {
   return (tsr_data_input){.path = path, .weight = weight, .location = PLACE};
 }
 
-static tsr_chat_options options_of(const tsr_data_input *inputs, int count) {
-  return (tsr_chat_options){
+static tsr_line_sources options_of(const tsr_data_input *inputs, int count) {
+  return (tsr_line_sources){
       .inputs = inputs,
       .inputs_count = count,
       .tokenizer = tsr_tokenizer_ids(27),
@@ -44,8 +44,8 @@ static int32_t first_token(const tsr_dataset *d, tsr_split split, int64_t index,
 static void test_parts(void) {
   tsr_dataset d;
   tsr_data_input input = input_of("x.jsonl", 0);
-  tsr_chat_options options = options_of(&input, 1);
-  CHECK(tsr_dataset_chat(arena, &options, &d, diags));
+  tsr_line_sources options = options_of(&input, 1);
+  CHECK(tsr_dataset_lines(arena, &options, &d, diags));
   CHECK(d.separate && d.sources[0].tokens == 50);
   tsr_dataset_split(&d, 0.25); /* the last two lines */
   tsr_dataset_pack(arena, &d, T);
@@ -67,7 +67,7 @@ static void test_parts(void) {
 
   tsr_data_input own = input_of("y.jsonl", 0);
   options.validation = &own;
-  CHECK(tsr_dataset_chat(arena, &options, &d, diags));
+  CHECK(tsr_dataset_lines(arena, &options, &d, diags));
   tsr_dataset_pack(arena, &d, T);
   CHECK_INT(tsr_dataset_samples(&d, TSR_SPLIT_TRAIN, T), 10);
   CHECK_INT(tsr_dataset_samples(&d, TSR_SPLIT_VALIDATION, T), 10);
@@ -78,8 +78,8 @@ static void test_parts(void) {
 static void test_sources(void) {
   tsr_dataset d;
   tsr_data_input inputs[] = {input_of("x.jsonl", 3), input_of("y.jsonl", 1)};
-  tsr_chat_options options = options_of(inputs, 2);
-  CHECK(tsr_dataset_chat(arena, &options, &d, diags));
+  tsr_line_sources options = options_of(inputs, 2);
+  CHECK(tsr_dataset_lines(arena, &options, &d, diags));
   CHECK_STR(d.name, "x.jsonl (and 1 more)");
   tsr_dataset_pack(arena, &d, T);
   CHECK_INT(tsr_dataset_samples(&d, TSR_SPLIT_TRAIN, T), 20);
@@ -93,7 +93,7 @@ static void test_sources(void) {
   tsr_dataset_close(&d);
   inputs[0] = input_of("?.jsonl", 0); /* one source of both files */
   options.inputs_count = 1;
-  CHECK(tsr_dataset_chat(arena, &options, &d, diags));
+  CHECK(tsr_dataset_lines(arena, &options, &d, diags));
   tsr_dataset_pack(arena, &d, T);
   CHECK_INT(tsr_dataset_samples(&d, TSR_SPLIT_TRAIN, T), 20);
   CHECK_INT(first_token(&d, TSR_SPLIT_TRAIN, 10, 0), 25);
@@ -106,10 +106,10 @@ static const char *print_of(const char *text, double fraction, int64_t sequence,
   static int at;
   tsr_dataset d;
   tsr_data_input input = input_of("one.jsonl", 0);
-  tsr_chat_options options = options_of(&input, 1);
+  tsr_line_sources options = options_of(&input, 1);
   options.packing.padding = padding;
   scratch_text("one.jsonl", text);
-  CHECK(tsr_dataset_chat(arena, &options, &d, diags));
+  CHECK(tsr_dataset_lines(arena, &options, &d, diags));
   tsr_dataset_split(&d, fraction);
   tsr_dataset_pack(arena, &d, sequence);
   tsr_dataset_fingerprint(&d, prints[at ^= 1]);
@@ -143,14 +143,14 @@ static void test_refused(void) {
                          "bad.jsonl:4:1: error: no letter\n    4 | !\n      | ^\n"}};
   tsr_dataset d;
   tsr_data_input input = input_of("bad.jsonl", 0);
-  tsr_chat_options options = options_of(&input, 1);
+  tsr_line_sources options = options_of(&input, 1);
   for (int i = 0; i < 3; i++) {
     scratch_text("bad.jsonl", files[i].text);
-    CHECK(!tsr_dataset_chat(arena, &options, &d, diags));
+    CHECK(!tsr_dataset_lines(arena, &options, &d, diags));
     CHECK(scratch_diags_start(diags, files[i].says));
   }
   input.path = "none.jsonl";
-  CHECK(!tsr_dataset_chat(arena, &options, &d, diags));
+  CHECK(!tsr_dataset_lines(arena, &options, &d, diags));
   CHECK_STR(
       scratch_diags(diags),
       "run.yaml:3:14: error: cannot read 'none.jsonl': No such file or directory\n");
@@ -158,7 +158,7 @@ static void test_refused(void) {
   scratch_text("bad.jsonl", "abc\nabcdefghijK\nabcdefghiJ\n");
   input.path = "bad.jsonl";
   options.packing.drops = true;
-  CHECK(tsr_dataset_chat(arena, &options, &d, diags));
+  CHECK(tsr_dataset_lines(arena, &options, &d, diags));
   tsr_dataset_pack(arena, &d, T);
   CHECK(!tsr_dataset_check(&d, TSR_SPLIT_TRAIN, T, PLACE, diags));
   CHECK_STR(
@@ -181,5 +181,5 @@ int main(void) {
   test_refused();
   scratch_leave(folder);
   tsr_arena_free(arena);
-  return check_done("chat_sources");
+  return check_done("line_sources");
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/chat_sources.h"
+#include "data/line_sources.h"
 #include "base/file_read.h"
 #include "data/text_check.h"
 #include <assert.h>
 
 typedef struct {
   tsr_arena *arena;
-  const tsr_chat_options *options;
+  const tsr_line_sources *options;
   tsr_diags *diags;
 } loader;
 
@@ -25,8 +25,8 @@ static bool map_files(
 }
 
 static bool open_source(const loader *l, const tsr_data_input *input, tsr_data_source *ret) {
-  const tsr_chat_options *o = l->options;
-  tsr_masked_documents *chat = tsr_arena_alloc(l->arena, sizeof *chat);
+  const tsr_line_sources *o = l->options;
+  tsr_masked_documents *documents = tsr_arena_alloc(l->arena, sizeof *documents);
   const char **paths;
   int count;
   if (!tsr_text_files_find(l->arena, input->path, input->location, &paths, &count, l->diags))
@@ -35,19 +35,20 @@ static bool open_source(const loader *l, const tsr_data_input *input, tsr_data_s
   tsr_file_map *maps = tsr_arena_array(l->arena, tsr_file_map, count);
   bool ok = map_files(l, input, files, maps, paths, count) &&
             tsr_masked_documents_read(
-                l->arena, files, count, &o->encoder, o->threads, 0, chat, l->diags) &&
+                l->arena, files, count, &o->encoder, o->threads, 0, documents, l->diags) &&
             tsr_file_maps_check(l->diags);
   for (int i = 0; i < count; i++) tsr_file_map_close(&maps[i]);
-  *ret = (tsr_data_source){
-      .name = tsr_arena_strdup(l->arena, input->path), .weight = input->weight, .chat = chat};
+  *ret = (tsr_data_source){.name = tsr_arena_strdup(l->arena, input->path)};
+  ret->weight = input->weight;
+  ret->documents = documents;
   if (!ok) return false;
-  ret->tokens = chat->begins[chat->count];
-  ret->validation_at = chat->count;
+  ret->tokens = documents->begins[documents->count];
+  ret->validation_at = documents->count;
   return true;
 }
 
-bool tsr_dataset_chat(
-    tsr_arena *arena, const tsr_chat_options *o, tsr_dataset *ret, tsr_diags *diags) {
+bool tsr_dataset_lines(
+    tsr_arena *arena, const tsr_line_sources *o, tsr_dataset *ret, tsr_diags *diags) {
   int count = o->inputs_count, all = count + (o->validation != NULL);
   assert(count >= 1 && count <= TSR_MIX_SOURCES_MAX);
   loader l = {arena, o, diags};
@@ -59,7 +60,8 @@ bool tsr_dataset_chat(
       .vocab_size = o->tokenizer.vocab_size,
       .separate = true,
       .end_of_text = -1,
-      .packing = o->packing};
+      .packing = o->packing,
+      .labels = o->labels};
   tsr_data_source *sources = ret->sources = tsr_arena_array(arena, tsr_data_source, all);
   ret->sources_count = count;
   bool ok = true;
