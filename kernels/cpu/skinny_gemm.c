@@ -8,13 +8,12 @@
  * foresees while it computes. */
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/fp16.h"
-#include "kernels/cpu/level.h"
 #include "kernels/cpu/quantized_square.h"
+#include "kernels/cpu/skinny_gemm.h"
 
 enum {
   PANEL = 2 * WIDTH, /* rows of w, which are columns of y */
   CHUNK = 64,        /* of K */
-  ROWS_MAX = 32,     /* rows of x for which w is read once */
   LINE = 64
 };
 _Static_assert(TSR_GEMM_DEPTH % CHUNK == 0, "a chunk is of one chain");
@@ -184,11 +183,11 @@ static void complete(row_sums *all, row_sums *sums, int64_t rows, bool first) {
     }
 }
 
-/* y (rows, columns) = x (rows, K) times the panel, rows at most ROWS_MAX */
+/* y (rows, columns) = x (rows, K) times the panel, rows at most SKINNY_ROWS_MAX */
 static void panel_run(const panel *s, float *y, const float *x, int64_t rows) {
   const tsr_skinny_gemm *p = s->p;
   float w[CHUNK * PANEL] __attribute__((aligned(64)));
-  row_sums all[ROWS_MAX], sums[ROWS_MAX];
+  row_sums all[SKINNY_ROWS_MAX], sums[SKINNY_ROWS_MAX];
   int64_t multiplied = (rows + TOGETHER - 1) / TOGETHER * CHUNK;
   memset(sums, 0, (size_t)rows * sizeof *sums);
   for (int64_t k = 0; k < p->K; k += CHUNK) {
@@ -208,14 +207,35 @@ static void panel_run(const panel *s, float *y, const float *x, int64_t rows) {
   }
 }
 
+static void
+run_panels(const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, int64_t end) {
+  for (int64_t n = begin; n < end; n += PANEL) {
+    panel s = {.p = p, .n = n, .columns = least(end - n, PANEL)};
+    for (int c = 0; p->w.type == TSR_ELEMENT_CODES && c < PANEL; c++)
+      s.codes[c] = quantized_row_at(
+          &p->w.quantized, p->w.first / p->w.quantized.layout.cols + n + (c < s.columns ? c : 0));
+    panel_run(&s, y, x, p->R);
+  }
+}
+
+/* Lanes without a row are multiplied all the same, so few may be idle. */
+static void
+run_part(const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, int64_t end) {
+#if defined(__AVX2__)
+  int64_t idle = (WIDTH - p->R % WIDTH) % WIDTH;
+  if (idle <= WIDTH / 4) {
+    LEVEL(skinny_gemm_lanes)(p, y, x, begin, end);
+    return;
+  }
+#endif
+  run_panels(p, y, x, begin, end);
+}
+
 void LEVEL(skinny_gemm)(
     const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, int64_t end) {
-  for (int64_t r = 0; r < p->R; r += ROWS_MAX)
-    for (int64_t n = begin; n < end; n += PANEL) {
-      panel s = {.p = p, .n = n, .columns = least(end - n, PANEL)};
-      for (int c = 0; p->w.type == TSR_ELEMENT_CODES && c < PANEL; c++)
-        s.codes[c] = quantized_row_at(
-            &p->w.quantized, p->w.first / p->w.quantized.layout.cols + n + (c < s.columns ? c : 0));
-      panel_run(&s, y + r * p->y_stride, x + r * p->x_stride, least(p->R - r, ROWS_MAX));
-    }
+  for (int64_t r = 0; r < p->R; r += SKINNY_ROWS_MAX) {
+    tsr_skinny_gemm part = *p;
+    part.R = least(p->R - r, SKINNY_ROWS_MAX);
+    run_part(&part, y + r * p->y_stride, x + r * p->x_stride, begin, end);
+  }
 }

@@ -114,6 +114,7 @@ typedef struct {
   tsr_dtype dtype;
   tsr_param_store store;   /* the optimizer's; other than f32: parameters have no working copies */
   const tsr_graph *stored; /* placed; whose parameters' memory this graph shares; NULL: none */
+  bool only_reads;         /* no graph that shares them trains: all parameters are as frozen ones */
 } tsr_precision_types;
 
 /* After stages (and weights), before placement. Kernels compute in f32 and a result is rounded

@@ -122,12 +122,16 @@ static bool is_half_in(const tsr_graph *stored, int param) {
   return false;
 }
 
+static bool is_frozen(const narrowing *w, int param) {
+  return w->old->params[param].is_frozen || w->how.only_reads;
+}
+
 /* A frozen parameter is as its working copy would be, unless an op reads it in f32. */
 static void choose_half(narrowing *w) {
   const tsr_graph *g = w->old;
   for (int v = 0; v < g->values_count; v++) {
     if (g->values[v].kind != TSR_VALUE_PARAM) continue;
-    bool frozen = g->params[g->values[v].param].is_frozen;
+    bool frozen = is_frozen(w, g->values[v].param);
     if (tsr_dtype_is_quantized(g->values[v].dtype)) continue;
     w->half[v] = !w->wide[v] && (frozen || w->how.store != TSR_STORE_F32);
     if (frozen && w->how.stored) w->half[v] = is_half_in(w->how.stored, g->values[v].param);
@@ -138,7 +142,7 @@ static void choose_half(narrowing *w) {
       int param =
           g->values[n->inputs[k]].kind == TSR_VALUE_PARAM ? g->values[n->inputs[k]].param : -1;
       bool shape_only = k == tsr_op_shape_input(n->op, n->inputs_count);
-      if (param >= 0 && g->params[param].is_frozen && !shape_only && !reads_half(w, n))
+      if (param >= 0 && is_frozen(w, param) && !shape_only && !reads_half(w, n))
         w->half[n->inputs[k]] = false;
     }
   }

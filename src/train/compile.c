@@ -49,13 +49,15 @@ static tsr_param_store store_of(const tsr_config *c) {
                                           : TSR_STORE_F32;
 }
 
-static tsr_graph *narrow(const tsr_compile_options *o, tsr_graph *g) {
+/* A command that only reads a model has no f32 parameters to round again before every run. */
+static tsr_graph *narrow(const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_graph *g) {
   const tsr_config *c = o->config;
   static const tsr_dtype dtypes[] = {
       [TSR_PRECISION_F32] = TSR_F32,
       [TSR_PRECISION_BF16] = TSR_BF16,
       [TSR_PRECISION_FP16] = TSR_F16};
   tsr_precision_types how = {dtypes[c->training.precision], store_of(c), o->placed_of};
+  how.only_reads = purpose != TSR_COMPILE_TRAIN && !o->placed_of && how.store == TSR_STORE_F32;
   return how.dtype == TSR_F32 ? g : tsr_pass_precision(g, how);
 }
 
@@ -366,7 +368,7 @@ static bool compile_program(
   if (new_tokens && !check_cache(o, ret, diags)) return false;
   bool by_sample = want.batch == TSR_BATCH_BY_SAMPLE;
   if (by_sample && !split_loss(o, ret)) return true;
-  ret->graph = narrow(o, ret->graph);
+  ret->graph = narrow(o, want.purpose, ret->graph);
   tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone, want.batch);
   tsr_placing placing = placing_of(o, &lowering, ret->graph, alone, want.batch);
   if (ret->new_tokens) keep_whole_over_cp(ret->graph, &lowering, &placing);

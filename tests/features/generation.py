@@ -38,6 +38,23 @@ def quantized_weights(c):
     texts(c, "--weights", "int2", code=2).says("--weights: 'int2' is neither 'int8' nor 'nf4'")
 
 
+@feature("A model that is only read has its parameters in bf16 or fp16 alone: half the memory, the text that training samples")
+def half_parameters(c):
+    gpt(c)
+
+    def parameters(precision):
+        found = c.run("generate", "--checkpoint", precision, "--prompt", "word", "--max-new-tokens", "1", "--dump", "memory")
+        return int(found.matches(r"^  parameters +([\d,]+)$")[1].replace(",", ""))
+
+    for precision in ("f32", "bf16", "fp16"):
+        made = c.with_keys("train", training_config__checkpoint_dir=precision, training_config__precision=precision,
+                           training_config__sample_tokens=24, eval_config__prompt="word")
+        text = c.run("generate", "--checkpoint", precision, "--prompt", "word", "--max-new-tokens", "24", "--quiet").out
+        expect(len(text) == 4 + 24 + 1, repr(text))
+        made.says(f"--- sample after step 3\n{text}---")
+        expect(parameters(precision) * (1 if precision == "f32" else 2) == parameters("f32"), f"{precision}: other sizes")
+
+
 @feature("evaluate --eval-set: accuracies and perplexities of JSON lines with standard errors; few-shot; the same bits on any mesh")
 def evaluation_sets(c):
     gpt(c)

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, "scripts")
+import bench_decode as decode  # noqa: E402
 import bench_stats as stats  # noqa: E402
 import bench_table as table  # noqa: E402
 import bench_work as work  # noqa: E402
@@ -34,6 +35,22 @@ class Quantiles(unittest.TestCase):
             quarters = statistics.quantiles(values, n=4, method="inclusive")
             for q, expected in zip((0.25, 0.5, 0.75), quarters):
                 self.assertAlmostEqual(stats.quantile(values, q), expected)
+
+
+class Decoding(unittest.TestCase):
+    def test_speed_is_that_of_new_tokens(self):
+        text = "prompt: 32 tokens, 50/s; new: 1,024 tokens, 64.56/s\n"
+        self.assertEqual(decode.speed(text), 64.56)
+        with self.assertRaises(Failed):
+            decode.speed("prompt: 32 tokens, 50/s")
+
+    def test_ratios_are_of_rounds(self):
+        speeds = {("f32", 1): [1, 2, 4], ("f32", 16): [10, 18, 32], ("nf4", 1): [3, 4, 4], ("nf4", 16): [20, 36, 64]}
+        rows = decode.table(speeds)
+        self.assertEqual(rows[0][:4], ["f32", "2", "18", "9.00 (8.50 to 9.50)"])
+        self.assertEqual(rows[0][4:], ["–"] * 4)
+        self.assertEqual(rows[1][4:], ["2.00 (1.50 to 2.50)", "–", "2.00 (2.00 to 2.00)", "–"])
+        self.assertTrue(all(len(row) == len(decode.COLUMNS) for row in rows))
 
 
 class Ratios(unittest.TestCase):

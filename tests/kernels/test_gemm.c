@@ -187,6 +187,17 @@ static void test_skinny_gemm(void) {
     }
 }
 
+/* Rows that fill the lanes of vectors, or nearly; sums that are made in several parts of K. */
+static void test_filled_lanes(void) {
+  static const int64_t rows[] = {8, 13, 16, 23, 24, 30, 32, 48}, columns[] = {5, 12, 50};
+  static const int64_t depths[] = {64, 100, 448, 3900};
+  static const tsr_element types[] = {TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16};
+  for (int r = 0; r < 8; r++)
+    for (int d = 0; d < 4; d++)
+      for (int t = 0; t < 3; t++)
+        check_skinny_gemm(rows[r], columns[(r + d + t) % 3], depths[d], (r + t) % 2, types[t]);
+}
+
 typedef struct {
   tsr_gemm p;
   const float *packed;
@@ -223,6 +234,7 @@ int main(void) {
     test_shapes();
     test_threads();
     test_skinny_gemm();
+    test_filled_lanes();
   }
   return check_done("kernels.gemm");
 }

@@ -145,9 +145,10 @@ static void check_gemm(const tsr_kernels *k, const tsr_quantized *w) {
 /* Few rows have the bits of the product with the decoded matrix. */
 static void check_skinny_gemm(const tsr_kernels *k, const tsr_quantized *w) {
   int64_t N = w->layout.rows, cols = w->layout.cols;
-  float *plain = decoded(k, w), *x = input_new(19 * cols, 1);
-  for (int which = 0; which < 9; which++) {
-    int64_t rows[] = {1, 5, 19}, R = rows[which % 3], first = cols / 4 * (which / 3);
+  static const int64_t rows[] = {1, 5, 8, 16, 19, 31};
+  float *plain = decoded(k, w), *x = input_new(31 * cols, 1);
+  for (int which = 0; which < 18; which++) {
+    int64_t R = rows[which % 6], first = cols / 4 * (which / 6);
     tsr_skinny_gemm p = {R, cols - first, cols, N, NULL, {plain, 1, cols}};
     output want = output_new(R * N), got = output_new(R * N);
     p.w.first = first;
@@ -184,6 +185,8 @@ static void test_layouts(const tsr_kernels *k) {
   check_layout(k, (tsr_quantized_layout){6, 128, 6, 128, TSR_QUANTIZED_INT8});
   check_layout(k, (tsr_quantized_layout){97, 320, 97, 320, TSR_QUANTIZED_INT8});
   check_layout(k, (tsr_quantized_layout){30, 384, 15, 192, TSR_QUANTIZED_INT8});
+  check_layout(k, (tsr_quantized_layout){13, 4032, 13, 4032, TSR_QUANTIZED_INT8});
+  check_layout(k, (tsr_quantized_layout){13, 4032, 13, 4032});
   check_layout(k, (tsr_quantized_layout){1, 64, 1, 64});
   check_layout(k, (tsr_quantized_layout){6, 128, 6, 128});
   check_layout(k, (tsr_quantized_layout){96, 320, 96, 320});
@@ -202,9 +205,26 @@ static void test_not_a_number(const tsr_kernels *k) {
   free((void *)(uintptr_t)w.data), free(got), free(x);
 }
 
+/* A scale whose fraction is all ones, which would carry into the sign if it were rounded as a number
+ * is: of the last block of INT8, or as the mean of NF4 of all blocks. */
+static void test_rounded_not_a_number(const tsr_kernels *k) {
+  static const tsr_quantized_format formats[] = {TSR_QUANTIZED_NF4, TSR_QUANTIZED_INT8};
+  for (int f = 0; f < 2; f++) {
+    tsr_quantized_layout l = {16, 128, 16, 128, formats[f]};
+    float *x = input_new(l.rows * l.cols, 1);
+    uint8_t *bytes = quantized(&l, x);
+    uint32_t ones = 0x7FFFFFFF;
+    memcpy(bytes + tsr_quantized_bytes(&l) - sizeof ones, &ones, sizeof ones);
+    for (int type = 0; type <= TSR_ELEMENT_BF16; type++)
+      check_skinny_gemm(k, &(tsr_quantized){bytes, l, (tsr_element)type});
+    free(bytes), free(x);
+  }
+}
+
 int main(void) {
   test_levels();
   each_level(test_layouts);
   each_level(test_not_a_number);
+  each_level(test_rounded_not_a_number);
   return check_done("kernels.nf4");
 }
