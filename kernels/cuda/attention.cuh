@@ -163,16 +163,33 @@ attention_queries_end(const tsr_attention &a, int64_t begin, int64_t end) {
   return seen < a.T ? seen : a.T;
 }
 
-static __device__ inline bool attention_seen(const tsr_attention &a, int64_t query, int64_t key) {
-  return key < a.T && (!a.causal || key <= query) &&
-         (!a.window || query + a.behind - key < a.window);
+/* What is seen of a tile pair that begins at a query and a key: the n-th key behind the first one,
+ * by the m-th query, where n < end and lower < n - m <= upper. */
+typedef struct {
+  int end, lower, upper;
+} attention_bounds;
+
+static __device__ inline int attention_clamp(int64_t n) {
+  const int64_t most = 1 << 30;
+  return (int)(n > most ? most : n < -most ? -most : n);
 }
 
-/* Whether some query of a tile does not see some key of a tile. */
-static __device__ inline bool
-attention_masked(const tsr_attention &a, int64_t query, int queries, int64_t key, int keys) {
-  return key + keys > a.T || (a.causal && key + keys - 1 > query) ||
-         (a.window && query + queries - 1 + a.behind - key >= a.window);
+static __device__ inline attention_bounds
+attention_bounds_of(const tsr_attention &a, int64_t query, int64_t key) {
+  attention_bounds b;
+  b.end = attention_clamp(a.T - key);
+  b.upper = attention_clamp(a.causal ? query - key : INT64_MAX);
+  b.lower = attention_clamp(a.window ? query - key + a.behind - a.window : INT64_MIN);
+  return b;
+}
+
+static __device__ inline bool attention_seen(const attention_bounds &b, int query, int key) {
+  return key < b.end && key - query <= b.upper && key - query > b.lower;
+}
+
+/* Whether some query of a tile pair does not see some key of it. */
+static __device__ inline bool attention_masked(const attention_bounds &b, int queries, int keys) {
+  return keys > b.end || keys - 1 > b.upper || 1 - queries <= b.lower;
 }
 
 /* What is subtracted from scores whose maximum this is: a window may show a query none of the keys
@@ -257,9 +274,9 @@ attention_statistics_at(const float *stats, const float *delta, int64_t row) {
   return at;
 }
 
-/* rows (queries, 3): what the backward passes need of a query, the maximum, 1 / the sum, and delta,
- * for the queries from `first` on, which exist up to `end`; zeros for what pads a tile, which
- * makes its probabilities 0. */
+/* rows (queries, 3): what the backward passes without tensor cores need of a query, the maximum,
+ * 1 / the sum, and delta, for the queries from `first` on, which exist up to `end`; zeros for what
+ * pads a tile, which makes its probabilities 0. */
 static __device__ inline void attention_rows(
     float *rows, const attention_statistics &at, int64_t first, int64_t end, int queries) {
   for (int i = (int)threadIdx.x; i < queries; i += (int)blockDim.x) {

@@ -4,14 +4,14 @@
  * is one block's. */
 #include "kernels/cuda/attention_simt_passes.cuh"
 
-/* delta (rows of B,H,T) = dout . out: a warp a row. */
+/* delta (rows of B,H,T) = dout . out */
 template <typename N>
 static __global__ void __launch_bounds__(ATTENTION_DELTA_THREADS)
-    attention_delta(tsr_attention a, float *delta, const N *dout, const N *out) {
-  int64_t row = blockIdx.x * (int64_t)(ATTENTION_DELTA_THREADS / TSR_WARP) + threadIdx.x / TSR_WARP;
+    attention_delta(tsr_attention a, float *delta, const N *dout, const N *out, bool packed) {
+  int64_t row = attention_row_here();
   bool real = row < a.B * a.H * a.T;
-  float sum = row_delta(a, row, real, dout, out);
-  if (real && threadIdx.x % TSR_WARP == 0) delta[row] = sum;
+  float sum = row_delta(a, row, real, dout, out, packed);
+  if (real && threadIdx.x % ATTENTION_ROW_LANES == 0) delta[row] = sum;
 }
 
 template <typename N> struct backward_arrays {
@@ -124,7 +124,7 @@ static void delta_rows(
     tsr_cuda_stream s, const tsr_attention *a, float *delta, const void *dout, const void *out) {
   TSR_LAUNCH(
       (attention_delta<N>), launch_attention_rows(a->B * a->H * a->T), s, *a, delta,
-      (const N *)dout, (const N *)out);
+      (const N *)dout, (const N *)out, rows_are_packed<N>(*a, dout, out));
 }
 
 extern "C" void tsr_cuda_attention_backward(

@@ -171,14 +171,13 @@ extern "C" void tsr_cuda_attention_ring_dkv(
 
 /* ---- before the backward passes ---- */
 
-/* A warp a row. */
 template <typename N>
-static __global__ void __launch_bounds__(ATTENTION_DELTA_THREADS)
-    ring_rows(tsr_attention a, float *rows, const N *dout, const N *out, const float *stats) {
-  int64_t row = blockIdx.x * (int64_t)(ATTENTION_DELTA_THREADS / TSR_WARP) + threadIdx.x / TSR_WARP;
+static __global__ void __launch_bounds__(ATTENTION_DELTA_THREADS) ring_rows(
+    tsr_attention a, float *rows, const N *dout, const N *out, const float *stats, bool packed) {
+  int64_t row = attention_row_here();
   bool real = row < a.B * a.H * a.T;
-  float delta = row_delta(a, row, real, dout, out);
-  if (!real || threadIdx.x % TSR_WARP > 0) return;
+  float delta = row_delta(a, row, real, dout, out, packed);
+  if (!real || threadIdx.x % ATTENTION_ROW_LANES > 0) return;
   rows[3 * row] = stats[2 * row];
   rows[3 * row + 1] = stats[2 * row + 1];
   rows[3 * row + 2] = delta;
@@ -193,7 +192,7 @@ extern "C" void tsr_cuda_attention_ring_rows(
       type, N,
       TSR_LAUNCH(
           ring_rows<N>, launch_attention_rows(n), s, r->a, rows, (const N *)dout, (const N *)out,
-          stats))
+          stats, rows_are_packed<N>(r->a, dout, out)))
 }
 
 /* ---- the whole sums ---- */

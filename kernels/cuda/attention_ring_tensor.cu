@@ -17,12 +17,9 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
   static constexpr int THREADS = TENSOR_THREADS, OWN = S::QUERIES, ROWS = 2 * M, COLUMNS = W / 4;
   static attention_tile tile(void) { return tensor_tile(SUM, W); }
   tensor_forward_parts p;
-  forward_rows<W> rows[M];
+  forward_rows<W, M> rows;
 
-  __device__ inline void begin(void) {
-#pragma unroll
-    for (int m = 0; m < M; m++) rows_begin(&rows[m]);
-  }
+  __device__ inline void begin(void) { rows_begin(&rows); }
   __device__ inline void
   open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
     int64_t start = t.at.q_start + t.position * t.at.q_stride;
@@ -37,72 +34,74 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
       int64_t run, int64_t unit) {
     int64_t from = t.at.k_start + run * r.unit.T * t.at.k_stride;
     begin();
-    tensor_forward_add<TYPE, W, M>(
-        rows, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
+    tensor_forward_add<TYPE, W, M, true>(
+        &rows, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
         x.k + from, x.v + from, t.at.k_stride);
+    rows_end(&rows);
 #pragma unroll
-    for (int m = 0; m < M; m++) {
-      rows_end(&rows[m]);
-      for (int i = 0; i < 2; i++) rows[m].max[i] *= LOG_2;
-    }
+    for (int m = 0; m < M; m++)
+      for (int i = 0; i < 2; i++) rows.max[m][i] *= LOG_2;
   }
   __device__ inline int row(int i) const {
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
   __device__ inline int column(int c, int64_t D) const { return tensor_column_in(c, D); }
   __device__ inline bool leads() const { return tensor_lane() % 4 == 0; }
-  __device__ inline float &at(int i, int c) { return rows[i / 2].out[c / 2][i % 2 * 2 + c % 2]; }
-  __device__ inline float &max(int i) { return rows[i / 2].max[i % 2]; }
-  __device__ inline float &sum(int i) { return rows[i / 2].sum[i % 2]; }
+  __device__ inline float &at(int i, int c) { return rows.out[i / 2][c / 2][i % 2 * 2 + c % 2]; }
+  __device__ inline float &max(int i) { return rows.max[i / 2][i % 2]; }
+  __device__ inline float &sum(int i) { return rows.sum[i / 2][i % 2]; }
 };
 
-template <tsr_cuda_type TYPE, int W> struct ring_tensor_dq {
+template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dq {
   typedef uint16_t N;
-  typedef tensor_backward<W> S;
+  typedef tensor_backward<W, M> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DQ;
-  static constexpr int THREADS = TENSOR_THREADS, OWN = TENSOR_TILE, ROWS = 2, COLUMNS = W / 4;
+  static constexpr int THREADS = TENSOR_THREADS, OWN = S::OWN, ROWS = 2 * M, COLUMNS = W / 4;
   static attention_tile tile(void) { return tensor_tile(SUM, W); }
   tensor_backward_parts p;
-  float dq[W / 8][4];
+  float dq[M][W / 8][4];
 
   __device__ inline void
   open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
     int64_t start = t.at.q_start + t.position * t.at.q_stride, left = r.unit.T - t.first;
-    p = tensor_backward_layout<W>((uint16_t *)shared, r.a);
-    zero<W>(dq);
+    p = tensor_backward_layout<W, M>((uint16_t *)shared, r.a);
+    zero<W, M>(dq);
     tensor_load<W, OWN, THREADS>(p.own, x.q + start, t.at.q_stride, left, r.a.D);
     tensor_load<W, OWN, THREADS>(p.own + S::OWN_SIZE, x.dout + start, t.at.q_stride, left, r.a.D);
-    attention_rows(p.rows, ring_statistics(r, x.rows, t.at, t.run), t.first, r.unit.T, OWN);
+    attention_statistics rows = ring_statistics(r, x.rows, t.at, t.run);
+    query_row_write(p.rows, query_row_read(rows, t.first, r.unit.T, OWN), OWN);
   }
   __device__ inline void leaf(
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
       int64_t run, int64_t unit) {
     int64_t from = t.at.k_start + run * r.unit.T * t.at.k_stride;
-    zero<W>(dq);
-    tensor_dq_add<TYPE, W>(
+    zero<W, M>(dq);
+    tensor_dq_add<TYPE, W, M, true>(
         dq, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
         x.k + from, x.v + from, t.at.k_stride);
   }
-  __device__ inline int row(int i) const { return tensor_row(1) + tensor_c_row(i * 2); }
+  __device__ inline int row(int i) const {
+    return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
+  }
   __device__ inline int column(int c, int64_t D) const { return tensor_column_in(c, D); }
-  __device__ inline float &at(int i, int c) { return dq[c / 2][i * 2 + c % 2]; }
+  __device__ inline float &at(int i, int c) { return dq[i / 2][c / 2][i % 2 * 2 + c % 2]; }
 };
 
-template <tsr_cuda_type TYPE, int W> struct ring_tensor_dkv {
+template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dkv {
   typedef uint16_t N;
-  typedef tensor_backward<W> S;
+  typedef tensor_backward<W, M> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DKV;
-  static constexpr int THREADS = TENSOR_THREADS, OWN = TENSOR_TILE, ROWS = 2, COLUMNS = W / 2;
+  static constexpr int THREADS = TENSOR_THREADS, OWN = S::OWN, ROWS = 2 * M, COLUMNS = W / 2;
   static attention_tile tile(void) { return tensor_tile(SUM, W); }
   tensor_backward_parts p;
-  float dk[W / 8][4], dv[W / 8][4];
+  float dk[M][W / 8][4], dv[M][W / 8][4];
 
   __device__ inline void
   open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
     int64_t from = t.at.k_start + t.position * t.at.k_stride, left = r.unit.T - t.first;
-    p = tensor_backward_layout<W>((uint16_t *)shared, r.a);
-    zero<W>(dk);
-    zero<W>(dv);
+    p = tensor_backward_layout<W, M>((uint16_t *)shared, r.a);
+    zero<W, M>(dk);
+    zero<W, M>(dv);
     tensor_load<W, OWN, THREADS>(p.own, x.k + from, t.at.k_stride, left, r.a.D);
     tensor_load<W, OWN, THREADS>(p.own + S::OWN_SIZE, x.v + from, t.at.k_stride, left, r.a.D);
   }
@@ -118,28 +117,32 @@ template <tsr_cuda_type TYPE, int W> struct ring_tensor_dkv {
         r.a.T,
         ring_statistics(r, x.rows, t.at, run),
         ring_drop(r, key, t.at, unit, t.unit)};
-    zero<W>(dk);
-    zero<W>(dv);
-    tensor_dkv_add<TYPE, W>(dk, dv, p, ring_pair(r, unit, t.unit), queries, t.first);
+    zero<W, M>(dk);
+    zero<W, M>(dv);
+    tensor_dkv_add<TYPE, W, M, true>(dk, dv, p, ring_pair(r, unit, t.unit), queries, t.first);
   }
-  __device__ inline int row(int i) const { return tensor_row(1) + tensor_c_row(i * 2); }
+  __device__ inline int row(int i) const {
+    return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
+  }
   __device__ inline int column(int c, int64_t D) const {
     int d = tensor_column_in(c % (W / 4), D);
     return c < W / 4 || d < 0 ? d : (int)D + d;
   }
   __device__ inline float &at(int i, int c) {
-    int n = c % (W / 4) / 2, k = i * 2 + c % 2;
-    return c < W / 4 ? dk[n][k] : dv[n][k];
+    int n = c % (W / 4) / 2, k = i % 2 * 2 + c % 2;
+    return c < W / 4 ? dk[i / 2][n][k] : dv[i / 2][n][k];
   }
 };
 
-template <tsr_cuda_type TYPE, int W, int M>
+template <tsr_cuda_type TYPE, int W>
 static void step(
     tsr_cuda_stream s, const tsr_attention_ring *r, tsr_attention_sum sum, const uint64_t *key,
     float *acc, void *scratch, const ring_arrays<uint16_t> &x) {
-  if (sum == TSR_ATTENTION_OUT) ring_step<ring_tensor_out<TYPE, W, M>>(s, r, key, acc, scratch, x);
-  else if (sum == TSR_ATTENTION_DQ) ring_step<ring_tensor_dq<TYPE, W>>(s, r, key, acc, scratch, x);
-  else ring_step<ring_tensor_dkv<TYPE, W>>(s, r, key, acc, scratch, x);
+  constexpr int F = tensor_forward_runs(W), B = tensor_backward_runs(W);
+  if (sum == TSR_ATTENTION_OUT) ring_step<ring_tensor_out<TYPE, W, F>>(s, r, key, acc, scratch, x);
+  else if (sum == TSR_ATTENTION_DQ)
+    ring_step<ring_tensor_dq<TYPE, W, B>>(s, r, key, acc, scratch, x);
+  else ring_step<ring_tensor_dkv<TYPE, W, B>>(s, r, key, acc, scratch, x);
 }
 
 template <tsr_cuda_type TYPE>
@@ -147,10 +150,10 @@ static void step_width(
     tsr_cuda_stream s, const tsr_attention_ring *r, tsr_attention_sum sum, const uint64_t *key,
     float *acc, void *scratch, const ring_arrays<uint16_t> &x) {
   int width = tensor_width(r->a.D);
-  if (width == 64) step<TYPE, 64, 2>(s, r, sum, key, acc, scratch, x);
-  else if (width == 80) step<TYPE, 80, 1>(s, r, sum, key, acc, scratch, x);
-  else if (width == 96) step<TYPE, 96, 1>(s, r, sum, key, acc, scratch, x);
-  else step<TYPE, 128, 1>(s, r, sum, key, acc, scratch, x);
+  if (width == 64) step<TYPE, 64>(s, r, sum, key, acc, scratch, x);
+  else if (width == 80) step<TYPE, 80>(s, r, sum, key, acc, scratch, x);
+  else if (width == 96) step<TYPE, 96>(s, r, sum, key, acc, scratch, x);
+  else step<TYPE, 128>(s, r, sum, key, acc, scratch, x);
 }
 
 void tsr_cuda_attention_ring_tensor(

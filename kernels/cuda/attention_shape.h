@@ -45,14 +45,14 @@ LAUNCH_CONSTANT int simt_backward_bytes(int W, int matrices) {
 
 enum { TENSOR_PAD = 8, TENSOR_LANES = 32, TENSOR_HALVES = 8 }; /* halves of 16 bytes */
 enum { TENSOR_WARPS = 4, TENSOR_THREADS = TENSOR_WARPS * TENSOR_LANES, TENSOR_KEYS = 64 };
-enum { TENSOR_TILE = 16 * TENSOR_WARPS, ATTENTION_TENSOR_WIDTH = 128 };
+enum { ATTENTION_TENSOR_WIDTH = 128 };
 
-/* Halves whose heads are at most 128 wide, a multiple of 8, in aligned arrays; without a soft cap.
- */
+/* Halves whose heads are at most 128 wide, a multiple of 8, in aligned arrays, with a positive
+ * scale; without a soft cap. */
 static inline bool attention_tensor_can(
     tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
   if (type == TSR_CUDA_F32 || a->D > ATTENTION_TENSOR_WIDTH || a->D % TENSOR_HALVES) return false;
-  if (a->soft_cap != 0) return false;
+  if (a->soft_cap != 0 || !(a->scale > 0)) return false;
   for (int i = 0; i < count; i++)
     if (!is_aligned(arrays[i], 16)) return false;
   return true;
@@ -67,19 +67,24 @@ LAUNCH_CONSTANT int tensor_forward_queries(int W) {
   return 16 * tensor_forward_runs(W) * TENSOR_WARPS;
 }
 LAUNCH_CONSTANT int tensor_forward_halves(int W) {
-  return (tensor_forward_queries(W) + 2 * TENSOR_KEYS) * (W + TENSOR_PAD);
+  return (tensor_forward_queries(W) + 4 * TENSOR_KEYS) * (W + TENSOR_PAD);
 }
 LAUNCH_CONSTANT int tensor_forward_bytes(int W) {
   return (tensor_forward_halves(W) + tensor_forward_queries(W) * (TENSOR_KEYS / ATTENTION_RUN)) * 2;
 }
-/* Rows of the tile that comes, backward. */
-LAUNCH_CONSTANT int tensor_backward_others(int W) { return W > 64 ? 32 : 64; }
+/* Runs of 16 rows of a warp, backward, and rows of the tile that comes. */
+LAUNCH_CONSTANT int tensor_backward_runs(int W) { return W > 64 ? 1 : 2; }
+LAUNCH_CONSTANT int tensor_backward_own(int W) {
+  return 16 * tensor_backward_runs(W) * TENSOR_WARPS;
+}
+enum { TENSOR_OTHERS = 32 };
+LAUNCH_CONSTANT int tensor_backward_rows(int W) { return 2 * tensor_backward_own(W); }
 LAUNCH_CONSTANT int tensor_backward_halves(int W) {
-  return (2 * TENSOR_TILE + 4 * tensor_backward_others(W)) * (W + TENSOR_PAD);
+  return (2 * tensor_backward_own(W) + 4 * TENSOR_OTHERS) * (W + TENSOR_PAD);
 }
 LAUNCH_CONSTANT int tensor_backward_bytes(int W) {
-  return tensor_backward_halves(W) * 2 + 2 * 3 * TENSOR_TILE * 4 +
-         TENSOR_TILE * tensor_backward_others(W) / ATTENTION_RUN * 2;
+  return tensor_backward_halves(W) * 2 + 2 * tensor_backward_rows(W) * 4 +
+         tensor_backward_own(W) * TENSOR_OTHERS / ATTENTION_RUN * 2;
 }
 
 /* ---- a pass ---- */
@@ -102,7 +107,7 @@ static inline attention_tile tensor_tile(tsr_attention_sum pass, int W) {
   attention_tile out = {
       tensor_forward_queries(W), TENSOR_KEYS, W, TENSOR_THREADS, tensor_forward_bytes(W)};
   attention_tile backward = {
-      TENSOR_TILE, tensor_backward_others(W), W, TENSOR_THREADS, tensor_backward_bytes(W)};
+      tensor_backward_own(W), TENSOR_OTHERS, W, TENSOR_THREADS, tensor_backward_bytes(W)};
   return pass == TSR_ATTENTION_OUT ? out : backward;
 }
 
@@ -114,11 +119,11 @@ launch_attention(const attention_tile *tile, int64_t T, int64_t lines) {
   return s;
 }
 
-/* dout . out of rows of (B,H,T): a warp a row. */
-enum { ATTENTION_DELTA_THREADS = 256 };
+/* dout . out of rows of (B,H,T): neighbouring lanes a row. */
+enum { ATTENTION_DELTA_THREADS = 256, ATTENTION_ROW_LANES = 8 };
 static inline tsr_launch_shape launch_attention_rows(int64_t rows) {
   return launch_blocks(
-      launch_pieces(rows, ATTENTION_DELTA_THREADS / TSR_WARP), ATTENTION_DELTA_THREADS);
+      launch_pieces(rows, ATTENTION_DELTA_THREADS / ATTENTION_ROW_LANES), ATTENTION_DELTA_THREADS);
 }
 
 /* ---- new tokens to a cache (attention_cached.cu): a block has one token and up to 4 heads of one

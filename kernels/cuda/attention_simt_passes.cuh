@@ -62,16 +62,17 @@ template <int W, int I, int J>
 static __device__ inline void softmax_step(
     forward_sums<W> *rows, float (&scores)[I][J], const tsr_attention &a, int64_t query,
     int64_t key, float (&ret_shrunk)[I]) {
-  bool masked = attention_masked(a, query, I * SIMT_SIDE, key, J * SIMT_SIDE);
+  attention_bounds bounds = attention_bounds_of(a, query, key);
+  bool masked = attention_masked(bounds, I * SIMT_SIDE, J * SIMT_SIDE);
 #pragma unroll
   for (int i = 0; i < I; i++) {
     float max = -INFINITY, sum = 0;
 #pragma unroll
     for (int j = 0; j < J; j++) {
-      int64_t q = query + i * SIMT_SIDE + simt_y(), k = key + j * SIMT_SIDE + simt_x();
+      int q = i * SIMT_SIDE + simt_y(), k = j * SIMT_SIDE + simt_x();
       float slope;
       scores[i][j] = score_of(a, scores[i][j], &slope);
-      if (masked && !attention_seen(a, q, k)) scores[i][j] = -INFINITY;
+      if (masked && !attention_seen(bounds, q, k)) scores[i][j] = -INFINITY;
       max = fmaxf(max, scores[i][j]);
     }
     max = fmaxf(rows->max[i], simt_row_max(max));
@@ -165,7 +166,8 @@ static __device__ inline void
 tile_gradients(const backward_parts &p, const tsr_attention &a, int64_t query, int64_t key) {
   typedef backward_tile<W> S;
   float scores[S::I][S::J], grads[S::I][S::J], factor = p.bits ? attention_kept(a) : 1.0f;
-  bool masked = attention_masked(a, query, S::QUERIES, key, S::KEYS);
+  attention_bounds bounds = attention_bounds_of(a, query, key);
+  bool masked = attention_masked(bounds, S::QUERIES, S::KEYS);
   simt_dot<W>(scores, p.queries, p.keys, a.D);
   simt_dot<W>(grads, p.douts, p.values, a.D);
 #pragma unroll
@@ -175,7 +177,7 @@ tile_gradients(const backward_parts &p, const tsr_attention &a, int64_t query, i
       int q = i * SIMT_SIDE + simt_y(), k = j * SIMT_SIDE + simt_x();
       float slope, score = score_of(a, scores[i][j], &slope);
       float x = expf(score - p.rows[3 * q]) * p.rows[3 * q + 1];
-      if (masked && !attention_seen(a, query + q, key + k)) x = 0;
+      if (masked && !attention_seen(bounds, q, k)) x = 0;
       float f = !p.bits || attention_bit(p.bits, S::KEYS, q, k) ? factor : 0.0f;
       p.grads[q * S::WIDTH + k] = x * (grads[i][j] * f - p.rows[3 * q + 2]) * slope;
       if (p.kept) p.kept[q * S::WIDTH + k] = x * f;
@@ -231,18 +233,34 @@ static __device__ inline void dkv_add(
   }
 }
 
-/* delta = dout . out of one row of (B,H,T), by a warp whose lanes all come here; where the row is
- * not `real`, 0. */
+/* The row of (B,H,T) that a thread has a part of. */
+static __device__ inline int64_t attention_row_here(void) {
+  return map_thread() / ATTENTION_ROW_LANES;
+}
+
+/* delta = dout . out of one row of (B,H,T), by neighbouring lanes which all come here; where the
+ * row is not `real`, 0. */
 template <typename N>
-static __device__ inline float
-row_delta(const tsr_attention &a, int64_t row, bool real, const N *dout, const N *out) {
-  int64_t line = row / a.T, t = row % a.T;
+static __device__ inline float row_delta(
+    const tsr_attention &a, int64_t row, bool real, const N *dout, const N *out, bool packed) {
+  constexpr int P = pack_of<N>::width;
+  int64_t line = row / a.T, t = row % a.T, lane = threadIdx.x % ATTENTION_ROW_LANES;
   int64_t at = ((line / a.H * a.T + t) * a.H + line % a.H) * a.D;
-  float sum = 0;
-  for (int64_t d = threadIdx.x % TSR_WARP; real && d < a.D; d += TSR_WARP)
-    sum = fmaf(number_load(dout + at + d), number_load(out + at + d), sum);
-  for (int n = TSR_WARP / 2; n; n /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, n);
+  float sum = 0, x[P], y[P];
+  for (int64_t d = lane * P; real && d < a.D; d += ATTENTION_ROW_LANES * P) {
+    row_load(x, dout + at, d, a.D, packed);
+    row_load(y, out + at, d, a.D, packed);
+#pragma unroll
+    for (int i = 0; i < P; i++) sum = fmaf(x[i], y[i], sum);
+  }
+  for (int n = ATTENTION_ROW_LANES / 2; n; n /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, n);
   return sum;
+}
+
+/* Whether a thread may read packs of rows. */
+template <typename N>
+static inline bool rows_are_packed(const tsr_attention &a, const void *dout, const void *out) {
+  return a.D % pack_of<N>::width == 0 && is_aligned(dout, 16) && is_aligned(out, 16);
 }
 
 #endif

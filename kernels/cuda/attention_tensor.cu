@@ -2,26 +2,26 @@
 /* Attention forward with tensor cores. */
 #include "kernels/cuda/attention_tensor_passes.cuh"
 
-/* Writes out and statistics of 16 queries, of which `left` exist; `tile` is a place for them. */
-template <tsr_cuda_type TYPE, int W>
+/* Writes out and statistics of run m of 16 queries, of which `left` exist; `tile` is a place for
+ * them. */
+template <tsr_cuda_type TYPE, int W, int M>
 static __device__ inline void rows_finish(
-    forward_rows<W> *rows, const tsr_attention &a, int64_t stride, int64_t left, uint16_t *out,
-    float *stats, uint16_t *tile) {
+    const forward_rows<W, M> &rows, int m, const tsr_attention &a, int64_t stride, int64_t left,
+    uint16_t *out, float *stats, uint16_t *tile) {
   float factor[2], kept = a.dropout != 0 ? attention_kept(a) : 1.0f;
-  rows_end(rows);
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     int t = tensor_c_row(2 * r);
-    factor[r] = kept / rows->sum[r];
+    factor[r] = kept / rows.sum[m][r];
     if (t >= left || tensor_lane() % 4 > 0) continue;
-    stats[2 * t] = rows->max[r] * LOG_2;
-    stats[2 * t + 1] = rows->sum[r];
+    stats[2 * t] = rows.max[m][r] * LOG_2;
+    stats[2 * t + 1] = rows.sum[m][r];
   }
-  tensor_store<TYPE, W>(out, stride, left, a.D, tile, rows->out, factor[0], factor[1]);
+  tensor_store<TYPE, W>(out, stride, left, a.D, tile, rows.out[m], factor[0], factor[1]);
 }
 
-template <tsr_cuda_type TYPE, int W, int M>
-static __global__ void __launch_bounds__(TENSOR_THREADS, M == 1 ? 3 : 2) attention_tensor_forward(
+template <tsr_cuda_type TYPE, int W, int M, bool DROP>
+static __global__ void __launch_bounds__(TENSOR_THREADS, 2) attention_tensor_forward(
     tsr_attention a, const uint64_t *key, uint16_t *out, float *stats, const uint16_t *q,
     const uint16_t *k, const uint16_t *v) {
   typedef tensor_forward<W, M> S;
@@ -36,19 +36,19 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, M == 1 ? 3 : 2) attenti
     int64_t start = attention_own_start(a, part, b, h, a.H), stride = at.q_stride;
     float *numbers = stats + 2 * (at.line * attention_own(a) + own);
     int row = tensor_row(M);
-    forward_rows<W> rows[M];
-#pragma unroll
-    for (int m = 0; m < M; m++) rows_begin(&rows[m]);
+    forward_rows<W, M> rows;
+    rows_begin(&rows);
     tensor_load<W, S::QUERIES, TENSOR_THREADS>(p.queries, q + start, stride, part.count, a.D);
-    tensor_forward_add<TYPE, W, M>(
-        rows, p, attention_of_part(a, part),
+    tensor_forward_add<TYPE, W, M, DROP>(
+        &rows, p, attention_of_part(a, part),
         attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, k + at.k_start,
         v + at.k_start, at.k_stride);
+    rows_end(&rows);
 #pragma unroll
     for (int m = 0; m < M; m++) {
       int from = row + 16 * m;
-      rows_finish<TYPE, W>(
-          &rows[m], a, stride, part.count - from, out + start + from * stride, numbers + 2 * from,
+      rows_finish<TYPE, W, M>(
+          rows, m, a, stride, part.count - from, out + start + from * stride, numbers + 2 * from,
           p.queries + from * S::STRIDE);
     }
     own += part.count;
@@ -56,32 +56,45 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, M == 1 ? 3 : 2) attenti
   }
 }
 
-template <tsr_cuda_type TYPE, int W, int M>
-static void forward(
-    tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, void *out, float *stats,
-    const void *q, const void *k, const void *v) {
+typedef struct {
+  uint16_t *out;
+  float *stats;
+  const uint16_t *q, *k, *v;
+} forward_arrays;
+
+template <tsr_cuda_type TYPE, int W, bool DROP>
+static void
+forward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, const forward_arrays &x) {
   const attention_tile tile = tensor_tile(TSR_ATTENTION_OUT, W);
-  TSR_ALLOW_SHARED((attention_tensor_forward<TYPE, W, M>), tile.shared_bytes);
+  constexpr int M = tensor_forward_runs(W);
+  TSR_ALLOW_SHARED((attention_tensor_forward<TYPE, W, M, DROP>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_tensor_forward<TYPE, W, M>),
-      launch_attention(&tile, tsr_attention_own(a), a->B * a->H), s, *a, key, (uint16_t *)out,
-      stats, (const uint16_t *)q, (const uint16_t *)k, (const uint16_t *)v);
+      (attention_tensor_forward<TYPE, W, M, DROP>),
+      launch_attention(&tile, tsr_attention_own(a), a->B * a->H), s, *a, key, x.out, x.stats, x.q,
+      x.k, x.v);
 }
 
-template <tsr_cuda_type TYPE>
+template <tsr_cuda_type TYPE, bool DROP>
 static void forward_width(
-    tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, void *out, float *stats,
-    const void *q, const void *k, const void *v) {
+    tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, const forward_arrays &x) {
   int width = tensor_width(a->D);
-  if (width == 64) forward<TYPE, 64, 2>(s, a, key, out, stats, q, k, v);
-  else if (width == 80) forward<TYPE, 80, 1>(s, a, key, out, stats, q, k, v);
-  else if (width == 96) forward<TYPE, 96, 1>(s, a, key, out, stats, q, k, v);
-  else forward<TYPE, 128, 1>(s, a, key, out, stats, q, k, v);
+  if (width == 64) forward<TYPE, 64, DROP>(s, a, key, x);
+  else if (width == 80) forward<TYPE, 80, DROP>(s, a, key, x);
+  else if (width == 96) forward<TYPE, 96, DROP>(s, a, key, x);
+  else forward<TYPE, 128, DROP>(s, a, key, x);
 }
 
 void tsr_cuda_attention_tensor(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *out,
     float *stats, const void *q, const void *k, const void *v) {
-  if (type == TSR_CUDA_BF16) forward_width<TSR_CUDA_BF16>(s, a, key, out, stats, q, k, v);
-  else forward_width<TSR_CUDA_F16>(s, a, key, out, stats, q, k, v);
+  const forward_arrays x = {
+      (uint16_t *)out, stats, (const uint16_t *)q, (const uint16_t *)k, (const uint16_t *)v};
+  bool drop = a->dropout != 0;
+  if (type == TSR_CUDA_BF16) {
+    if (drop) forward_width<TSR_CUDA_BF16, true>(s, a, key, x);
+    else forward_width<TSR_CUDA_BF16, false>(s, a, key, x);
+  } else {
+    if (drop) forward_width<TSR_CUDA_F16, true>(s, a, key, x);
+    else forward_width<TSR_CUDA_F16, false>(s, a, key, x);
+  }
 }

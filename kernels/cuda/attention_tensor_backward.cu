@@ -9,13 +9,13 @@ typedef struct {
   const float *stats, *delta;
 } backward_arrays;
 
-template <tsr_cuda_type TYPE, int W>
-static __global__ void __launch_bounds__(TENSOR_THREADS)
+template <tsr_cuda_type TYPE, int W, int M, bool DROP>
+static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
     attention_tensor_dq(tsr_attention a, const uint64_t *key, backward_arrays x) {
-  typedef tensor_backward<W> S;
-  const int TILE = TENSOR_TILE;
+  typedef tensor_backward<W, M> S;
+  const int TILE = S::OWN;
   TSR_SHARED(uint16_t, shared);
-  tensor_backward_parts p = tensor_backward_layout<W>(shared, a);
+  tensor_backward_parts p = tensor_backward_layout<W, M>(shared, a);
   attention_item item = attention_item_of_queries(a.B * a.H, TILE);
   int64_t b = item.line / a.H, h = item.line % a.H;
   int64_t end = attention_tile_end(a, item.first, TILE);
@@ -26,32 +26,34 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
         attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin);
     int64_t start = at.q_start + part.first * at.q_stride, stride = at.q_stride;
     int64_t to = attention_own_start(a, part, b, h, a.H);
-    int row = tensor_row(1);
-    float sums[W / 8][4];
-    zero<W>(sums);
+    int row = tensor_row(M);
+    float sums[M][W / 8][4];
+    zero<W, M>(sums);
     tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.q + start, stride, part.count, a.D);
     tensor_load<W, TILE, TENSOR_THREADS>(
         p.own + S::OWN_SIZE, x.dout + start, stride, part.count, a.D);
-    attention_rows(p.rows, rows, part.first, part.first + part.count, TILE);
-    tensor_dq_add<TYPE, W>(
+    query_row_write(p.rows, query_row_read(rows, part.first, part.first + part.count, TILE), TILE);
+    tensor_dq_add<TYPE, W, M, DROP>(
         sums, p, attention_of_part(a, part),
         attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, x.k + at.k_start,
         x.v + at.k_start, at.k_stride);
-    tensor_store<TYPE, W>(
-        x.dq + to + row * stride, stride, part.count - row, a.D, p.own + row * S::STRIDE, sums,
-        a.scale, a.scale);
+#pragma unroll
+    for (int m = 0; m < M; m++, row += 16)
+      tensor_store<TYPE, W>(
+          x.dq + to + row * stride, stride, part.count - row, a.D, p.own + row * S::STRIDE, sums[m],
+          a.scale, a.scale);
     own += part.count;
     __syncthreads(); /* p is loaded anew */
   }
 }
 
-template <tsr_cuda_type TYPE, int W>
-static __global__ void __launch_bounds__(TENSOR_THREADS)
+template <tsr_cuda_type TYPE, int W, int M, bool DROP>
+static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
     attention_tensor_dkv(tsr_attention a, const uint64_t *key, backward_arrays x) {
-  typedef tensor_backward<W> S;
-  const int TILE = TENSOR_TILE;
+  typedef tensor_backward<W, M> S;
+  const int TILE = S::OWN;
   TSR_SHARED(uint16_t, shared);
-  tensor_backward_parts p = tensor_backward_layout<W>(shared, a);
+  tensor_backward_parts p = tensor_backward_layout<W, M>(shared, a);
   attention_item item = attention_item_of_keys(a.B * a.G, TILE);
   int64_t heads = a.H / a.G, b = item.line / a.G, g = item.line % a.G;
   int64_t end = attention_tile_end(a, item.first, TILE);
@@ -59,10 +61,10 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
     attention_part part = attention_part_at(a, b, own, end, true);
     attention_head at = attention_head_of_part(a, part, b, g * heads);
     int64_t from = at.k_start + part.first * at.k_stride, stride = at.k_stride;
-    int row = tensor_row(1);
-    float dk[W / 8][4], dv[W / 8][4];
-    zero<W>(dk);
-    zero<W>(dv);
+    int row = tensor_row(M);
+    float dk[M][W / 8][4], dv[M][W / 8][4];
+    zero<W, M>(dk);
+    zero<W, M>(dv);
     tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.k + from, stride, part.count, a.D);
     tensor_load<W, TILE, TENSOR_THREADS>(p.own + S::OWN_SIZE, x.v + from, stride, part.count, a.D);
     tensor_queries queries = {
@@ -73,39 +75,43 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
         a.T,
         attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin),
         attention_drop_at(a, key, at, a.T, part.begin, part.begin)};
-    tensor_dkv_add<TYPE, W>(dk, dv, p, attention_of_part(a, part), queries, part.first);
-    int64_t to = attention_own_start(a, part, b, g, a.G) + row * stride, left = part.count - row;
-    tensor_store<TYPE, W>(
-        x.dk + to, stride, left, a.D, p.own + row * S::STRIDE, dk, a.scale, a.scale);
-    tensor_store<TYPE, W>(
-        x.dv + to, stride, left, a.D, p.own + S::OWN_SIZE + row * S::STRIDE, dv, 1, 1);
+    tensor_dkv_add<TYPE, W, M, DROP>(dk, dv, p, attention_of_part(a, part), queries, part.first);
+    int64_t to = attention_own_start(a, part, b, g, a.G);
+#pragma unroll
+    for (int m = 0; m < M; m++, row += 16) {
+      int64_t at_row = to + row * stride, left = part.count - row;
+      uint16_t *tile = p.own + row * S::STRIDE;
+      tensor_store<TYPE, W>(x.dk + at_row, stride, left, a.D, tile, dk[m], a.scale, a.scale);
+      tensor_store<TYPE, W>(x.dv + at_row, stride, left, a.D, tile + S::OWN_SIZE, dv[m], 1, 1);
+    }
     own += part.count;
     __syncthreads(); /* p is loaded anew */
   }
 }
 
-template <tsr_cuda_type TYPE, int W>
+template <tsr_cuda_type TYPE, int W, bool DROP>
 static void
 backward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays x) {
   const attention_tile tile = tensor_tile(TSR_ATTENTION_DQ, W); /* and of dk and dv */
-  TSR_ALLOW_SHARED((attention_tensor_dkv<TYPE, W>), tile.shared_bytes);
-  TSR_ALLOW_SHARED((attention_tensor_dq<TYPE, W>), tile.shared_bytes);
+  constexpr int M = tensor_backward_runs(W);
+  TSR_ALLOW_SHARED((attention_tensor_dkv<TYPE, W, M, DROP>), tile.shared_bytes);
+  TSR_ALLOW_SHARED((attention_tensor_dq<TYPE, W, M, DROP>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_tensor_dkv<TYPE, W>), launch_attention(&tile, tsr_attention_own(a), a->B * a->G),
-      s, *a, key, x);
+      (attention_tensor_dkv<TYPE, W, M, DROP>),
+      launch_attention(&tile, tsr_attention_own(a), a->B * a->G), s, *a, key, x);
   TSR_LAUNCH(
-      (attention_tensor_dq<TYPE, W>), launch_attention(&tile, tsr_attention_own(a), a->B * a->H), s,
-      *a, key, x);
+      (attention_tensor_dq<TYPE, W, M, DROP>),
+      launch_attention(&tile, tsr_attention_own(a), a->B * a->H), s, *a, key, x);
 }
 
-template <tsr_cuda_type TYPE>
+template <tsr_cuda_type TYPE, bool DROP>
 static void
 backward_width(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays x) {
   int width = tensor_width(a->D);
-  if (width == 64) backward<TYPE, 64>(s, a, key, x);
-  else if (width == 80) backward<TYPE, 80>(s, a, key, x);
-  else if (width == 96) backward<TYPE, 96>(s, a, key, x);
-  else backward<TYPE, 128>(s, a, key, x);
+  if (width == 64) backward<TYPE, 64, DROP>(s, a, key, x);
+  else if (width == 80) backward<TYPE, 80, DROP>(s, a, key, x);
+  else if (width == 96) backward<TYPE, 96, DROP>(s, a, key, x);
+  else backward<TYPE, 128, DROP>(s, a, key, x);
 }
 
 void tsr_cuda_attention_tensor_backward(
@@ -122,6 +128,12 @@ void tsr_cuda_attention_tensor_backward(
       (const uint16_t *)v,
       stats,
       delta};
-  if (type == TSR_CUDA_BF16) backward_width<TSR_CUDA_BF16>(s, a, key, x);
-  else backward_width<TSR_CUDA_F16>(s, a, key, x);
+  bool drop = a->dropout != 0;
+  if (type == TSR_CUDA_BF16) {
+    if (drop) backward_width<TSR_CUDA_BF16, true>(s, a, key, x);
+    else backward_width<TSR_CUDA_BF16, false>(s, a, key, x);
+  } else {
+    if (drop) backward_width<TSR_CUDA_F16, true>(s, a, key, x);
+    else backward_width<TSR_CUDA_F16, false>(s, a, key, x);
+  }
 }

@@ -5,9 +5,11 @@
  * are.
  *
  * Scores, softmax and sums stay in registers; the scores' layout is that of the left operand of the
- * product that follows. The tile that comes next is fetched meanwhile.
+ * product that follows. The tile that comes next is fetched meanwhile. Tiles that the diagonal, the
+ * window or the sequence's end cuts are masked; in the others nothing is compared.
  *
- * Powers are of 2: the scores have a factor log2(e), and so has a maximum in forward_rows. */
+ * Powers are of 2: the factor of scores is scale * log2(e), which is positive, and a maximum in
+ * forward_rows has it. */
 #ifndef TSR_KERNELS_CUDA_ATTENTION_TENSOR_PASSES_CUH
 #define TSR_KERNELS_CUDA_ATTENTION_TENSOR_PASSES_CUH
 #include "kernels/cuda/mma.cuh"
@@ -18,69 +20,148 @@
 /* The first of the 16 * M rows of this thread's warp. */
 static __device__ inline int tensor_row(int M) { return (int)threadIdx.x / TENSOR_LANES * 16 * M; }
 
-/* ---- out: a warp has 16 queries, or twice that. While scores are computed, the values of the tile
- * are fetched, and while these are weighed, the next keys. ---- */
+/* DROP: there may be dropout, without which the state of its mask takes no registers. */
 
-/* M: runs of 16 queries of a warp */
-template <int W, int M> struct tensor_forward {
-  static constexpr int QUERIES = 16 * M * TENSOR_WARPS, STRIDE = W + TENSOR_PAD;
-  static constexpr size_t HALVES = tensor_forward_halves(W);
-  static_assert(M == tensor_forward_runs(W), "the tile of launch_attention");
+/* ---- products of a warp's 16 * M rows, the same for all passes ---- */
+
+/* The left operand (16 * M, W): rows of a tile in shared memory, from `row` on, or `HELD`: in
+ * registers. */
+template <int W, int M, bool HELD> struct tensor_left {
+  const uint16_t *tile;
+  int row;
+  uint32_t held[HELD ? M : 1][HELD ? W / 16 : 1][4];
+
+  /* The tile is there. */
+  __device__ inline tensor_left(const uint16_t *x, int first) : tile(x), row(first) {
+    if constexpr (HELD)
+#pragma unroll
+      for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int d = 0; d < W / 16; d++) tensor_a<W>(held[m][d], tile, row + 16 * m, 16 * d);
+  }
+  __device__ inline void columns(uint32_t (&a)[M][4], int d) const {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+      if constexpr (HELD)
+        for (int i = 0; i < 4; i++) a[m][i] = held[m][d / 16][i];
+      else tensor_a<W>(a[m], tile, row + 16 * m, d);
+  }
 };
 
-/* A lane's numbers for 16 queries: rows lane/4 and lane/4 + 8. `sum` is of this lane's columns,
- * till the end. */
-template <int W> struct forward_rows { float max[2], sum[2], out[W / 8][4]; };
-
-template <int W> static __device__ inline void rows_begin(forward_rows<W> *rows) {
-  for (int r = 0; r < 2; r++) rows->max[r] = -INFINITY, rows->sum[r] = 0;
+/* sums[m] (16, N) = left's m-th 16 rows . others turned */
+template <tsr_cuda_type TYPE, int W, int M, int N, bool HELD>
+static __device__ inline void
+dot(float (&sums)[M][N / 8][4], const tensor_left<W, M, HELD> &left, const uint16_t *others) {
 #pragma unroll
-  for (int n = 0; n < W / 8; n++)
-    for (int i = 0; i < 4; i++) rows->out[n][i] = 0;
+  for (int m = 0; m < M; m++)
+#pragma unroll
+    for (int n = 0; n < N / 8; n++)
+      for (int i = 0; i < 4; i++) sums[m][n][i] = 0;
+#pragma unroll
+  for (int d = 0; d < W; d += 16) {
+    uint32_t a[M][4], b[4];
+    left.columns(a, d);
+#pragma unroll
+    for (int n = 0; n < N / 8; n += 2) {
+      tensor_b_of_rows<W>(b, others, n * 8, d);
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        tensor_gemm<TYPE>(sums[m][n], a[m], b);
+        tensor_gemm<TYPE>(sums[m][n + 1], a[m], b + 2);
+      }
+    }
+  }
 }
 
-/* scores (16 queries, TENSOR_KEYS), times scale and log2(e); -INFINITY where a key is not seen. */
-static __device__ inline void scores_scale(
-    float (&scores)[TENSOR_KEYS / 8][4], const tsr_attention &a, int64_t query, int64_t key) {
-  bool masked = attention_masked(a, query, 16, key, TENSOR_KEYS);
-  float factor = a.scale * LOG2_E;
+/* sums[m] (16, W) += weights[m] (16, N) . others */
+template <tsr_cuda_type TYPE, int W, int M, int N>
+static __device__ inline void
+add(float (&sums)[M][W / 8][4], const float (&weights)[M][N / 8][4], const uint16_t *others) {
 #pragma unroll
-  for (int n = 0; n < TENSOR_KEYS / 8; n++)
+  for (int k = 0; k < N; k += 16) {
+    uint32_t a[M][4], b[4];
+#pragma unroll
+    for (int m = 0; m < M; m++)
+      tensor_a_of_sums<TYPE>(a[m], weights[m][k / 8], weights[m][k / 8 + 1]);
+#pragma unroll
+    for (int n = 0; n < W / 8; n += 2) {
+      tensor_b_of_columns<W>(b, others, k, n * 8);
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        tensor_gemm<TYPE>(sums[m][n], a[m], b);
+        tensor_gemm<TYPE>(sums[m][n + 1], a[m], b + 2);
+      }
+    }
+  }
+}
+
+template <int W, int M> static __device__ inline void zero(float (&sums)[M][W / 8][4]) {
+#pragma unroll
+  for (int m = 0; m < M; m++)
+#pragma unroll
+    for (int n = 0; n < W / 8; n++)
+      for (int i = 0; i < 4; i++) sums[m][n][i] = 0;
+}
+
+/* Scores (16, N) of keys that a query does not see become -INFINITY. Rows are queries, or where
+ * `transposed` keys; the bounds are of the first of both. */
+template <int N, bool transposed>
+static __device__ inline void
+scores_hide(float (&scores)[N / 8][4], const attention_bounds &bounds) {
+  if (!attention_masked(bounds, transposed ? N : 16, transposed ? 16 : N)) return;
+#pragma unroll
+  for (int n = 0; n < N / 8; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      scores[n][i] *= factor;
-      if (masked && !attention_seen(a, query + tensor_c_row(i), key + n * 8 + tensor_c_column(i)))
+      int own = tensor_c_row(i), other = n * 8 + tensor_c_column(i);
+      if (!attention_seen(bounds, transposed ? other : own, transposed ? own : other))
         scores[n][i] = -INFINITY;
     }
 }
 
-/* Scores to 2^(score - max), and all sums of before to the new maximum. */
-template <int W>
-static __device__ inline void
-softmax_step(forward_rows<W> *rows, float (&scores)[TENSOR_KEYS / 8][4]) {
-  float shrunk[2];
+/* ---- out: a warp has M runs of 16 queries ---- */
+
+template <int W, int M> struct tensor_forward {
+  static constexpr int QUERIES = 16 * M * TENSOR_WARPS, STRIDE = W + TENSOR_PAD;
+  static constexpr int TILE_SIZE = TENSOR_KEYS * STRIDE;
+  static constexpr size_t HALVES = tensor_forward_halves(W);
+  static constexpr bool HELD = M == 1; /* the queries, in 32 registers at most */
+  static_assert(M == tensor_forward_runs(W), "the tile of launch_attention");
+};
+
+/* A lane's numbers for M runs of 16 queries: rows lane/4 and lane/4 + 8 of each. `sum` is of this
+ * lane's columns, till the end. */
+template <int W, int M> struct forward_rows { float max[M][2], sum[M][2], out[M][W / 8][4]; };
+
+template <int W, int M> static __device__ inline void rows_begin(forward_rows<W, M> *rows) {
+#pragma unroll
+  for (int m = 0; m < M; m++)
+    for (int r = 0; r < 2; r++) rows->max[m][r] = -INFINITY, rows->sum[m][r] = 0;
+  zero<W, M>(rows->out);
+}
+
+/* Scores to 2^(score * factor - max), and all sums of before to the new maximum. */
+static __device__ inline void softmax_step(
+    float (&max)[2], float (&sum)[2], float (&shrunk)[2], float (&scores)[TENSOR_KEYS / 8][4],
+    float factor) {
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    float max = rows->max[r], sum = 0;
+    float most = -INFINITY, added = 0;
 #pragma unroll
     for (int n = 0; n < TENSOR_KEYS / 8; n++)
-      max = fmaxf(max, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
-    max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
-    max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-    float base = attention_base(max);
-    shrunk[r] = tensor_power(rows->max[r] - base);
+      most = fmaxf(most, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+    most = fmaxf(max[r], fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2)) * factor);
+    float base = attention_base(most);
+    shrunk[r] = tensor_power(max[r] - base);
 #pragma unroll
-    for (int n = 0; n < TENSOR_KEYS / 8; n++) {
-      sum += scores[n][2 * r] = tensor_power(scores[n][2 * r] - base);
-      sum += scores[n][2 * r + 1] = tensor_power(scores[n][2 * r + 1] - base);
-    }
-    rows->sum[r] = rows->sum[r] * shrunk[r] + sum;
-    rows->max[r] = max;
+    for (int n = 0; n < TENSOR_KEYS / 8; n++)
+#pragma unroll
+      for (int i = 2 * r; i < 2 * r + 2; i++)
+        added += scores[n][i] = tensor_power(fmaf(scores[n][i], factor, -base));
+    sum[r] = sum[r] * shrunk[r] + added;
+    max[r] = most;
   }
-#pragma unroll
-  for (int n = 0; n < W / 8; n++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) rows->out[n][i] *= shrunk[i / 2];
 }
 
 static __device__ inline void
@@ -93,68 +174,20 @@ scores_drop(float (&scores)[TENSOR_KEYS / 8][4], const uint16_t *bits, int row) 
         scores[n][i] = 0;
 }
 
-/* scores[m] = queries (16 from row + 16m on) . keys turned */
-template <tsr_cuda_type TYPE, int W, int M>
-static __device__ inline void scores_of(
-    float (&scores)[M][TENSOR_KEYS / 8][4], const uint16_t *queries, int row,
-    const uint16_t *keys) {
+/* A lane's sums become the rows', the same in all lanes of a row. */
+template <int W, int M> static __device__ inline void rows_end(forward_rows<W, M> *rows) {
 #pragma unroll
   for (int m = 0; m < M; m++)
-#pragma unroll
-    for (int n = 0; n < TENSOR_KEYS / 8; n++)
-      for (int i = 0; i < 4; i++) scores[m][n][i] = 0;
-#pragma unroll
-  for (int d = 0; d < W; d += 16) {
-    uint32_t a[M][4], b[4];
-#pragma unroll
-    for (int m = 0; m < M; m++) tensor_a<W>(a[m], queries, row + 16 * m, d);
-#pragma unroll
-    for (int n = 0; n < TENSOR_KEYS / 8; n += 2) {
-      tensor_b_of_rows<W>(b, keys, n * 8, d);
-#pragma unroll
-      for (int m = 0; m < M; m++) {
-        tensor_gemm<TYPE>(scores[m][n], a[m], b);
-        tensor_gemm<TYPE>(scores[m][n + 1], a[m], b + 2);
-      }
+    for (int r = 0; r < 2; r++) {
+      rows->sum[m][r] += __shfl_xor_sync(0xffffffffu, rows->sum[m][r], 1);
+      rows->sum[m][r] += __shfl_xor_sync(0xffffffffu, rows->sum[m][r], 2);
     }
-  }
 }
 
-/* rows[m].out += scores[m] (16, TENSOR_KEYS) . values */
-template <tsr_cuda_type TYPE, int W, int M>
-static __device__ inline void values_add(
-    forward_rows<W> (&rows)[M], const float (&scores)[M][TENSOR_KEYS / 8][4],
-    const uint16_t *values) {
-#pragma unroll
-  for (int k = 0; k < TENSOR_KEYS; k += 16) {
-    uint32_t a[M][4], b[4];
-#pragma unroll
-    for (int m = 0; m < M; m++)
-      tensor_a_of_sums<TYPE>(a[m], scores[m][k / 8], scores[m][k / 8 + 1]);
-#pragma unroll
-    for (int n = 0; n < W / 8; n += 2) {
-      tensor_b_of_columns<W>(b, values, k, n * 8);
-#pragma unroll
-      for (int m = 0; m < M; m++) {
-        tensor_gemm<TYPE>(rows[m].out[n], a[m], b);
-        tensor_gemm<TYPE>(rows[m].out[n + 1], a[m], b + 2);
-      }
-    }
-  }
-}
-
-/* A lane's sums become the rows', the same in all lanes of a row. */
-template <int W> static __device__ inline void rows_end(forward_rows<W> *rows) {
-#pragma unroll
-  for (int r = 0; r < 2; r++) {
-    rows->sum[r] += __shfl_xor_sync(0xffffffffu, rows->sum[r], 1);
-    rows->sum[r] += __shfl_xor_sync(0xffffffffu, rows->sum[r], 2);
-  }
-}
-
-/* In shared memory. */
+/* In shared memory; a tile of keys lies before its values, and behind both the ones that come
+ * next. */
 typedef struct {
-  uint16_t *queries, *keys, *values;
+  uint16_t *queries, *keys;
   uint16_t *bits; /* or NULL */
 } tensor_forward_parts;
 
@@ -165,55 +198,71 @@ tensor_forward_layout(uint16_t *shared, const tsr_attention &a) {
   tensor_forward_parts p;
   p.queries = shared;
   p.keys = p.queries + S::QUERIES * S::STRIDE;
-  p.values = p.keys + TENSOR_KEYS * S::STRIDE;
   p.bits = a.dropout != 0 ? shared + S::HALVES : NULL;
   return p;
 }
 
 /* The tile of queries from `first` on lies in p.queries, or is being fetched. No warp reads p.keys
- * any more when this begins, nor when it has ended. */
-template <tsr_cuda_type TYPE, int W, int M>
+ * any more when this begins. */
+template <tsr_cuda_type TYPE, int W, int M, bool DROP>
 static __device__ inline void tensor_forward_add(
-    forward_rows<W> (&rows)[M], const tensor_forward_parts &p, const tsr_attention &a,
+    forward_rows<W, M> *rows, const tensor_forward_parts &p, const tsr_attention &a,
     const attention_drop &drop, int64_t first, const uint16_t *k, const uint16_t *v,
     int64_t stride) {
-  const int QUERIES = tensor_forward<W, M>::QUERIES;
+  typedef tensor_forward<W, M> S;
+  const int QUERIES = S::QUERIES, KEYS = TENSOR_KEYS, THREADS = TENSOR_THREADS;
   int64_t end = attention_keys(a, first + QUERIES);
-  int64_t begin = attention_keys_begin(a, first, end, TENSOR_KEYS);
-  int row = tensor_row(M);
-  float scores[M][TENSOR_KEYS / 8][4];
-  tensor_load<W, TENSOR_KEYS, TENSOR_THREADS>(p.keys, k + begin * stride, stride, a.T - begin, a.D);
-  for (int64_t t = begin; t < end; t += TENSOR_KEYS) {
-    int64_t next = t + TENSOR_KEYS;
+  int64_t begin = attention_keys_begin(a, first, end, KEYS);
+  int row = tensor_row(M), turn = 0;
+  float factor = a.scale * LOG2_E, scores[M][KEYS / 8][4];
+  tensor_load<W, KEYS, THREADS>(p.keys, k + begin * stride, stride, a.T - begin, a.D);
+  tensor_load<W, KEYS, THREADS>(
+      p.keys + S::TILE_SIZE, v + begin * stride, stride, a.T - begin, a.D);
+  tensor_fetch_wait();
+  __syncthreads();
+  const tensor_left<W, M, S::HELD> queries(p.queries, row);
+  for (int64_t t = begin; t < end; t += KEYS, turn ^= 1) {
+    const uint16_t *keys = p.keys + turn * 2 * S::TILE_SIZE;
+    uint16_t *after = p.keys + (turn ^ 1) * 2 * S::TILE_SIZE;
+    int64_t next = t + KEYS;
     tensor_fetch_wait();
     __syncthreads();
-    tensor_load<W, TENSOR_KEYS, TENSOR_THREADS>(p.values, v + t * stride, stride, a.T - t, a.D);
-    if (p.bits) attention_mask(p.bits, drop, first, t, QUERIES, TENSOR_KEYS);
-    scores_of<TYPE, W, M>(scores, p.queries, row, p.keys);
-    tensor_fetch_wait();
-    __syncthreads();
-    if (next < end)
-      tensor_load<W, TENSOR_KEYS, TENSOR_THREADS>(
-          p.keys, k + next * stride, stride, a.T - next, a.D);
+    if (next < end) {
+      tensor_load<W, KEYS, THREADS>(after, k + next * stride, stride, a.T - next, a.D);
+      tensor_load<W, KEYS, THREADS>(
+          after + S::TILE_SIZE, v + next * stride, stride, a.T - next, a.D);
+    }
+    if (DROP && p.bits) {
+      attention_mask(p.bits, drop, first, t, QUERIES, KEYS);
+      __syncthreads();
+    }
+    dot<TYPE, W, M, KEYS>(scores, queries, keys);
 #pragma unroll
     for (int m = 0; m < M; m++) {
-      scores_scale(scores[m], a, first + row + 16 * m, t);
-      softmax_step(&rows[m], scores[m]);
-      if (p.bits) scores_drop(scores[m], p.bits, row + 16 * m);
+      float shrunk[2];
+      scores_hide<KEYS, false>(scores[m], attention_bounds_of(a, first + row + 16 * m, t));
+      softmax_step(rows->max[m], rows->sum[m], shrunk, scores[m], factor);
+      if (DROP && p.bits) scores_drop(scores[m], p.bits, row + 16 * m);
+#pragma unroll
+      for (int n = 0; n < W / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) rows->out[m][n][i] *= shrunk[i / 2];
     }
-    values_add<TYPE, W, M>(rows, scores, p.values);
+    add<TYPE, W, M, KEYS>(rows->out, scores, keys + S::TILE_SIZE);
   }
 }
 
-/* ---- dq, and dk and dv: a warp has 16 rows of the tile that stays, which has TENSOR_TILE rows;
- * those that come have OTHERS. Scores and dP are computed with the own tile to the left, so that P
- * f and dS lie in registers as the left operand of the products that follow. ---- */
+/* ---- dq, and dk and dv: a warp has M runs of 16 rows of the tile that stays; those that come have
+ * OTHERS. Scores and dP are computed with the own tile to the left, so that P f and dS lie in
+ * registers as the left operand of the products that follow. ---- */
 
-template <int W> struct tensor_backward {
-  static constexpr int OTHERS = tensor_backward_others(W), STRIDE = W + TENSOR_PAD;
-  static constexpr int OWN_SIZE = TENSOR_TILE * STRIDE, OTHER_SIZE = OTHERS * STRIDE;
-  static constexpr int ROWS = 3 * TENSOR_TILE; /* floats, of the one or the other tile */
+template <int W, int M> struct tensor_backward {
+  static constexpr int OWN = 16 * M * TENSOR_WARPS, OTHERS = TENSOR_OTHERS;
+  static constexpr int STRIDE = W + TENSOR_PAD;
+  static constexpr int OWN_SIZE = OWN * STRIDE, OTHER_SIZE = OTHERS * STRIDE;
+  static constexpr int ROWS = tensor_backward_rows(W); /* floats, of the one or the other tile */
   static constexpr size_t HALVES = tensor_backward_halves(W);
+  static_assert(M == tensor_backward_runs(W), "the tile of launch_attention");
 };
 
 /* own: queries and douts, or keys and values, one behind the other; others: the other two, and the
@@ -224,10 +273,10 @@ typedef struct {
   uint16_t *bits; /* or NULL */
 } tensor_backward_parts;
 
-template <int W>
+template <int W, int M>
 static __device__ inline tensor_backward_parts
 tensor_backward_layout(uint16_t *shared, const tsr_attention &a) {
-  typedef tensor_backward<W> S;
+  typedef tensor_backward<W, M> S;
   tensor_backward_parts p;
   p.own = shared;
   p.others = shared + 2 * S::OWN_SIZE;
@@ -236,96 +285,71 @@ tensor_backward_layout(uint16_t *shared, const tsr_attention &a) {
   return p;
 }
 
-/* sums (16, N) = own (16 rows from `row` on) . others turned */
-template <tsr_cuda_type TYPE, int W, int N>
-static __device__ inline void
-dot(float (&sums)[N / 8][4], const uint16_t *own, int row, const uint16_t *others) {
-#pragma unroll
-  for (int n = 0; n < N / 8; n++)
-    for (int i = 0; i < 4; i++) sums[n][i] = 0;
-#pragma unroll
-  for (int d = 0; d < W; d += 16) {
-    uint32_t a[4], b[4];
-    tensor_a<W>(a, own, row, d);
-#pragma unroll
-    for (int n = 0; n < N / 8; n += 2) {
-      tensor_b_of_rows<W>(b, others, n * 8, d);
-      tensor_gemm<TYPE>(sums[n], a, b);
-      tensor_gemm<TYPE>(sums[n + 1], a, b + 2);
-    }
-  }
-}
-
-/* sums (16, W) += weights (16, N) . others */
-template <tsr_cuda_type TYPE, int W, int N>
-static __device__ inline void
-add(float (&sums)[W / 8][4], const float (&weights)[N / 8][4], const uint16_t *others) {
-#pragma unroll
-  for (int k = 0; k < N; k += 16) {
-    uint32_t a[4], b[4];
-    tensor_a_of_sums<TYPE>(a, weights[k / 8], weights[k / 8 + 1]);
-#pragma unroll
-    for (int n = 0; n < W / 8; n += 2) {
-      tensor_b_of_columns<W>(b, others, k, n * 8);
-      tensor_gemm<TYPE>(sums[n], a, b);
-      tensor_gemm<TYPE>(sums[n + 1], a, b + 2);
-    }
-  }
-}
-
-/* Where a tile pair lies: its first query and key. `keys` is the width of the mask. */
+/* A thread's query of a tile: log2 of the sum of 2^(score * factor), and delta. A query that pads
+ * the tile has a sum that makes its probabilities 0. */
 typedef struct {
-  int64_t query, key;
-  int keys;
-} tile_place;
+  float sum, delta;
+} query_row;
 
-/* A score and its dP to P f and dS, for query q and key k of the tiles. */
-static __device__ inline void gradient(
-    float *score, float *grad, const tsr_attention &a, const float *rows, const uint16_t *bits,
-    tile_place at, bool masked, int q, int k) {
-  float max = rows[3 * q], share = rows[3 * q + 1], delta = rows[3 * q + 2], f = 1;
-  float x = tensor_power(*score * (a.scale * LOG2_E) - max * LOG2_E) * share;
-  if (masked && !attention_seen(a, at.query + q, at.key + k)) x = 0;
-  if (bits) f = attention_bit(bits, at.keys, q, k) ? attention_kept(a) : 0.0f;
-  *score = x * f;
-  *grad = x * (*grad * f - delta);
+/* Query `first` + n of those before `end`; the tile has `queries`. */
+static __device__ inline query_row
+query_row_read(const attention_statistics &at, int64_t first, int64_t end, int queries) {
+  query_row row = {INFINITY, 0};
+  int64_t query = first + (int)threadIdx.x;
+  if ((int)threadIdx.x >= queries || query >= end) return row;
+  const float *stats = at.stats + query * at.stats_step;
+  row.sum = fmaf(stats[0], LOG2_E, log2f(stats[1]));
+  row.delta = at.delta[query * at.delta_step];
+  return row;
 }
 
-/* The same for a warp's numbers (16, N): rows are queries, or where `turned` keys, from row on. */
+/* rows (queries, 2) */
+static __device__ inline void query_row_write(float *rows, const query_row &row, int queries) {
+  if ((int)threadIdx.x >= queries) return;
+  rows[2 * threadIdx.x] = row.sum;
+  rows[2 * threadIdx.x + 1] = row.delta;
+}
+
+/* Scores and dP of a warp (16, N) to P f and dS. Rows are queries, or where `transposed` keys, from
+ * `row` of the tile on; `keys` is the width of the mask, and the bounds are of the warp's. */
 template <int N, bool transposed>
 static __device__ inline void gradients(
     float (&scores)[N / 8][4], float (&grads)[N / 8][4], const tsr_attention &a, const float *rows,
-    const uint16_t *bits, tile_place at, int row) {
-  bool masked = attention_masked(a, at.query, transposed ? N : TENSOR_TILE, at.key, at.keys);
+    const uint16_t *bits, const attention_bounds &bounds, int row, int keys) {
+  float factor = a.scale * LOG2_E;
+  scores_hide<N, transposed>(scores, bounds);
 #pragma unroll
   for (int n = 0; n < N / 8; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       int own = row + tensor_c_row(i), other = n * 8 + tensor_c_column(i);
       int q = transposed ? other : own, k = transposed ? own : other;
-      gradient(&scores[n][i], &grads[n][i], a, rows, bits, at, masked, q, k);
+      float x = tensor_power(fmaf(scores[n][i], factor, -rows[2 * q])), delta = rows[2 * q + 1];
+      if (bits) {
+        float kept = attention_bit(bits, keys, q, k) ? attention_kept(a) : 0.0f;
+        scores[n][i] = x * kept;
+        grads[n][i] = x * fmaf(grads[n][i], kept, -delta);
+      } else {
+        scores[n][i] = x;
+        grads[n][i] = x * (grads[n][i] - delta);
+      }
     }
-}
-
-template <int W> static __device__ inline void zero(float (&sums)[W / 8][4]) {
-#pragma unroll
-  for (int n = 0; n < W / 8; n++)
-    for (int i = 0; i < 4; i++) sums[n][i] = 0;
 }
 
 /* The tile of queries from `first` on lies in p.own with its douts, or is being fetched, and its
  * rows in p.rows. No warp reads p.others any more when this begins. */
-template <tsr_cuda_type TYPE, int W>
+template <tsr_cuda_type TYPE, int W, int M, bool DROP>
 static __device__ inline void tensor_dq_add(
-    float (&sums)[W / 8][4], const tensor_backward_parts &p, const tsr_attention &a,
+    float (&sums)[M][W / 8][4], const tensor_backward_parts &p, const tsr_attention &a,
     const attention_drop &drop, int64_t first, const uint16_t *k, const uint16_t *v,
     int64_t stride) {
-  typedef tensor_backward<W> S;
+  typedef tensor_backward<W, M> S;
   const int N = S::OTHERS;
-  int64_t end = attention_keys(a, first + TENSOR_TILE);
+  int64_t end = attention_keys(a, first + S::OWN);
   int64_t begin = attention_keys_begin(a, first, end, N), left = a.T - begin;
-  int row = tensor_row(1), turn = 0;
-  float scores[N / 8][4], grads[N / 8][4];
+  int row = tensor_row(M), turn = 0;
+  float scores[M][N / 8][4], grads[M][N / 8][4];
+  const tensor_left<W, M, false> queries(p.own, row), douts(p.own + S::OWN_SIZE, row);
   tensor_load<W, N, TENSOR_THREADS>(p.others, k + begin * stride, stride, left, a.D);
   tensor_load<W, N, TENSOR_THREADS>(
       p.others + S::OTHER_SIZE, v + begin * stride, stride, left, a.D);
@@ -340,15 +364,18 @@ static __device__ inline void tensor_dq_add(
       tensor_load<W, N, TENSOR_THREADS>(
           after + S::OTHER_SIZE, v + next * stride, stride, a.T - next, a.D);
     }
-    if (p.bits) {
-      attention_mask(p.bits, drop, first, t, TENSOR_TILE, N);
+    if (DROP && p.bits) {
+      attention_mask(p.bits, drop, first, t, S::OWN, N);
       __syncthreads();
     }
-    dot<TYPE, W, N>(scores, p.own, row, tile);
-    dot<TYPE, W, N>(grads, p.own + S::OWN_SIZE, row, tile + S::OTHER_SIZE);
-    tile_place place = {first, t, N};
-    gradients<N, false>(scores, grads, a, p.rows, p.bits, place, row);
-    add<TYPE, W, N>(sums, grads, tile);
+    dot<TYPE, W, M, N>(scores, queries, tile);
+    dot<TYPE, W, M, N>(grads, douts, tile + S::OTHER_SIZE);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+      gradients<N, false>(
+          scores[m], grads[m], a, p.rows, p.bits, attention_bounds_of(a, first + row + 16 * m, t),
+          row + 16 * m, N);
+    add<TYPE, W, M, N>(sums, grads, tile);
   }
 }
 
@@ -366,59 +393,69 @@ typedef struct {
   int64_t head, query;
 } query_step;
 
-static __device__ inline query_step query_step_at(int64_t begin, int64_t end, int size, int64_t n) {
-  int64_t tiles = (end - begin + size - 1) / size;
-  query_step step = {n / tiles, begin + n % tiles * size};
+static __device__ inline query_step
+query_step_after(query_step step, int64_t begin, int64_t end, int size) {
+  step.query += size;
+  if (step.query >= end) step.query = begin, step.head++;
   return step;
 }
 
-template <int W>
-static __device__ inline void step_load(
+/* Fetches the tile; its rows are returned. */
+template <int W, int M>
+static __device__ inline query_row step_load(
     const tensor_backward_parts &p, int turn, const tsr_attention &a, const tensor_queries &x,
     query_step s) {
-  const int N = tensor_backward<W>::OTHERS, SIZE = tensor_backward<W>::OTHER_SIZE;
-  uint16_t *to = p.others + turn * 2 * SIZE;
+  typedef tensor_backward<W, M> S;
+  uint16_t *to = p.others + turn * 2 * S::OTHER_SIZE;
   int64_t start = s.head * a.D + s.query * x.stride, left = a.T - s.query;
   attention_statistics rows = x.rows;
   rows.stats += s.head * x.lines * rows.stats_step;
   rows.delta += s.head * x.lines * rows.delta_step;
-  tensor_load<W, N, TENSOR_THREADS>(to, x.q + start, x.stride, left, a.D);
-  tensor_load<W, N, TENSOR_THREADS>(to + SIZE, x.dout + start, x.stride, left, a.D);
-  attention_rows(p.rows + turn * tensor_backward<W>::ROWS, rows, s.query, a.T, N);
+  tensor_load<W, S::OTHERS, TENSOR_THREADS>(to, x.q + start, x.stride, left, a.D);
+  tensor_load<W, S::OTHERS, TENSOR_THREADS>(
+      to + S::OTHER_SIZE, x.dout + start, x.stride, left, a.D);
+  return query_row_read(rows, s.query, a.T, S::OTHERS);
 }
 
 /* The tile of keys from `first` on lies in p.own with its values, or is being fetched. No warp
  * reads p.others or p.rows any more when this begins. The heads are added in their order. */
-template <tsr_cuda_type TYPE, int W>
+template <tsr_cuda_type TYPE, int W, int M, bool DROP>
 static __device__ inline void tensor_dkv_add(
-    float (&dk)[W / 8][4], float (&dv)[W / 8][4], const tensor_backward_parts &p,
+    float (&dk)[M][W / 8][4], float (&dv)[M][W / 8][4], const tensor_backward_parts &p,
     const tsr_attention &a, const tensor_queries &x, int64_t first) {
-  typedef tensor_backward<W> S;
+  typedef tensor_backward<W, M> S;
   const int N = S::OTHERS;
   int64_t begin = attention_queries(a, first, N);
-  int64_t end = attention_queries_end(a, begin, first + TENSOR_TILE);
-  int64_t steps = x.heads * ((end - begin + N - 1) / N);
-  int row = tensor_row(1);
-  float scores[N / 8][4], grads[N / 8][4];
-  step_load<W>(p, 0, a, x, query_step_at(begin, end, N, 0));
-  for (int64_t n = 0; n < steps; n++) {
-    int turn = (int)(n % 2);
+  int64_t end = attention_queries_end(a, begin, first + S::OWN);
+  int row = tensor_row(M), turn = 0;
+  float scores[M][N / 8][4], grads[M][N / 8][4];
+  const tensor_left<W, M, false> keys(p.own, row), values(p.own + S::OWN_SIZE, row);
+  query_step step = {0, begin};
+  query_row_write(p.rows, step_load<W, M>(p, 0, a, x, step), N);
+  while (step.head < x.heads) {
     const uint16_t *tile = p.others + turn * 2 * S::OTHER_SIZE;
-    query_step step = query_step_at(begin, end, N, n);
+    query_step next = query_step_after(step, begin, end, N);
+    query_row coming = {};
     tensor_fetch_wait();
     __syncthreads();
-    if (n + 1 < steps) step_load<W>(p, turn ^ 1, a, x, query_step_at(begin, end, N, n + 1));
-    if (p.bits) {
+    if (next.head < x.heads) coming = step_load<W, M>(p, turn ^ 1, a, x, next);
+    if (DROP && p.bits) {
       attention_drop drop = attention_drop_next(x.drop, step.head);
-      attention_mask(p.bits, drop, step.query, first, N, TENSOR_TILE);
+      attention_mask(p.bits, drop, step.query, first, N, S::OWN);
       __syncthreads();
     }
-    dot<TYPE, W, N>(scores, p.own, row, tile);
-    dot<TYPE, W, N>(grads, p.own + S::OWN_SIZE, row, tile + S::OTHER_SIZE);
-    tile_place place = {step.query, first, TENSOR_TILE};
-    gradients<N, true>(scores, grads, a, p.rows + turn * S::ROWS, p.bits, place, row);
-    add<TYPE, W, N>(dv, scores, tile + S::OTHER_SIZE);
-    add<TYPE, W, N>(dk, grads, tile);
+    dot<TYPE, W, M, N>(scores, keys, tile);
+    dot<TYPE, W, M, N>(grads, values, tile + S::OTHER_SIZE);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+      gradients<N, true>(
+          scores[m], grads[m], a, p.rows + turn * S::ROWS, DROP ? p.bits : NULL,
+          attention_bounds_of(a, step.query, first + row + 16 * m), row + 16 * m, S::OWN);
+    add<TYPE, W, M, N>(dv, scores, tile + S::OTHER_SIZE);
+    add<TYPE, W, M, N>(dk, grads, tile);
+    turn ^= 1;
+    query_row_write(p.rows + turn * S::ROWS, coming, N); /* nobody reads these by now */
+    step = next;
   }
 }
 

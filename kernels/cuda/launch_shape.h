@@ -116,7 +116,11 @@ static inline tsr_launch_shape launch_add_runs(int64_t rows, int64_t C) {
 
 /* ---- sums to one number: a warp a block of TSR_SUM_BLOCK elements; then the tree ---- */
 
-enum { LAUNCH_SUM_THREADS = 128, LAUNCH_SUM_WARPS = LAUNCH_SUM_THREADS / TSR_WARP };
+enum {
+  LAUNCH_SUM_THREADS = 128,
+  LAUNCH_SUM_WARPS = LAUNCH_SUM_THREADS / TSR_WARP,
+  LAUNCH_BLOCK_SUMS = 4096 /* that the tree adds in shared memory */
+};
 
 static inline int64_t launch_sum_blocks(int64_t n) { return launch_pieces(n, TSR_SUM_BLOCK); }
 static inline tsr_launch_shape launch_sum_elements(int64_t n) {

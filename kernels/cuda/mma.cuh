@@ -128,11 +128,13 @@ static __device__ inline int tensor_c_column(int i) { return tensor_lane() % 4 *
 template <int W, int ROWS, int THREADS>
 static __device__ inline void
 tensor_load(uint16_t *to, const uint16_t *from, int64_t stride, int64_t rows, int64_t D) {
-  const int in_row = W / TENSOR_HALVES;
-  for (int i = (int)threadIdx.x; i < ROWS * in_row; i += THREADS) {
-    int row = i / in_row, d = i % in_row * TENSOR_HALVES;
-    bool real = row < rows && d < D;
-    tensor_fetch(to + row * (W + TENSOR_PAD) + d, real ? from + row * stride + d : from, real);
+  const int in_row = W / TENSOR_HALVES, step = (int)stride, left = rows < ROWS ? (int)rows : ROWS;
+#pragma unroll
+  for (int n = 0; n < (ROWS * in_row + THREADS - 1) / THREADS; n++) {
+    int i = n * THREADS + (int)threadIdx.x, row = i / in_row, d = i % in_row * TENSOR_HALVES;
+    if (ROWS * in_row % THREADS && i >= ROWS * in_row) break;
+    bool real = row < left && d < (int)D;
+    tensor_fetch(to + row * (W + TENSOR_PAD) + d, real ? from + row * step + d : from, real);
   }
 }
 

@@ -106,7 +106,14 @@ sum_elements(double *sums, const float *x, int64_t n, int64_t cols, int64_t stri
   if (threadIdx.x % TSR_WARP == 0 && block * TSR_SUM_BLOCK < n) sums[block] = sum;
 }
 
+/* The levels of the tree wait for one another: in shared memory, where the sums fit there. */
 static __global__ void add_blocks(float *out, double *sums, int64_t blocks) {
+  __shared__ double near[LAUNCH_BLOCK_SUMS];
+  if (blocks <= LAUNCH_BLOCK_SUMS) {
+    for (int64_t i = threadIdx.x; i < blocks; i += blockDim.x) near[i] = sums[i];
+    sums = near;
+    __syncthreads();
+  }
   tree_sum(sums, blocks, 1, (int64_t)threadIdx.x, (int64_t)blockDim.x);
   if (threadIdx.x == 0) out[0] = (float)sums[0];
 }

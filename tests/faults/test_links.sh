@@ -102,6 +102,13 @@ checks=$((checks + 1))
 wait_for_step short $((at + 30)) || wrong_of short "a link down for 5 s: does not go on"
 kill -TERM "$job"
 wait "$job" || true
+# mpirun may end before its processes, which hold the run's files until they have saved.
+for ((i = 0; i < patience * 10; i++)); do
+  [ -n "$(both)" ] || break
+  sleep 0.1
+done
+checks=$((checks + 1))
+[ -z "$(both)" ] || wrong_of short "a link down for 5 s: processes are left after SIGTERM: $(both | tr '\n' ' ')"
 goes_on short "a link down for 5 s"
 
 # ---- for good ----

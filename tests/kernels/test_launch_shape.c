@@ -109,7 +109,7 @@ static void test_attention(int64_t T, int64_t D) {
     attention_tile tensor = tensor_tile((tsr_attention_sum)pass, tensor_width(D));
     if (D <= ATTENTION_TENSOR_WIDTH) check_pass(&tensor, T, D, 12);
   }
-  check_covers(launch_attention_rows(T * 12), "rows of attention", T * 12, 8, 0);
+  check_covers(launch_attention_rows(T * 12), "rows of attention", T * 12, 32, 0);
 }
 
 static void test_cached(int64_t heads) {
