@@ -260,7 +260,7 @@ static int block_is_kept_within(bool fault) {
 
 typedef int program(bool fault);
 
-/* The result as text, or the first line of the report. */
+/* The result as text, or the report's line. */
 static std::string run(program *of, bool fault, int seed) {
   int ends[2];
   char text[256] = "";
@@ -277,21 +277,25 @@ static std::string run(program *of, bool fault, int seed) {
   for (ssize_t n; (n = read(ends[0], text, sizeof text)) > 0;) all.append(text, (size_t)n);
   close(ends[0]);
   waitpid(child, NULL, 0);
+  size_t at = all.find("emulator: "); /* a sanitizer may say something before */
+  if (at != std::string::npos) all.erase(0, at);
   return all.substr(0, all.find('\n'));
 }
 
 static void check(const char *name, program *of, int want, bool has_fault, const char *report) {
   int found = 0, reported = 0;
+  std::string last;
   for (int seed = 0; seed <= SEEDS; seed++) {
     std::string right = run(of, false, seed);
     CHECK_AT(right == std::to_string(want), "%s, seed %d: %s", name, seed, right.c_str());
     if (!has_fault) continue;
     std::string wrong = run(of, true, seed);
     found += wrong != right;
+    if (wrong != right) last = wrong;
     reported += report && wrong.find(report) != std::string::npos;
   }
   CHECK_AT(found > 0 || !has_fault, "%s: no seed finds the fault", name);
-  CHECK_AT(reported > 0 || !report, "%s: no seed reports '%s'", name, report);
+  CHECK_AT(reported > 0 || !report, "%s: no seed reports '%s': %s", name, report, last.c_str());
 }
 #define PROGRAM(name, want) check(#name, name, want, true, NULL)
 #define REPORTED(name, want, report) check(#name, name, want, true, report)
