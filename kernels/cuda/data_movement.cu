@@ -70,8 +70,7 @@ extern "C" void tsr_cuda_scatter(
 
 extern "C" void tsr_cuda_zero(tsr_cuda_stream s, void *out, int64_t bytes) {
 #if defined(TSR_EMULATED)
-  (void)s;
-  emulator::begin([=]() { memset(out, 0, (size_t)bytes); });
+  emulator::begin(s, "cudaMemsetAsync", [=]() { memset(out, 0, (size_t)bytes); });
 #else
   cudaMemsetAsync(out, 0, (size_t)bytes, s);
 #endif

@@ -8,11 +8,10 @@
 
 #if defined(TSR_EMULATED)
 #define TSR_LAUNCH(kernel, shape, stream, ...)                                                     \
-  ((void)(stream),                                                                                 \
-   emulator::log_launch(#kernel, launch_grid(shape), launch_block(shape), (shape).shared_bytes),   \
+  (emulator::log_launch(#kernel, launch_grid(shape), launch_block(shape), (shape).shared_bytes),   \
    emulator::launch_kernel(                                                                        \
-       launch_grid(shape), launch_block(shape), (size_t)(shape).shared_bytes, (kernel),            \
-       __VA_ARGS__))
+       (stream), #kernel, launch_grid(shape), launch_block(shape), (size_t)(shape).shared_bytes,   \
+       (kernel), __VA_ARGS__))
 /* The memory that a launch asked for, `shared_bytes` of it, aligned to 128. */
 #define TSR_SHARED(type, name) type *name = (type *)emulator::shared()
 /* Before a launch with more than 48 KiB. */

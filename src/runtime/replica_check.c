@@ -124,10 +124,10 @@ static uint64_t weighed(const tsr_replica_check *c, int i) {
 bool tsr_replica_check_run(tsr_replica_check *c) {
   const tsr_device *d = c->executable->process->device;
   uint64_t sum = 0;
-  for (int i = 0; i < c->copies_count; i++) {
-    c->hashes[i] = 0;
+  /* before the first one is begun: a device that computes may hold the memory */
+  for (int i = 0; i < c->copies_count; i++) c->hashes[i] = 0;
+  for (int i = 0; i < c->copies_count; i++)
     tsr_executable_hash_stored(c->executable, c->copies[i].value, c->copies[i].rank, &c->hashes[i]);
-  }
   d->wait(d->state);
   for (int i = 0; i < c->copies_count; i++) sum += weighed(c, i);
   return !tsr_executable_agree_sum(c->executable, sum);

@@ -25,6 +25,7 @@
 #include <vector>
 #include "stack_switch.h"
 
+struct CUstream_st;
 struct uint3 {
   unsigned x, y, z;
 };
@@ -187,10 +188,12 @@ inline void block_run() {
   }
 }
 
-/* Work is done when it is begun, or, while a graph is captured, noted in it. */
-inline std::vector<std::function<void()>> *captured = nullptr;
-inline void begin(const std::function<void()> &work) {
-  if (captured) captured->push_back(work);
+/* Begins work on a stream: the runtime (emulated/runtime.cc) does it when the stream's order allows.
+ * Without a runtime it is done at once. */
+inline void (*begins)(CUstream_st *stream, const char *what, const std::function<void()> &work) =
+    nullptr;
+inline void begin(CUstream_st *stream, const char *what, const std::function<void()> &work) {
+  if (begins) begins(stream, what, work);
   else work();
 }
 
@@ -231,9 +234,11 @@ inline void log_launch(const char *kernel, dim3 grid, dim3 block, int64_t shared
   fclose(f);
 }
 
-inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &call) {
+inline void launch(
+    CUstream_st *stream, const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+    const std::function<void()> &call) {
   launches++;
-  begin([=]() { run(grid, block, shared_bytes, call); });
+  begin(stream, kernel, [=]() { run(grid, block, shared_bytes, call); });
 }
 
 /* The arguments are those of now, as a GPU's are. Each file's own function: several have structs of
@@ -241,8 +246,9 @@ inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::functi
 template <typename T> struct same { typedef T type; };
 template <typename... P>
 static void launch_kernel(
-    dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(P...), typename same<P>::type... p) {
-  launch(grid, block, shared_bytes, [=]() { kernel(p...); });
+    CUstream_st *stream, const char *name, dim3 grid, dim3 block, size_t shared_bytes,
+    void (*kernel)(P...), typename same<P>::type... p) {
+  launch(stream, name, grid, block, shared_bytes, [=]() { kernel(p...); });
 }
 
 /* ---- what the lanes of a warp tell one another: one barrier between writing and reading, and two

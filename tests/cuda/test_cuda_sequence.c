@@ -41,6 +41,9 @@ int main(void) {
       {.dp = 1, .cp = 2, .tp = 1, .microbatches = 2},
       {.dp = 1, .cp = 2, .tp = 2, .microbatches = 2}};
   static const harness_options four[] = {{.dp = 1, .cp = 4, .tp = 1, .microbatches = 4}};
+  static const harness_options samples[] = {
+      {.dp = 1, .cp = 2, .tp = 1, .microbatches = 1},
+      {.dp = 2, .cp = 2, .tp = 1, .microbatches = 1}};
   static const harness_options half[] = {{.dp = 1, .cp = 2, .tp = 2, .microbatches = 2}};
   training t = recipe;
   training_check(&t, 1, MESHES(contiguous));
@@ -52,5 +55,7 @@ int main(void) {
   t.precision = TSR_F32;
   t.batch_units = 4; /* a rank's microbatch is one of them */
   training_check(&t, 1, MESHES(four));
+  t.batch_units = t.samples = t.sequence_units = 2; /* of each sample a rank has one unit */
+  training_check(&t, 1, MESHES(samples));
   return check_done("cuda.sequence");
 }

@@ -6,12 +6,12 @@
 #include "tests/cuda/emulated/device.h"
 #include "tests/replicas.h"
 
-/* A graph as harness.h writes it, with tokens below 21, and its recipe; a unit of the batch is a
- * sample. */
+/* A graph as harness.h writes it, with tokens below 21, and its recipe; a unit of the batch has so
+ * many samples (0: one). */
 typedef struct {
   const char *name, *inputs, *params, *calls;
   int steps;
-  int64_t length, batch_units, tp_units, sequence_units;
+  int64_t length, batch_units, tp_units, sequence_units, samples;
   bool zigzag;
   tsr_tree_shape tree; /* flat: runs have so many microbatches that each rank's is a unit */
   tsr_dtype precision;
@@ -33,7 +33,7 @@ static harness training_open(tsr_arena *arena, const training *t, harness_option
   tsr_units units = {
       .batch = t->batch_units, .sequence = t->sequence_units, .tp = t->tp_units, .tree = t->tree};
   tsr_graph *g = tsr_graph_new(arena, t->name, units);
-  int64_t batch = t->batch_units / o.microbatches;
+  int64_t batch = t->batch_units / o.microbatches * (t->samples ? t->samples : 1);
   harness_inputs(g, harness_sized(arena, t->inputs, batch, t->length));
   harness_params(g, harness_sized(arena, t->params, batch, t->length));
   harness_calls(g, t->calls);

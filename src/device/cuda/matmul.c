@@ -24,14 +24,23 @@ static int64_t pieces_along(const cuda_call *c, const tsr_tensor *t, int dim) {
   return pieces > 0 && t->shape[dim] % pieces == 0 ? pieces : 1;
 }
 
+/* Whether the recipe's units split positions that lie along a dimension, perhaps into one for each
+ * rank. */
+static bool splits_positions(const cuda_call *c, const tsr_tensor *t, int dim) {
+  const tsr_lowering *l = &c->call.program->lowering;
+  tsr_placement p = tsr_operand_value(&c->call, t)->placement[TSR_CP];
+  return p.kind == TSR_SHARD && p.dim == dim && l->sequence_units * l->size[TSR_CP] > 1;
+}
+
 /* Runs of rows (all dimensions but the last) of one length: the units of the batch, or where
- * positions are split, those of each sample. */
+ * positions are split, those of each sample: also on a rank that has one unit of them, where all
+ * its rows lie one after the other, for other meshes have several. */
 static int64_t runs_of_rows(const cuda_call *c, const tsr_tensor *t) {
   int64_t runs = pieces_along(c, t, 0), outer = 1;
   for (int d = 1; d < t->ndim - 1; d++) {
     outer *= t->shape[d - 1];
     int64_t pieces = pieces_along(c, t, d);
-    if (pieces > 1) runs = outer * pieces;
+    if (pieces > 1 || splits_positions(c, t, d)) runs = outer * pieces;
   }
   return runs;
 }

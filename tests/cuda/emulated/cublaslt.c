@@ -168,6 +168,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   *ret_count = has_epilogue(m);
   uint64_t hash = mixed(mixed(m->a * 2 + m->b, d->rows), d->cols);
   hash = mixed(mixed(hash, m->a ? a->rows : a->cols), (int64_t)m->epilogue);
+  hash = mixed(mixed(hash, (int64_t)a->type), (int64_t)d->type);
   *found = (cublasLtMatmulHeuristicResult_t){.workspaceSize = 0};
   for (int i = 0; i < 3; i++) {
     uint32_t alignment = preference->alignment[i], of_rows = stride_alignment(operands[i]);
@@ -291,7 +292,7 @@ cublasStatus_t cublasLtMatmul(
     const void *c_data, cublasLtMatrixLayout_t c, void *d_data, cublasLtMatrixLayout_t d,
     const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
     cudaStream_t stream) {
-  (void)workspace, (void)workspace_bytes, (void)stream;
+  (void)workspace, (void)workspace_bytes;
   const void *at[] = {a_data, b_data, d_data};
   float one, plus;
   cublasLtMatmulHeuristicResult_t checked;
@@ -304,6 +305,6 @@ cublasStatus_t cublasLtMatmul(
     return status ? status : CUBLAS_STATUS_INVALID_VALUE;
   const product p = {*m, *a, *b, *d, a_data, b_data, plus == 1 ? c_data : NULL, d_data, algo->run};
   log_product(&p);
-  emulated_begin(run_product, &p, sizeof p);
+  emulated_begin(stream, "cublasLtMatmul", run_product, &p, sizeof p);
   return CUBLAS_STATUS_SUCCESS;
 }

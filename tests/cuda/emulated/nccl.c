@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* NCCL between processes of one machine: messages go through shared memory. What is sent is taken
- * at once where there is room; what is received is waited for when its group ends.
+/* NCCL between processes of one machine: messages go through shared memory. A group is an operation
+ * of its stream; of what is sent as much is taken as there is room.
  *
  * $EMULATED_NCCL: hang@N: a process's Nth group of messages never begins; lost@N: it finds that a
  * peer has failed. */
 #include <fcntl.h>
 #include <nccl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,8 @@ struct ncclComm {
   struct ncclComm *world; /* NULL: it is that */
   int waits;              /* for so many in its rendezvous; 0: it is formed */
   int color, key;
+  int begun; /* groups that are not done */
+  bool aborted;
 };
 
 static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
@@ -125,7 +128,25 @@ typedef struct {
   size_t left;
 } message;
 
+/* A sum of all ranks: `all` is what each has, of which `out` gets `count` elements from `first`
+ * on. */
+typedef struct {
+  float *all, *out;
+  const float *in;
+  size_t elements, first, count;
+} sum_of;
+
+/* What a stream is given: the messages of one communicator in a group, and a sum of them. */
+typedef struct {
+  ncclComm_t comm;
+  sum_of sum; /* without `all` there is none */
+  bool has_begun;
+  int count;
+  message messages[];
+} group;
+
 static message queue[QUEUE];
+static cudaStream_t streams[QUEUE];
 static int queued, depth, groups;
 static ncclResult_t ended;
 
@@ -153,37 +174,82 @@ static size_t step(message *m) {
   return n;
 }
 
-static int is_behind(int i) {
-  for (int k = 0; k < i; k++)
-    if (queue[k].left && queue[k].comm == queue[i].comm && queue[k].peer == queue[i].peer &&
-        !queue[k].to == !queue[i].to)
-      return 1;
-  return 0;
+static bool is_behind(const group *g, int i) {
+  const message *m = &g->messages[i];
+  for (const message *k = g->messages; k < m; k++)
+    if (k->left && k->peer == m->peer && !k->to == !m->to) return true;
+  return false;
 }
 
-static ncclResult_t run_queue(void) {
-  groups++;
-  if (fault("hang") == groups) return queued = 0, ncclInProgress;
-  if (fault("lost") == groups) return queued = 0, ncclRemoteError;
-  for (size_t left = 1; left;) {
-    size_t moved = left = 0;
-    for (int i = 0; i < queued; i++) {
-      if (queue[i].left && !is_behind(i)) moved += step(&queue[i]);
-      left += queue[i].left;
-    }
-    if (left && !moved) rest();
+/* From the last rank to the first: an order that is not ours. */
+static void add_ranks(const group *g) {
+  const sum_of *s = &g->sum;
+  for (size_t i = 0; i < s->count; i++) {
+    s->out[i] = 0;
+    for (int r = g->comm->ranks; r-- > 0;)
+      s->out[i] += s->all[(size_t)r * s->elements + s->first + i];
   }
+}
+
+static bool end_group(group *g) {
+  g->comm->begun--;
+  free(g->sum.all);
+  free(g);
+  return true;
+}
+
+static bool run_group(void *context, bool *ret_moved) {
+  group *g = context;
+  size_t left = 0;
+  if (g->comm->aborted) return end_group(g);
+  if (!g->has_begun && g->sum.all)
+    memcpy(
+        g->sum.all + (size_t)g->comm->rank * g->sum.elements, g->sum.in,
+        g->sum.elements * sizeof *g->sum.all);
+  g->has_begun = true;
+  for (int i = 0; i < g->count; i++) {
+    if (g->messages[i].left && !is_behind(g, i)) *ret_moved |= step(&g->messages[i]) > 0;
+    left += g->messages[i].left;
+  }
+  if (left) return false;
+  if (g->sum.all) add_ranks(g);
+  return end_group(g);
+}
+
+/* Those of one communicator, whose stream is that of the first one. */
+static void begin_group(int first, const sum_of *sum) {
+  ncclComm_t comm = queue[first].comm;
+  group *g = calloc(1, sizeof *g + (size_t)queued * sizeof *g->messages);
+  g->comm = comm;
+  if (sum) g->sum = *sum;
+  for (int i = first; i < queued; i++) {
+    if (queue[i].comm != comm) continue;
+    g->messages[g->count++] = queue[i];
+    queue[i].comm = NULL;
+  }
+  comm->begun++;
+  const struct emulated_stream *stream = (const void *)streams[first];
+  stream->begin(streams[first], "NCCL's messages", run_group, g);
+}
+
+static ncclResult_t run_queue(const sum_of *sum) {
+  groups++;
+  bool hangs = fault("hang") == groups, lost = fault("lost") == groups;
+  for (int i = 0; i < queued && !hangs && !lost; i++)
+    if (queue[i].comm) begin_group(i, sum);
   queued = 0;
-  return ncclSuccess;
+  return ended = hangs ? ncclInProgress : lost ? ncclRemoteError : ncclSuccess;
 }
 
 ncclResult_t ncclGroupStart(void) { return depth++, ncclSuccess; }
-ncclResult_t ncclGroupEnd(void) { return --depth ? ncclSuccess : (ended = run_queue()); }
+ncclResult_t ncclGroupEnd(void) { return --depth ? ncclSuccess : run_queue(NULL); }
 
-static ncclResult_t add(message m) {
-  if (queued == QUEUE || m.comm->waits || m.peer == m.comm->rank) return ncclInvalidUsage;
+static ncclResult_t add(message m, cudaStream_t stream) {
+  if (queued == QUEUE || m.comm->waits || m.peer == m.comm->rank || !stream)
+    return ncclInvalidUsage;
+  streams[queued] = stream;
   queue[queued++] = m;
-  return depth ? ncclSuccess : (ended = run_queue());
+  return depth ? ncclSuccess : run_queue(NULL);
 }
 
 static size_t size_of(ncclDataType_t type) { return type == ncclFloat32 ? 4 : 1; }
@@ -191,47 +257,42 @@ static size_t size_of(ncclDataType_t type) { return type == ncclFloat32 ? 4 : 1;
 ncclResult_t ncclSend(
     const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
     cudaStream_t stream) {
-  (void)stream;
-  return add((message){comm, peer, NULL, from, count * size_of(type)});
+  return add((message){comm, peer, NULL, from, count * size_of(type)}, stream);
 }
 ncclResult_t ncclRecv(
     void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
-  (void)stream;
-  return add((message){comm, peer, to, NULL, count * size_of(type)});
+  return add((message){comm, peer, to, NULL, count * size_of(type)}, stream);
 }
 
-/* ---- sums, from the last rank to the first: an order that is not ours ---- */
+/* ---- sums ---- */
+
+static ncclResult_t sum_ranks(sum_of sum, ncclComm_t comm, cudaStream_t stream) {
+  size_t bytes = sum.elements * sizeof *sum.all;
+  if (depth || comm->ranks < 2) return ncclInvalidUsage;
+  sum.all = malloc((size_t)comm->ranks * bytes);
+  depth++;
+  for (int r = 0; r < comm->ranks; r++) {
+    if (r == comm->rank) continue;
+    ncclSend(sum.all + (size_t)comm->rank * sum.elements, bytes, ncclInt8, r, comm, stream);
+    ncclRecv(sum.all + (size_t)r * sum.elements, bytes, ncclInt8, r, comm, stream);
+  }
+  depth--;
+  return run_queue(&sum);
+}
 
 ncclResult_t ncclAllReduce(
     const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
     cudaStream_t stream) {
-  (void)op;
-  float *all = malloc((size_t)comm->ranks * count * sizeof *all), *sum = out;
-  memcpy(all + (size_t)comm->rank * count, in, count * sizeof *all);
-  ncclGroupStart();
-  for (int r = 0; r < comm->ranks; r++) {
-    if (r == comm->rank) continue;
-    ncclSend(all + (size_t)comm->rank * count, count, type, r, comm, stream);
-    ncclRecv(all + (size_t)r * count, count, type, r, comm, stream);
-  }
-  ncclResult_t result = ncclGroupEnd();
-  for (size_t i = 0; i < count; i++) {
-    sum[i] = 0;
-    for (int r = comm->ranks; r-- > 0;) sum[i] += all[(size_t)r * count + i];
-  }
-  free(all);
-  return result;
+  (void)type, (void)op;
+  return sum_ranks((sum_of){NULL, out, in, count, 0, count}, comm, stream);
 }
 
 ncclResult_t ncclReduceScatter(
     const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
     cudaStream_t stream) {
-  size_t whole = count * (size_t)comm->ranks;
-  float *sum = malloc(whole * sizeof *sum);
-  ncclResult_t result = ncclAllReduce(in, sum, whole, type, op, comm, stream);
-  memcpy(out, sum + count * (size_t)comm->rank, count * sizeof *sum);
-  free(sum);
-  return result;
+  (void)type, (void)op;
+  size_t all = count * (size_t)comm->ranks, first = count * (size_t)comm->rank;
+  return sum_ranks((sum_of){NULL, out, in, all, first, count}, comm, stream);
 }
 
 /* ---- how it goes ---- */
@@ -242,7 +303,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *ret) {
   *ret = c->waits ? ncclInProgress : ended;
   return ncclSuccess;
 }
+/* What a group that is not done needs is left to it. */
 ncclResult_t ncclCommAbort(ncclComm_t c) {
+  if (c->begun) return c->aborted = true, ncclSuccess;
   if (!c->world) munmap(c->shared, sizeof *c->shared);
   return free(c), ncclSuccess;
 }

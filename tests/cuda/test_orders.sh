@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Trainings on emulated devices in orders of their operations that hardware may choose
+# (emulated/cuda_runtime_api.h): every seed has the weights of seed 0, and a wait that is left out is found by some
+# seed, as other weights or as a report.
+# usage: test_orders.sh BUILD_FOLDER PLUGIN_FOLDER
+set -euo pipefail
+build=$1 plugins=$(realpath "$2")
+. tests/processes/common.sh
+recipe=$root/tests/cuda/run.yaml
+export TESSERA_PLUGIN_PATH=$plugins
+patience=100
+seeds=(1 2 3 4)
+! grep -q __asan_init "$program" || seeds=(1) # instrumented they take long
+
+# run WORDS OPTION…: the weights of three steps, or "none" with what it said in $scratch/out.
+launcher=() devices=1
+run() {
+  rm -f "$scratch/metrics"
+  EMULATED_CUDA=devices=$devices,$1 bounded "${launcher[@]}" "$program" --config "$recipe" --metrics "$scratch/metrics" \
+    --set training_config.max_steps=3 "${@:2}" > "$scratch/out" 2>&1 || { echo none && return; }
+  hash_of "$scratch/metrics"
+}
+same() { # WHAT OPTION…: with all seeds
+  local seed got want
+  want=$(run seed=0 "${@:2}")
+  [ ${#want} = 64 ] || fail "$1 has no weights: $(cat "$scratch/out")"
+  for seed in "${seeds[@]}"; do
+    checks=$((checks + 1))
+    got=$(run "seed=$seed" "${@:2}")
+    [ "$got" = "$want" ] || wrong "$1, seed $seed: $got, not $want" "$scratch/out"
+  done
+}
+# found WHAT FAULT WANTED OPTION…: whether a seed has other weights than those, or none.
+found() {
+  local seed
+  for seed in 1 2 3; do
+    [ "$(run "seed=$seed,$2" "${@:4}")" = "$3" ] || return 0
+  done
+  return 1
+}
+
+same "f32"
+same "bf16" --set training_config.precision=bf16
+TESSERA_CUDA_GRAPHS=0 same "without graphs"
+options_of dp=2,tp=2
+same "dp=2,tp=2" "${options[@]}"
+if ! grep -q __asan_init "$program"; then
+  # The host waits once a step and after each allocation.
+  want=$(run seed=0)
+  count=0
+  for n in 1 2 3 4 5 6 7 8; do
+    ! found "a wait of the host" "drop_sync=$n" "$want" || count=$((count + 1))
+  done
+  checks=$((checks + 1))
+  [ "$count" -ge 3 ] || wrong "of the host's first waits $count are found where they are left out"
+
+  # ---- between the streams of tasks and of messages ----
+  export LD_LIBRARY_PATH=$plugins${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  TESSERA_PLUGIN_PATH=$plugins:$build
+  if choose_launcher openmpi || choose_launcher mpich; then
+    seeds=(1 2 3)
+    for mesh in dp=2 pp=2; do
+      options_of $mesh
+      launcher+=(-n 2) devices=4
+      same "2 processes, $mesh" "${options[@]}"
+      grep -q "links: by NCCL" "$scratch/out" || wrong "messages do not go by NCCL" "$scratch/out"
+      for n in 1 2; do
+        checks=$((checks + 1))
+        found "$mesh" "drop_wait=$n" "$want" "${options[@]}" || wrong "$mesh: no seed finds that wait $n is left out"
+      done
+      devices=1
+      same "2 processes, $mesh, through the host" "${options[@]}"
+      launcher=("${launcher[@]::${#launcher[@]}-2}")
+    done
+    options_of dp=2,tp=2 zero.stage=1 schedule.all_reduce_overlap=true schedule.bucket_size=2048
+    launcher+=(-n 4) devices=4
+    same "4 processes that overlap" "${options[@]}"
+  fi
+fi
+report
