@@ -214,10 +214,10 @@ static bool read_model(exporter *x) {
   tsr_stored_model m;
   int64_t padding;
   const char *graphs = x->options->graphs_folder;
-  if (!tsr_stored_model_read(
-          x->arena, &x->manifest, x->options->config, graphs, &m, x->diags) ||
+  if (!tsr_stored_model_read(x->arena, &x->manifest, x->options->config, graphs, &m, x->diags) ||
       !find_padding(x, m.vocab_stored, &padding) ||
-      !tsr_hf_config_of(x->arena, m.config, m.vocab_stored, padding, graphs, &x->config, x->diags) ||
+      !tsr_hf_config_of(
+          x->arena, m.config, m.vocab_stored, padding, graphs, &x->config, x->diags) ||
       !add_params(x, m.model->graph) || !check_parts(x))
     return false;
   split_shards(x);

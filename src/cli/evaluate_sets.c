@@ -289,7 +289,7 @@ bool evaluate_sets(trained_model *m) {
   app *a = m->a;
   evaluation e = {.m = m};
   bool ok = tsr_run_data_open_tokenizer(a->arena, m->setup.config, &m->data, a->diags) &&
-             read_sets(&e) && check_examples(&e) && prepare_prompting(&e) && make_requests(&e);
+            read_sets(&e) && check_examples(&e) && prepare_prompting(&e) && make_requests(&e);
   ok &= evaluate_check_output(a, a->options.out);
   ok &= evaluate_check_output(a, a->options.log_samples);
   return tsr_job_all_succeeded(&a->job, ok) && compile_evaluation(&e) && score(&e) &&
