@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The model that a checkpoint's configuration, or another one, describes, for a batch of one token. */
+/* The model that a checkpoint's configuration, or another one, describes, for a batch of one
+ * token. */
 #ifndef TSR_CHECKPOINT_STORED_MODEL_H
 #define TSR_CHECKPOINT_STORED_MODEL_H
 #include "checkpoint/manifest.h"
