@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKSPACE_BYTES = 32 << 20, WHY_BYTES = 512 };
+enum { WORKSPACE_BYTES = 32 << 20, BIAS_BYTES = 1 << 20, WHY_BYTES = 512 };
 
 /* A problem: the algorithm depends on all but the strides. */
 typedef struct {
@@ -27,7 +27,7 @@ typedef struct known {
 enum { BUCKETS = 1024 };
 struct tsr_cuda_blas {
   cublasLtHandle_t handle;
-  void *workspace;
+  void *workspace; /* and behind it BIAS_BYTES for an aligned bias */
   bool fast;
   char why[WHY_BYTES];
   known *known[BUCKETS];
@@ -43,7 +43,8 @@ bool tsr_cuda_blas_open(bool fast, tsr_cuda_blas **ret_blas, char *why) {
   if (!b) return snprintf(why, WHY_BYTES, "no memory"), false;
   b->fast = fast;
   cublasStatus_t status = cublasLtCreate(&b->handle);
-  cudaError_t error = status ? cudaSuccess : cudaMalloc(&b->workspace, WORKSPACE_BYTES);
+  cudaError_t error =
+      status ? cudaSuccess : cudaMalloc(&b->workspace, WORKSPACE_BYTES + BIAS_BYTES);
   if (!status && !error) return *ret_blas = b, true;
   snprintf(
       why, WHY_BYTES, "cuBLASLt: %s",
@@ -266,10 +267,25 @@ static cublasStatus_t point_end(const known *k, const tsr_cuda_gemm *p) {
   return status;
 }
 
-bool tsr_cuda_run_gemm(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_gemm *p) {
+/* A piece of an odd number of columns has a bias that is aligned to its type alone, with which some
+ * algorithms do not run, and no preference says so: it is copied. */
+static bool align_bias(tsr_cuda_blas *b, tsr_cuda_stream stream, tsr_cuda_gemm *p) {
+  int64_t bytes = p->N * bytes_of(p->c_type);
+  if ((uintptr_t)p->bias % 16 == 0) return true;
+  if (bytes > BIAS_BYTES)
+    return fail(b, "a bias of more than 1 MiB that is not aligned", CUBLAS_STATUS_INVALID_VALUE);
+  void *aligned = (char *)b->workspace + WORKSPACE_BYTES;
+  cudaError_t error =
+      cudaMemcpyAsync(aligned, p->bias, (size_t)bytes, cudaMemcpyDeviceToDevice, stream);
+  p->bias = aligned;
+  return !error || fail(b, "a bias", CUBLAS_STATUS_EXECUTION_FAILED);
+}
+
+bool tsr_cuda_run_gemm(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_gemm *of) {
+  tsr_cuda_gemm aligned = *of, *p = &aligned;
   const known *k = find(b, p);
   float one = 1, zero = 0;
-  if (!k) return false;
+  if (!k || !align_bias(b, stream, p)) return false;
   if (!is_aligned(p)) return fail(b, "a product's operands", CUBLAS_STATUS_INVALID_VALUE);
   cublasStatus_t status = point_end(k, p);
   if (status) return fail(b, "a product's end", status);

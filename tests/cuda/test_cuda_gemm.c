@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* GEMMs of one shape have the same bits whatever their strides and addresses are: pieces of a
- * matrix whose columns a mesh splits, also where their number is odd. A library's own choice does
- * not, on the emulator. */
+ * matrix whose columns a mesh splits, also where their number is odd. The emulated library's own
+ * choices for each stride do not have them. */
 #include "tests/cuda/emulated/device.h"
 #include "kernels/cuda/gemm.h"
 #include <cuda_runtime_api.h>

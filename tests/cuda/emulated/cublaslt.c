@@ -29,6 +29,8 @@ const char *cublasLtGetStatusName(cublasStatus_t status) {
     return "CUBLAS_STATUS_SUCCESS";
   case CUBLAS_STATUS_ALLOC_FAILED:
     return "CUBLAS_STATUS_ALLOC_FAILED";
+  case CUBLAS_STATUS_EXECUTION_FAILED:
+    return "CUBLAS_STATUS_EXECUTION_FAILED";
   case CUBLAS_STATUS_INVALID_VALUE:
     return "CUBLAS_STATUS_INVALID_VALUE";
   case CUBLAS_STATUS_NOT_SUPPORTED:
@@ -301,6 +303,8 @@ cublasStatus_t cublasLtMatmul(
   cublasStatus_t status = cublasLtMatmulAlgoCheck(handle, m, a, b, c, d, algo, &checked);
   for (int i = 0; !status && i < 3; i++)
     if ((uintptr_t)at[i] % algo->alignment[i]) status = CUBLAS_STATUS_NOT_SUPPORTED;
+  /* As some of the library's algorithms on an H100. */
+  if (m->epilogue & 4 && (uintptr_t)m->bias % 4) status = CUBLAS_STATUS_NOT_SUPPORTED;
   if (status || one != 1 || (plus != 0 && plus != 1))
     return status ? status : CUBLAS_STATUS_INVALID_VALUE;
   const product p = {*m, *a, *b, *d, a_data, b_data, plus == 1 ? c_data : NULL, d_data, algo->run};
