@@ -113,9 +113,18 @@ static bool merge_run(exporting *e) {
   return export_model(e, e->base.folder, what);
 }
 
+/* Whether the tokens of the model are counted in its embedding, which adapters alone do not have. */
+static bool needs_base(const exporting *e) {
+  const tsr_yaml *size = tsr_yaml_get(e->config->model.map, "vocab_size");
+  int64_t given;
+  return *e->config->training.model_path && !tsr_manifest_find(&e->from, "wte") &&
+         !(size && tsr_yaml_int(size, &given) && given > 0);
+}
+
 /* PEFT's folder of a run's adapters. */
 static bool export_adapters(exporting *e) {
   app *a = e->a;
+  const tsr_manifest *weights = &e->from;
   if (e->gguf)
     return tsr_diag_error(
         a->diags, TSR_NOWHERE, "'%s' has adapters, which a GGUF file has merged: --merge does that",
@@ -123,7 +132,12 @@ static bool export_adapters(exporting *e) {
   if (a->options.dtype)
     return tsr_diag_error(
         a->diags, TSR_NOWHERE, "--dtype goes with a model: adapters are exported in f32");
-  if (!read_model(e, &e->from) ||
+  if (!tsr_config_require_model(e->config, a->diags)) return false;
+  if (needs_base(e)) {
+    if (!find_base(e)) return false;
+    weights = &e->base;
+  }
+  if (!read_model(e, weights) ||
       !tsr_trained_values_read(a->arena, &e->from, &e->values, a->diags) ||
       !tsr_adapted_write(a->arena, &e->model, &e->values, a->options.out, a->diags))
     return false;

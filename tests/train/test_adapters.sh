@@ -90,6 +90,16 @@ ends 0 generate --checkpoint base --adapter peft --prompt 'word 1' --max-new-tok
 ends 2 evaluate --checkpoint run --adapter peft --data text.txt
 says "'run/checkpoints/step-00000008' has what a run with adapters has trained, not a model"
 
+# A vocabulary that is counted in the data has its size in the model's embedding.
+for c in model adapters; do sed 's/tokenizer_type: byte/tokenizer_type: char/; s/vocab_size: 256/vocab_size: 0/' $c.yaml > counted_$c.yaml; done
+ends 0 --config counted_model.yaml --out counted
+ends 0 --config counted_adapters.yaml --set training_config.model_path=counted --out counted_run
+ends 0 export counted_run --out counted_peft
+ends 0 evaluate --checkpoint counted_run --data text.txt
+counted=$(loss)
+ends 0 evaluate --checkpoint counted --adapter counted_peft --data text.txt
+[ -n "$counted" ] && [ "$counted" = "$(loss)" ] || complain "the loss of PEFT's folder is $(loss), not $counted"
+
 # Merged, the model has the same numbers but for rounding.
 close() {
   awk -v a="$adapted" -v b="$(loss)" 'BEGIN { d = a - b; exit !(d < 2e-6 && d > -2e-6) }' ||
