@@ -87,7 +87,7 @@ typedef struct {
 
 typedef struct {
   const char *name;     /* "cpu", "cuda:0" */
-  const char *arch;     /* what bits depend on: "x86-64-v3", "cuda sm_90" */
+  const char *arch;     /* what bits depend on: "x86-64-v3", "cuda sm_90, 132 SMs, cuBLASLt 13.1" */
   const char *location; /* of one of several devices of a host: "0000:1b:00.0"; else NULL */
   const char *text;     /* for logs: "cuda:0, NVIDIA H200, sm_90, 139.8 GiB" */
   int threads;          /* of the host, that share a task; 1: the device computes by itself */

@@ -205,6 +205,7 @@ for to in cuda cpu; do
     --set training_config.checkpoint_dir="$scratch/of_$from"
   trains "half_$to" --set device_config.device=$to --set training_config.checkpoint_dir="$scratch/of_$from" --resume
   says "half_$to" 0 "from step 3 on the bits are those of "
+  [ -z "$emulated" ] || [ "$to" = cpu ] || says "half_$to" 0 "the bits are those of cuda sm_90, 1 SMs, cuBLASLt 13.1"
   near "from $from to $to" "$scratch/half_$to.metrics" <(tail -n +5 "$scratch/one.metrics")
 done
 # Left open, the precision is the one that the run began with.

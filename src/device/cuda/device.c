@@ -6,6 +6,7 @@
  * arguments in every step. */
 #include "device/cuda/device.h"
 #include "device/cuda/nccl.h"
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ typedef struct {
   cuda_nccl *nccl;    /* NULL: this process is alone */
   int processors;
   tsr_cuda_request request;
-  char name[32], arch[32], location[32], text[256];
+  char name[32], arch[64], location[32], text[256];
 } device;
 
 /* ---- runtime failures, with the task in which they showed ---- */
@@ -312,7 +313,11 @@ static void destroy_graph(void *state, void *graph) {
 
 static void describe(device *d, const tsr_cuda_device *is) {
   snprintf(d->name, sizeof d->name, "cuda:%d", d->request.number);
-  snprintf(d->arch, sizeof d->arch, "cuda sm_%d%d", is->major, is->minor);
+  /* The library's choices depend on its version and on the number of multiprocessors. */
+  size_t blas = cublasLtGetVersion();
+  snprintf(
+      d->arch, sizeof d->arch, "cuda sm_%d%d, %d SMs, cuBLASLt %zu.%zu", is->major, is->minor,
+      is->processors, blas / 10000, blas / 100 % 100);
   snprintf(d->text, sizeof d->text, "%s, %s, sm_%d%d", d->name, is->name, is->major, is->minor);
   memcpy(d->location, is->pci, sizeof d->location);
   d->processors = is->processors;

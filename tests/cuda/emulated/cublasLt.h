@@ -59,6 +59,7 @@ typedef struct {
   size_t workspaceSize;
 } cublasLtMatmulHeuristicResult_t;
 
+size_t cublasLtGetVersion(void);
 const char *cublasLtGetStatusName(cublasStatus_t status);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *ret);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);

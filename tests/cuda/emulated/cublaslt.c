@@ -23,6 +23,8 @@ struct emulated_matmul {
   int64_t before_stride;
 };
 
+size_t cublasLtGetVersion(void) { return 130100; }
+
 const char *cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {
   case CUBLAS_STATUS_SUCCESS:
