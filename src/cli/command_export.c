@@ -113,7 +113,8 @@ static bool merge_run(exporting *e) {
   return export_model(e, e->base.folder, what);
 }
 
-/* Whether the tokens of the model are counted in its embedding, which adapters alone do not have. */
+/* Whether the tokens of the model are counted in its embedding, which adapters alone do not have.
+ */
 static bool needs_base(const exporting *e) {
   const tsr_yaml *size = tsr_yaml_get(e->config->model.map, "vocab_size");
   int64_t given;
