@@ -50,7 +50,7 @@ static void check_element(proof *p, tsr_state *mesh, tsr_state *single) {
   const char *text = explained(p, &d, mesh);
   CHECK_AT(
       strstr(
-          text, "configs/graphs/llama.yaml:116:5: error: 'block.1.attn.wo' differs after step 2: "
+          text, "configs/graphs/llama.yaml:127:5: error: 'block.1.attn.wo' differs after step 2: "
                 "element (2, 13) is 1.5 on the mesh and 0.25 on one rank; 1 of 256 differ\n"),
       "%s", text);
   CHECK_AT(strstr(text, "= tp unit 1 of 2, tp shard 1 of 2\n"), "%s", text);
@@ -177,7 +177,7 @@ static void check_numbers(tsr_state *mesh, tsr_state *single) {
   *weight += 1;
   CHECK(!tsr_state_compare(mesh, single, &d));
   CHECK_STR(d.name, "clip");
-  CHECK_INT(d.location.line, 116);
+  CHECK_INT(d.location.line, 127);
   *norm = before[0];
   *weight = before[1];
 }
@@ -205,7 +205,7 @@ static void check_located(proof *p, const tsr_reduced_run *plan) {
   CHECK(d.differing > 0 && d.task >= 0);
   const char *text = explained(p, &d, &a);
   CHECK_AT(strstr(text, "(rmsnorm, 'block.0.n') of stage 0, in the forward\n"), "%s", text);
-  CHECK_AT(strstr(text, "configs/graphs/llama.yaml:154:"), "%s", text);
+  CHECK_AT(strstr(text, "configs/graphs/llama.yaml:165:"), "%s", text);
   CHECK_AT(strstr(text, "'block.0.n' differs in step 1: element (0, 0, 0) is "), "%s", text);
   tsr_state same = proof_run(p, &changed.single, 1);
   CHECK(!tsr_state_find_value(&b, &same, 0, &d));

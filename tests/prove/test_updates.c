@@ -121,7 +121,7 @@ static void check_failures(void) {
   const char *text = printed_diags(p.arena, p.diags);
   CHECK_AT(
       strstr(
-          text, "configs/graphs/gpt2.yaml:82:5: error: 'block.1.attn.wo' has a gradient, and no "
+          text, "configs/graphs/gpt2.yaml:93:5: error: 'block.1.attn.wo' has a gradient, and no "
                 "bit of it changes in 2 steps, so the proof shows nothing about its updates\n"),
       "%s", text);
   CHECK_INT(tsr_diags_exit_code(p.diags), 1);
