@@ -195,18 +195,26 @@ static void split_shards(exporter *x) {
 
 /* Of what is beside the weights: generation_config.json's, else the tokenizer's; -1: there is none.
  */
-static bool find_padding(const exporter *x, int64_t vocab, int64_t *ret_token) {
-  const char *name = x->manifest.tokenizer;
+static bool find_padding(const exporter *x, const tsr_stored_model *m, int64_t *ret_token) {
+  const char *name = x->manifest.tokenizer, *folder = x->manifest.folder;
   tsr_subword *subword;
   int32_t token;
   *ret_token = -1;
-  if (!tsr_hf_padding(x->arena, x->manifest.folder, vocab, ret_token, x->diags)) return false;
-  if (*ret_token >= 0 || !name || !strstr(name, ".json")) return true;
-  const char *path = tsr_path_join(x->arena, x->manifest.folder, name);
+  if (!tsr_hf_padding(x->arena, folder, m->vocab_stored, ret_token, x->diags)) return false;
+  if (!name || !strstr(name, ".json")) return true;
+  const char *path = tsr_path_join(x->arena, folder, name);
   if (!tsr_subword_read(x->arena, path, TSR_NOWHERE, &subword, x->diags)) return false;
   tsr_tokenizer tokenizer = tsr_tokenizer_subword(subword);
-  if (!tsr_padding_token(x->arena, x->manifest.folder, &tokenizer, &token, x->diags)) return false;
-  *ret_token = token;
+  if (!tsr_padding_token(x->arena, folder, &tokenizer, &token, x->diags)) return false;
+  if (*ret_token < 0) *ret_token = token;
+  if (m->model->num_labels && tsr_padding_ends_texts(&tokenizer, *ret_token)) {
+    tsr_diag_warning(
+        x->diags, TSR_NOWHERE,
+        "texts end with token %" PRId64
+        ", which is pad_token_id, too: transformers scores their classes at the token before it",
+        *ret_token);
+    tsr_diag_hint(x->diags, "the tokenizer needs a pad_token of its own, before the training");
+  }
   return true;
 }
 
@@ -215,7 +223,7 @@ static bool read_model(exporter *x) {
   int64_t padding;
   const char *graphs = x->options->graphs_folder;
   if (!tsr_stored_model_read(x->arena, &x->manifest, x->options->config, graphs, &m, x->diags) ||
-      !find_padding(x, m.vocab_stored, &padding) ||
+      !find_padding(x, &m, &padding) ||
       !tsr_hf_config_of(
           x->arena, m.config, m.vocab_stored, padding, graphs, &x->config, x->diags) ||
       !add_params(x, m.model->graph) || !check_parts(x))

@@ -163,6 +163,15 @@ static bool check_ranges(const reader *r, const tsr_config_lora *l) {
   return tsr_diag_error(r->diags, r->location, "'%s': target_modules names no modules", r->file);
 }
 
+/* PEFT's SEQ_CLS trains the scores whole, whether the list has them or not. */
+static bool read_saved(const reader *r, tsr_config_names *ret) {
+  static tsr_config_name scores = {.text = "score"};
+  if (!read_names(r, "modules_to_save", ret)) return false;
+  if (!ret->count && !strcmp(word_of(tsr_json_get(r->root, "task_type")), "SEQ_CLS"))
+    *ret = (tsr_config_names){&scores, 1, false};
+  return true;
+}
+
 static bool read_values(const reader *r, tsr_config_lora *l) {
   return tsr_json_int(r->root, "r", r->file, &l->r, r->diags) &&
          read_number(r, "lora_alpha", 8, &l->alpha) &&
@@ -170,7 +179,7 @@ static bool read_values(const reader *r, tsr_config_lora *l) {
          read_flag(r, "use_rslora", &l->use_rslora) && read_flag(r, "use_dora", &l->use_dora) &&
          read_names(r, "target_modules", &l->target_modules) &&
          read_names(r, "exclude_modules", &l->exclude_modules) &&
-         read_names(r, "modules_to_save", &l->modules_to_save) && read_bias(r, &l->bias) &&
+         read_saved(r, &l->modules_to_save) && read_bias(r, &l->bias) &&
          read_numbers(r, "rank_pattern", &l->rank_pattern) &&
          read_numbers(r, "alpha_pattern", &l->alpha_pattern) && check_ranges(r, l) &&
          check_patterns(r, l);
@@ -295,7 +304,10 @@ void tsr_peft_config_print(const tsr_peft_config *c, tsr_text *text) {
   add_numbers(text, "rank_pattern", &c->ranks);
   add_names(text, "target_modules", c->targets, c->targets_count);
   tsr_text_add(
-      text, "  \"task_type\": \"%s\",\n  \"use_dora\": %s,\n",
-      c->tells_classes ? "SEQ_CLS" : "CAUSAL_LM", flag(l->use_dora));
+      text, "  \"task_type\": %s,\n  \"use_dora\": %s,\n",
+      !c->tells_classes  ? "\"CAUSAL_LM\""
+      : c->trains_scores ? "\"SEQ_CLS\""
+                         : "null",
+      flag(l->use_dora));
   tsr_text_add(text, "  \"use_rslora\": %s\n}\n", flag(l->use_rslora));
 }

@@ -34,7 +34,7 @@ typedef struct {
   tsr_config_numbers ranks, alphas; /* of modules that have others than lora's */
   const char *base;                 /* where the model is, or NULL */
   bool fan_in_fan_out;
-  bool tells_classes; /* the model tells classes of documents apart */
+  bool tells_classes, trains_scores; /* the model tells classes apart, by scores that are saved */
 } tsr_peft_config;
 void tsr_peft_config_print(const tsr_peft_config *config, tsr_text *text);
 

@@ -16,3 +16,11 @@ bool tsr_padding_token(
   if (*ret_token < 0) *ret_token = (int32_t)tsr_tokenizer_end_of_text(tokenizer);
   return true;
 }
+
+bool tsr_padding_ends_texts(const tsr_tokenizer *tokenizer, int64_t token) {
+  const int32_t *behind;
+  int count = tokenizer->kind == TSR_TOKENIZER_SUBWORD
+                  ? tsr_subword_behind(tokenizer->subword, &behind)
+                  : 0;
+  return count > 0 && behind[count - 1] == token;
+}

@@ -134,6 +134,8 @@ bool tsr_adapted_write(
   const char *base = m->config->training.model_path;
   tsr_peft_config c = {.lora = &m->config->lora, .base = *base ? base : NULL};
   c.tells_classes = m->num_labels > 0;
+  for (int p = 0; p < m->graph->params_count; p++)
+    c.trains_scores |= m->graph->params[p].replaces && !m->graph->params[p].is_frozen;
   c.targets = list_targets(arena, m, &c.targets_count);
   c.saved = tsr_saved_modules_list(arena, m->base, m->adapters.params, &c.saved_count, diags);
   if (!c.saved) return false;

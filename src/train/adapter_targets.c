@@ -135,6 +135,12 @@ static double number_of(const chooser *c, const patterns *p, int param, double o
   return by ? p->numbers->items[by - p->items].value : otherwise;
 }
 
+/* The new output of a model of classes, which is trained whole, as by PEFT's SEQ_CLS, also where it
+ * is one of target_modules. A folder of adapters says itself whether it is saved. */
+static bool is_new_output(const chooser *c, int param) {
+  return c->g->params[param].replaces && !*c->lora->path;
+}
+
 static bool choose_target(const chooser *c, int param) {
   const use *u = &c->uses[param];
   bool can = u->is_linear && !u->is_embedding, wanted = can && !u->is_head;
@@ -142,7 +148,7 @@ static bool choose_target(const chooser *c, int param) {
   if (!has_default_targets(c->lora))
     wanted = !u->is_bias && (by = names_param(c, c->targets, param));
   bool excluded = !u->is_bias && names_param(c, c->excluded, param);
-  if (!wanted || excluded) return true;
+  if (!wanted || excluded || is_new_output(c, param)) return true;
   if (!can) return refuse(c, param, by);
   const tsr_config_lora *lora = c->lora;
   double rank = number_of(c, &c->ranks, param, (double)lora->r);
@@ -206,8 +212,7 @@ static bool refuse_saved(const chooser *c, int param, const tsr_config_name *sav
 static bool choose_trained(const chooser *c, int param) {
   const tsr_config_name *saved = tsr_saved_modules_match(c->arena, c->saved, &c->g->params[param]);
   const use *u = &c->uses[param];
-  bool is_new = c->g->params[param].replaces && !c->training[param].rank;
-  bool whole = saved || is_new; /* as PEFT trains the output of its SEQ_CLS */
+  bool whole = saved || is_new_output(c, param);
   c->training[param].is_saved = whole;
   c->training[param].is_frozen = !whole && !trains_bias(c, param) && !c->uses[param].is_counts;
   c->training[param].is_nf4 = c->lora->base == TSR_LORA_BASE_NF4 && u->is_linear && !u->is_head &&
@@ -284,7 +289,11 @@ static bool compile_names(chooser *c) {
 static bool check_any(const chooser *c, tsr_location location) {
   for (int p = 0; p < c->g->params_count; p++)
     if (c->training[p].rank) return true;
-  return tsr_diag_error(c->diags, location, "the model has no linear layer for adapters");
+  tsr_diag_error(c->diags, location, "the model has no linear layer for adapters");
+  for (int p = 0; p < c->g->params_count; p++)
+    if (is_new_output(c, p))
+      tsr_diag_hint(c->diags, "'%s' is trained whole, without adapters", module_of(c, p));
+  return false;
 }
 
 bool tsr_adapter_targets(

@@ -100,6 +100,18 @@ static bool check_tokenizer(const tsr_config *c, const tsr_tokenizer *t, tsr_dia
   return false;
 }
 
+/* Here a text's last token is the one that has its label, whatever it is. */
+static void
+warn_of_padding(const tsr_config *c, const tsr_tokenizer *t, int32_t padding, tsr_diags *diags) {
+  if (!tsr_padding_ends_texts(t, padding)) return;
+  tsr_diag_warning(
+      diags, tsr_config_location(c, "training_config.tokenizer_path"),
+      "texts end with token %d, which is the padding, too: transformers scores their classes at "
+      "the token before it",
+      padding);
+  tsr_diag_hint(diags, "give the tokenizer a pad_token of its own");
+}
+
 bool tsr_label_data_open(
     tsr_arena *arena, const tsr_config *c, const tsr_data_options *options,
     const char *tokenizer_file, tsr_dataset *ret, tsr_diags *diags) {
@@ -112,6 +124,7 @@ bool tsr_label_data_open(
       !tsr_padding_token(arena, folder, &options->tokenizer, &padding, diags) ||
       !find_classes(arena, c, options, format, diags))
     return false;
+  warn_of_padding(c, &options->tokenizer, padding, diags);
   tsr_line_sources lines = {
       .inputs = options->inputs,
       .inputs_count = options->inputs_count,

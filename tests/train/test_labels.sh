@@ -138,6 +138,37 @@ evaluates --checkpoint merged_back --data mail.jsonl
 python3 -c "import sys; a, b = map(float, sys.argv[1:]); sys.exit(not abs(a - b) <= 2e-6)" "$loss" "$adapted" ||
   complain "merged: a loss of $loss, not $adapted"
 
+# ... also where target_modules names it; adapters that leave it alone go with a model of classes, too
+ends 0 --config adapters.yaml --set training_config.model_path=one --set 'lora_config.target_modules=[q_proj, score]' --out named --quiet
+ends 0 checkpoint show named
+says '  score f32 (2, 16)'
+! grep -q 'score.lora' "$said" || complain "score has adapters"
+ends 2 --config adapters.yaml --set training_config.model_path=one --set 'lora_config.target_modules=[score]' --out wrong
+says "'score' is trained whole, without adapters"
+cp tokens.yaml token_adapters.yaml
+echo 'lora_config: {r: 2, target_modules: [q_proj]}' >> token_adapters.yaml
+ends 0 --config token_adapters.yaml --set training_config.model_path=tokens --out token_adapters --quiet
+ends 0 export token_adapters --out token_folder --quiet
+evaluates --checkpoint one --adapter token_folder --data mail.jsonl
+ends 0 --config run.yaml --set training_config.model_path=one --set training_config.max_steps=1 --out on_folder --quiet \
+  --set 'lora_config={path: token_folder}'
+ends 0 export on_folder --out on_folder_peft --quiet
+grep -q '"task_type": null' on_folder_peft/adapter_config.json || complain "adapters beside scores that stay are no SEQ_CLS"
+
+# Texts that end with the padding: transformers reads the token before.
+python3 - <<'PYTHON'
+import json
+t = json.load(open("tokenizer.json"))
+t["post_processor"] = {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}],
+                       "pair": [], "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [2403], "tokens": ["<|endoftext|>"]}}}
+json.dump(t, open("ending.json", "w"))
+PYTHON
+ends 0 --config run.yaml --out ending --set training_config.tokenizer_path=ending.json --set training_config.max_steps=1
+says "warning: texts end with token 2403, which is the padding, too: transformers scores their classes at the token before it"
+ends 0 export ending --out ending_folder
+says "warning: texts end with token 2403, which is pad_token_id, too: transformers scores their classes at the token before it"
+! grep -q "warning: texts end" <("$program" export one --out plain_folder 2>&1) || complain "a warning of a tokenizer that ends no texts"
+
 # what needs probabilities of tokens
 for words in 'generate --prompt a' 'serve' 'evaluate --eval-set set.jsonl'; do
   echo '{"question": "q", "choices": ["a", "b"], "answer": 0}' > set.jsonl
