@@ -51,8 +51,8 @@ static bool write_results(const trained_model *m, const tsr_evaluation *e) {
   tsr_text_add(&text, "{\n  ");
   add_name(&text, "checkpoint", m->weights.folder);
   tsr_text_add(
-      &text, ",\n  \"step\": %lld,\n  \"documents\": %lld,\n  ", (long long)m->weights.state.step,
-      (long long)e->accuracy.count);
+      &text, ",\n  \"step\": %lld,\n  \"documents\": %lld,\n  \"dropped\": %lld,\n  ",
+      (long long)m->weights.state.step, (long long)e->accuracy.count, (long long)e->dropped);
   add_number(&text, "loss", e->loss);
   tsr_text_add(&text, ",\n  \"accuracy\": {");
   add_number(&text, "value", tsr_accuracy_value(&e->accuracy));

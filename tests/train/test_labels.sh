@@ -75,7 +75,7 @@ import json, math, sys
 result = json.load(open("result.json"))
 samples = [json.loads(line) for line in open("samples.jsonl")]
 lines = [json.loads(line) for line in open("mail.jsonl")]
-assert len(samples) == len(lines) == result["documents"] == 160
+assert len(samples) == len(lines) == result["documents"] == 160 and result["dropped"] == 0
 for number, (sample, line) in enumerate(zip(samples, lines), 1):
     assert (sample["file"], sample["line"], sample["label"]) == ("mail.jsonl", number, line["label"])
     assert sample["acc"] == 1 and sample["predicted"] == sample["label"] and sample["log_likelihood"] > math.log(0.5)
@@ -104,6 +104,21 @@ says "label"
 says "without its last"
 ends 0 data show --config run.yaml --set training_config.sequence_length=3 --set data.too_long=drop
 grep -q 'dropped' "$said" && ! grep -q ', 0 dropped' "$said" || complain "nothing is dropped"
+# `evaluate` says what it leaves out; a byte is a token
+sed 's/bpe, tokenizer_path: tokenizer.json/byte/; s/max_steps: 60/max_steps: 2/; s/2406/256/; s/sequence_length: 16/sequence_length: 32/' \
+  run.yaml > bytes.yaml
+ends 0 --config bytes.yaml --out bytes --quiet
+printf '{"text": "%s", "label": "ham"}\n' a lunch ab abcd report > lengths.jsonl
+ends 0 evaluate --checkpoint bytes --data lengths.jsonl --set data.too_long=drop --set training_config.sequence_length=4 --out dropped.json
+says "data: lengths.jsonl, 3 documents"
+says "--set:1:15: note: 2 of 5 texts are dropped as longer than 4 tokens"
+grep -q '"documents": 3,' dropped.json && grep -q '"dropped": 2,' dropped.json || complain "no counts in the results"
+ends 0 evaluate --checkpoint bytes --data lengths.jsonl --set training_config.sequence_length=4
+! grep -q note: "$said" || complain "a note of nothing"
+grep -E 'lunch|report' lengths.jsonl > long.jsonl
+ends 2 evaluate --checkpoint bytes --data long.jsonl --set data.too_long=drop --set training_config.sequence_length=4
+says "error: 'long.jsonl' has no text with a label"
+says "= of 2, 2 are dropped as longer than 4 tokens"
 
 # begun with a model of tokens, whose output is replaced
 sed 's/, num_labels: 2//; s/^data: .*//; s/mail.jsonl/text.txt/; s/max_steps: 60/max_steps: 2/' run.yaml > tokens.yaml
@@ -155,4 +170,4 @@ ends 0 --config run.yaml --out numbered --set training_config.data_path=numbers.
 ends 2 evaluate --checkpoint numbered --data mail.jsonl
 says "the labels of 'mail.jsonl' are names, and the model's classes have none"
 
-end_of train.labels 36
+end_of train.labels 40
