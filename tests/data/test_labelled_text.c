@@ -90,7 +90,7 @@ static void test_refused(void) {
 }
 
 static void test_names(void) {
-  tsr_label_collector collector = {.arena = arena};
+  tsr_label_collector collector = {.arena = arena, .most = 2};
   static const char text[] =
       "{\"text\": \"x\", \"label\": \"b\"}\n\n{\"label\": \"é\"}\nnot JSON\n"
       "{\"label\": 3}\n{\"label\": \"B\"}\n{\"label\": \"b\"}\n{\"label\": \"a\"}";
@@ -98,6 +98,22 @@ static void test_names(void) {
   static const char *const want[] = {"B", "a", "b", "é"};
   CHECK_INT(collector.count, 4);
   for (int i = 0; i < 4 && i < collector.count; i++) CHECK_STR(collector.items[i], want[i]);
+  CHECK_STR(collector.beyond[0], "B");
+  CHECK_STR(collector.beyond[1], "a");
+  CHECK(!collector.beyond[2]);
+  CHECK_STR(collector.beyond_file, "x");
+  CHECK_INT(collector.beyond_line, 6);
+}
+
+static void test_names_list(void) {
+  static const char *const nine[] = {"1", "2", "3", "4", "5", "6", "7", "8", "9"};
+  CHECK_STR(tsr_label_names_list(arena, &(tsr_label_names){nine, 1}), "'1'");
+  CHECK_STR(
+      tsr_label_names_list(arena, &(tsr_label_names){nine, 8}),
+      "'1', '2', '3', '4', '5', '6', '7', '8'");
+  CHECK_STR(
+      tsr_label_names_list(arena, &(tsr_label_names){nine, 9}),
+      "'1', '2', '3', '4', '5', '6', '7', '8', …");
 }
 
 /* ---- samples ---- */
@@ -177,6 +193,7 @@ int main(void) {
   test_lines();
   test_refused();
   test_names();
+  test_names_list();
   test_samples();
   test_fingerprint();
   scratch_leave(folder);

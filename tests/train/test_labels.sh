@@ -165,9 +165,16 @@ ends 2 export one --format gguf --out model.gguf
 says "GGUF has no scores of documents: this model has num_labels 2"
 ends 2 evaluate --checkpoint tokens --data text.txt --log-samples no.jsonl
 says "--log-samples goes with --eval-set, or with a model that has num_labels"
+# how many classes there are
+ends 2 --config run.yaml --set transformer_config.num_labels=1 --set training_config.data_path=numbers.jsonl
+says "--set:1:31: error: num_labels 1 has one class: there are at least 2"
+! grep -q numbers.jsonl: "$said" || complain "errors of lines"
+sed 's/"spam"/"ham"/' mail.jsonl > ham.jsonl
+ends 2 --config run.yaml --set training_config.data_path=ham.jsonl
+says "error: num_labels is 2, but the data have labels of 1 name: 'ham'"
 # names that nobody has given numbers
 ends 0 --config run.yaml --out numbered --set training_config.data_path=numbers.jsonl --set training_config.max_steps=2 --quiet
 ends 2 evaluate --checkpoint numbered --data mail.jsonl
 says "the labels of 'mail.jsonl' are names, and the model's classes have none"
 
-end_of train.labels 40
+end_of train.labels 42
