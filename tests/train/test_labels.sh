@@ -169,6 +169,11 @@ says "--log-samples goes with --eval-set, or with a model that has num_labels"
 ends 2 --config run.yaml --set transformer_config.num_labels=1 --set training_config.data_path=numbers.jsonl
 says "--set:1:31: error: num_labels 1 has one class: there are at least 2"
 ! grep -q numbers.jsonl: "$said" || complain "errors of lines"
+for model in gemma2 gemma3 gpt2 gpt_neox llama phi3 qwen2 qwen3 smollm3 starcoder2; do
+  printf 'training_config: {seed: 1}\ntransformer_config: {model_type: %s, vocab_size: 256, num_labels: 65537}\n' $model > many.yaml
+  ends 2 check --config many.yaml
+  says "error: 'num_labels' must be at most 65536, not 65537"
+done
 sed 's/"spam"/"ham"/' mail.jsonl > ham.jsonl
 ends 2 --config run.yaml --set training_config.data_path=ham.jsonl
 says "error: num_labels is 2, but the data have labels of 1 name: 'ham'"
@@ -177,4 +182,4 @@ ends 0 --config run.yaml --out numbered --set training_config.data_path=numbers.
 ends 2 evaluate --checkpoint numbered --data mail.jsonl
 says "the labels of 'mail.jsonl' are names, and the model's classes have none"
 
-end_of train.labels 42
+end_of train.labels 52
