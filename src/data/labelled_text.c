@@ -59,12 +59,13 @@ find_name(const reader *r, tsr_arena *arena, size_t at, const char *name, int32_
 
 /* A whole number from 0 on, which a comma, a bracket or a blank ends. */
 static bool read_number(const reader *r, tsr_arena *arena, size_t at, int32_t *ret_label) {
+  enum { DIGITS_MAX = 9 };
   const tsr_label_names *labels = &r->format->labels;
   const char *begin = r->line + at, *end = begin, *limit = r->line + r->length;
   while (end < limit && !strchr(",} \t\r\n", *end)) end++;
   const char *text = tsr_arena_strndup(arena, begin, (size_t)(end - begin));
   size_t digits = strspn(text, "0123456789");
-  if (!digits || text[digits] || digits > 9)
+  if (!digits || text[digits])
     return fail(
         r, at,
         tsr_arena_printf(
@@ -74,8 +75,15 @@ static bool read_number(const reader *r, tsr_arena *arena, size_t at, int32_t *r
     tsr_diag_hint(r->diags, "data.labels: [NAME, …] gives the names their numbers");
     return false;
   }
-  *ret_label = (int32_t)strtol(text, NULL, 10);
-  if (!labels->count || *ret_label < labels->count) return true;
+  long number = strtol(text, NULL, 10);
+  *ret_label = (int32_t)number;
+  if (labels->count ? number < labels->count : digits <= DIGITS_MAX) return true;
+  if (!labels->count)
+    return fail(
+        r, at,
+        tsr_arena_printf(
+            arena, "label %s is no number of a class, which has at most %d digits", text,
+            DIGITS_MAX));
   return fail(
       r, at,
       tsr_arena_printf(

@@ -165,6 +165,23 @@ ends 2 export one --format gguf --out model.gguf
 says "GGUF has no scores of documents: this model has num_labels 2"
 ends 2 evaluate --checkpoint tokens --data text.txt --log-samples no.jsonl
 says "--log-samples goes with --eval-set, or with a model that has num_labels"
+# one text; none
+printf '{"text": "%s", "label": "ham"}\n' a > single.jsonl
+ends 0 evaluate --checkpoint bytes --data single.jsonl --out single.json
+grep -qx "data: single.jsonl, 1 document" "$said" || complain "another count of one text"
+grep -q 'accuracy: [01].000000 ([01] of 1)$' "$said" || complain "another accuracy of one text"
+grep -q '"stderr": null' single.json || complain "a standard error of one text"
+ends 0 --config bytes.yaml --set training_config.data_path=lengths.jsonl --set 'data.labels=[ham, spam]' \
+  --set training_config.batch_size=1 --set numerics.units.batch=1 --set training_config.validation_fraction=0.2
+grep -q 'accuracy = [01].0000 ([01] of 1)$' "$said" || complain "another accuracy of one text in a run"
+: > empty.jsonl
+ends 2 evaluate --checkpoint bytes --data empty.jsonl
+says "error: 'empty.jsonl' has no text with a label"
+sed 's/validation_fraction: 0.25/validation_path: empty.jsonl/' bytes.yaml > nothing.yaml
+ends 2 --config nothing.yaml
+says "the validation part of 'empty.jsonl' has no text with a label to evaluate"
+ends 2 evaluate --checkpoint back
+says 'a file or pattern of lines of {"text": "…", "label": …}'
 # how many classes there are
 ends 2 --config run.yaml --set transformer_config.num_labels=1 --set training_config.data_path=numbers.jsonl
 says "--set:1:31: error: num_labels 1 has one class: there are at least 2"
@@ -182,4 +199,4 @@ ends 0 --config run.yaml --out numbered --set training_config.data_path=numbers.
 ends 2 evaluate --checkpoint numbered --data mail.jsonl
 says "the labels of 'mail.jsonl' are names, and the model's classes have none"
 
-end_of train.labels 52
+end_of train.labels 57
