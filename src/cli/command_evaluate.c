@@ -74,8 +74,19 @@ static void print_evaluation(const trained_model *m, const tsr_evaluation *e) {
     printf("bits per byte: %.6f\n", e->loss * (double)e->tokens / (log(2) * (double)e->bytes));
 }
 
+/* The numbers are not of all that was given. */
+static void note_dropped(const trained_model *m, const tsr_evaluation *e) {
+  if (e->dropped)
+    tsr_diag_note(
+        m->a->diags, tsr_config_location(m->setup.config, "data.too_long"),
+        "%s of %s %s are dropped as longer than %lld tokens", tsr_text_count(e->dropped).text,
+        tsr_text_count(e->given).text, e->accuracy.count ? "texts" : "conversations",
+        (long long)m->data.sequence);
+}
+
 static bool report(app *a, const trained_model *m, const tsr_evaluation *e) {
   bool ok = true;
+  note_dropped(m, e);
   if (*a->stop)
     tsr_diag_warning(
         a->diags, TSR_NOWHERE, "ended by a signal: the numbers are those of the tokens before it");

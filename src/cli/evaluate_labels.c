@@ -24,10 +24,11 @@ static const char *name_of(const trained_model *m, int label) {
 static void print(const trained_model *m, const tsr_evaluation *e) {
   const tsr_accuracy *a = &e->accuracy;
   printf("checkpoint: %s, step %lld\n", m->weights.folder, (long long)m->weights.state.step);
-  printf("data: %s, %s documents\n", m->data.dataset.name, tsr_text_count(a->count).text);
   printf(
-      "loss: %.6f\naccuracy: %.6f ± %.6f (%lld of %lld)\n", e->loss, tsr_accuracy_value(a),
-      tsr_accuracy_error(a), (long long)a->right, (long long)a->count);
+      "data: %s, %s document%s\nloss: %.6f\naccuracy: ", m->data.dataset.name,
+      tsr_text_count(a->count).text, a->count == 1 ? "" : "s", e->loss);
+  tsr_accuracy_print(a, 6);
+  printf("\n");
 }
 
 static void add_number(tsr_text *text, const char *key, double number) {
@@ -51,8 +52,8 @@ static bool write_results(const trained_model *m, const tsr_evaluation *e) {
   tsr_text_add(&text, "{\n  ");
   add_name(&text, "checkpoint", m->weights.folder);
   tsr_text_add(
-      &text, ",\n  \"step\": %lld,\n  \"documents\": %lld,\n  ", (long long)m->weights.state.step,
-      (long long)e->accuracy.count);
+      &text, ",\n  \"step\": %lld,\n  \"documents\": %lld,\n  \"dropped\": %lld,\n  ",
+      (long long)m->weights.state.step, (long long)e->accuracy.count, (long long)e->dropped);
   add_number(&text, "loss", e->loss);
   tsr_text_add(&text, ",\n  \"accuracy\": {");
   add_number(&text, "value", tsr_accuracy_value(&e->accuracy));

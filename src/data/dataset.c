@@ -176,8 +176,9 @@ static bool no_document(
     token_range range, const char *part, int64_t T, tsr_location location, tsr_diags *diags) {
   const tsr_packs *p = range.packs;
   tsr_diag_error(
-      diags, location, "the %s part of '%s' has no %s to train on", part, range.source->name,
-      p->from->labels ? "text with a label" : "conversation");
+      diags, location, "the %s part of '%s' has no %s to %s", part, range.source->name,
+      p->from->labels ? "text with a label" : "conversation",
+      strcmp(part, "training") ? "evaluate" : "train on");
   if (p->end > p->first)
     tsr_diag_hint(
         diags, "of %lld, %lld are dropped as longer than %lld tokens, and %lld have no target",

@@ -33,8 +33,8 @@ read_text(const reader *r, tsr_arena *arena, const char *key, char **ret_text, s
   return true;
 }
 
-static const char *list_names(tsr_arena *arena, const tsr_label_names *names) {
-  enum { SHOWN = 8 };
+const char *tsr_label_names_list(tsr_arena *arena, const tsr_label_names *names) {
+  enum { SHOWN = TSR_LABEL_NAMES_SHOWN };
   const char *text = "";
   for (int i = 0; i < names->count && i < SHOWN; i++)
     text = tsr_arena_printf(arena, "%s%s'%s'", text, i ? ", " : "", names->names[i]);
@@ -52,18 +52,20 @@ find_name(const reader *r, tsr_arena *arena, size_t at, const char *name, int32_
           ? tsr_arena_printf(arena, "label '%s' is none of the classes", name)
           : tsr_arena_printf(arena, "label '%s' is a name, and the classes have none", name);
   fail(r, at, why);
-  if (labels->names) tsr_diag_hint(r->diags, "data.labels: %s", list_names(arena, labels));
+  if (labels->names)
+    tsr_diag_hint(r->diags, "data.labels: %s", tsr_label_names_list(arena, labels));
   return false;
 }
 
 /* A whole number from 0 on, which a comma, a bracket or a blank ends. */
 static bool read_number(const reader *r, tsr_arena *arena, size_t at, int32_t *ret_label) {
+  enum { DIGITS_MAX = 9 };
   const tsr_label_names *labels = &r->format->labels;
   const char *begin = r->line + at, *end = begin, *limit = r->line + r->length;
   while (end < limit && !strchr(",} \t\r\n", *end)) end++;
   const char *text = tsr_arena_strndup(arena, begin, (size_t)(end - begin));
   size_t digits = strspn(text, "0123456789");
-  if (!digits || text[digits] || digits > 9)
+  if (!digits || text[digits])
     return fail(
         r, at,
         tsr_arena_printf(
@@ -73,8 +75,15 @@ static bool read_number(const reader *r, tsr_arena *arena, size_t at, int32_t *r
     tsr_diag_hint(r->diags, "data.labels: [NAME, …] gives the names their numbers");
     return false;
   }
-  *ret_label = (int32_t)strtol(text, NULL, 10);
-  if (!labels->count || *ret_label < labels->count) return true;
+  long number = strtol(text, NULL, 10);
+  *ret_label = (int32_t)number;
+  if (labels->count ? number < labels->count : digits <= DIGITS_MAX) return true;
+  if (!labels->count)
+    return fail(
+        r, at,
+        tsr_arena_printf(
+            arena, "label %s is no number of a class, which has at most %d digits", text,
+            DIGITS_MAX));
   return fail(
       r, at,
       tsr_arena_printf(
@@ -156,7 +165,8 @@ static int place_of(const tsr_label_collector *names, const char *name) {
   return begin;
 }
 
-static void add_name(tsr_label_collector *names, const char *name) {
+static void
+add_name(tsr_label_collector *names, const char *name, const tsr_text_file *file, int line) {
   int at = place_of(names, name);
   if (names->count > TSR_CLASSES_MAX) return;
   if (at < names->count && !strcmp(names->items[at], name)) return;
@@ -164,24 +174,33 @@ static void add_name(tsr_label_collector *names, const char *name) {
       names->arena, (void **)&names->items, sizeof *names->items, names->count, &names->capacity);
   for (int i = names->count++; i > at; i--) names->items[i] = names->items[i - 1];
   names->items[at] = tsr_arena_strdup(names->arena, name);
+  int beyond = names->count - names->most - 1;
+  if (beyond < 0 || beyond >= TSR_LABEL_NAMES_SHOWN) return;
+  names->beyond[beyond] = names->items[at];
+  if (beyond) return;
+  names->beyond_file = tsr_arena_strdup(names->arena, file->path);
+  names->beyond_line = line;
 }
 
-static void collect_line(tsr_label_collector *names, const char *line, size_t length) {
+static void collect_line(
+    tsr_label_collector *names, const tsr_text_file *file, int number, const char *line,
+    size_t length) {
   tsr_arena *arena = tsr_arena_new();
   char *name = tsr_arena_alloc(arena, length + 1);
   size_t bytes;
   tsr_jsonl_fault fault;
   if (tsr_jsonl_text(arena, line, length, label_key, name, &bytes, &fault)) {
     name[bytes] = '\0';
-    if (bytes) add_name(names, name);
+    if (bytes) add_name(names, name, file, number);
   }
   tsr_arena_free(arena);
 }
 
 void tsr_label_names_collect(tsr_label_collector *names, const tsr_text_file *file) {
-  for (size_t at = 0, end; at < file->length; at = end + 1) {
+  int number = 1;
+  for (size_t at = 0, end; at < file->length; at = end + 1, number++) {
     const char *line_end = memchr(file->text + at, '\n', file->length - at);
     end = line_end ? (size_t)(line_end - file->text) : file->length;
-    if (end > at) collect_line(names, file->text + at, end - at);
+    if (end > at) collect_line(names, file, number, file->text + at, end - at);
   }
 }

@@ -30,11 +30,18 @@ tsr_line_encoder tsr_labelled_text_encoder(const tsr_label_format *format);
 
 /* Adds the names that the labels of a file's lines have to `names`, sorted by bytes and each once.
  * Lines that are wrong are left to the encoder, and no more than TSR_CLASSES_MAX + 1 are added. */
+enum { TSR_LABEL_NAMES_SHOWN = 8 };
 typedef struct {
   tsr_arena *arena;
+  int most; /* names that there may be; of those beyond, in the order of the lines: */
   const char **items;
   int count, capacity;
+  const char *beyond[TSR_LABEL_NAMES_SHOWN]; /* the first ones */
+  const char *beyond_file;                   /* where the first of them is, in `arena` */
+  int beyond_line;
 } tsr_label_collector;
 void tsr_label_names_collect(tsr_label_collector *names, const tsr_text_file *file);
+/* "'a', 'b'", in `arena`: TSR_LABEL_NAMES_SHOWN names at most, and … for others. */
+const char *tsr_label_names_list(tsr_arena *arena, const tsr_label_names *names);
 
 #endif

@@ -87,6 +87,31 @@ static bool check_tokens(const walk *w, tsr_diags *diags) {
   return true;
 }
 
+/* ---- documents in packs ---- */
+
+static void count_documents(const walk *w, tsr_evaluation *ret) {
+  for (int i = 0; i < w->ranges_count; i++) {
+    const tsr_packs *p = w->ranges[i].packs;
+    if (!p) continue;
+    ret->given += p->end - p->first;
+    ret->dropped += p->dropped;
+  }
+}
+
+static bool nothing_to_predict(const walk *w, const tsr_evaluation *e, tsr_diags *diags) {
+  const char *name = w->data->dataset.name;
+  const tsr_packs *p = w->ranges_count ? w->ranges[0].packs : NULL;
+  if (!p) return tsr_diag_error(diags, TSR_NOWHERE, "'%s' has no token to predict", name);
+  tsr_diag_error(
+      diags, TSR_NOWHERE, "'%s' has no %s", name,
+      p->from->labels ? "text with a label" : "conversation with a token to predict");
+  if (e->dropped)
+    tsr_diag_hint(
+        diags, "of %lld, %lld are dropped as longer than %lld tokens", (long long)e->given,
+        (long long)e->dropped, (long long)w->T);
+  return false;
+}
+
 /* Targets that count, and the bytes that they stand for. */
 static int64_t count_targets(walk *w, int32_t *row, int64_t *bytes) {
   const tsr_tokenizer *tokenizer = &w->data->dataset.tokenizer;
@@ -165,6 +190,7 @@ bool tsr_evaluate(
   double begin = now(), sum = 0;
   *ret = (tsr_evaluation){0};
   w.ranges_count = tsr_dataset_ranges(arena, &data->dataset, split, &w.ranges);
+  count_documents(&w, ret);
   w.windows = tsr_arena_array(arena, window, batch);
   int32_t *row = tsr_arena_array(arena, int32_t, w.T);
   float *numbers = tsr_arena_array(arena, float, evaluation->batch);
@@ -183,8 +209,7 @@ bool tsr_evaluate(
     ret->tokens += count;
   }
   if (!ret->tokens && stop && *stop) return false;
-  if (!ret->tokens)
-    return tsr_diag_error(diags, TSR_NOWHERE, "'%s' has no token to predict", data->dataset.name);
+  if (!ret->tokens) return nothing_to_predict(&w, ret, diags);
   if (ret->accuracy.count)
     qsort(ret->documents, (size_t)ret->accuracy.count, sizeof *ret->documents, by_line);
   ret->loss = sum / (double)ret->tokens;

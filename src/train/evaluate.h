@@ -20,6 +20,7 @@ typedef struct {
   tsr_accuracy accuracy;            /* of labels */
   tsr_labelled_document *documents; /* (accuracy.count) of labels, in the order of their lines */
   int64_t bytes;                    /* that they stand for; 0: without a tokenizer */
+  int64_t dropped, given;           /* documents of packs: left out as too long, and all */
   double seconds;
 } tsr_evaluation;
 
@@ -29,7 +30,8 @@ double tsr_evaluation_loss(
 
 /* Over one part of the data's tokens, in windows that follow each other; the last of a file is
  * shorter. `batch` windows at once, of `evaluation`'s program (TSR_COMPILE_EVALUATE). Which batches
- * there are does not depend on the mesh. Errors: no tokens; a token outside the vocabulary; NaN
+ * there are does not depend on the mesh. Errors: no tokens, or no document
+ * in a pack; a token outside the vocabulary; NaN
  * among the scores of a router; `stop`
  * ends it early, with what was seen so far; false, without an error, where that is nothing. */
 bool tsr_evaluate(

@@ -7,11 +7,17 @@
 
 /* ---- classes ---- */
 
-/* num_labels of the model's file: the graph is not read yet. 0: it has none. */
+/* num_labels of the model's file: the graph is not read yet. 0: it has none, or a number that no
+ * classes have, which the graph's checks refuse. */
 static int64_t classes_of_model(const tsr_config *c) {
   int64_t count = 0;
   const tsr_yaml *node = c->model.map ? tsr_yaml_get(c->model.map, "num_labels") : NULL;
-  return node && tsr_yaml_int(node, &count) && count > 0 ? count : 0;
+  bool known = node && tsr_yaml_int(node, &count) && count >= 2 && count <= TSR_CLASSES_MAX;
+  return known ? count : 0;
+}
+
+static tsr_location place_of_classes(const tsr_config *c) {
+  return tsr_yaml_get(c->model.map, "num_labels")->location;
 }
 
 /* Files that cannot be read are reported when they are encoded. */
@@ -34,58 +40,74 @@ static bool collect(
   return true;
 }
 
+/* The names that are too many are those that come last. */
+static bool too_many(
+    const tsr_config *c, const tsr_data_options *o, const tsr_label_collector *names,
+    tsr_diags *diags) {
+  int beyond = names->count - names->most;
+  tsr_label_names last = {names->beyond, beyond};
+  const char *list = tsr_label_names_list(names->arena, &last);
+  if (classes_of_model(c) && names->count <= TSR_CLASSES_MAX)
+    tsr_diag_error(
+        diags, place_of_classes(c), "num_labels is %d, but the data have labels of %d names",
+        names->most, names->count);
+  else
+    tsr_diag_error(
+        diags, o->inputs[0].location, "the data have labels of more than %d names", names->most);
+  tsr_diag_hint(
+      diags, "'%s', line %d has the first of the names beyond %d: %s", names->beyond_file,
+      names->beyond_line, names->most, list);
+  return false;
+}
+
+static bool
+too_few(const tsr_config *c, const tsr_label_collector *names, int64_t model, tsr_diags *diags) {
+  tsr_label_names all = {names->items, names->count};
+  tsr_diag_error(
+      diags, place_of_classes(c),
+      "num_labels is %" PRId64 ", but the data have labels of %d name%s: %s", model, names->count,
+      names->count == 1 ? "" : "s", tsr_label_names_list(names->arena, &all));
+  tsr_diag_hint(diags, "data.labels: [NAME, …] has names that no line has, too");
+  return false;
+}
+
+/* What the model tells apart is what the data have. */
 static bool sort_names(
-    tsr_arena *arena, const tsr_data_options *o, tsr_label_format *format, tsr_diags *diags) {
-  tsr_label_collector names = {.arena = arena};
+    tsr_arena *arena, const tsr_config *c, const tsr_data_options *o, tsr_label_format *format,
+    tsr_diags *diags) {
+  int64_t model = classes_of_model(c);
+  tsr_label_collector names = {.arena = arena, .most = model ? (int)model : TSR_CLASSES_MAX};
   for (int i = 0; i < o->inputs_count; i++)
     if (!collect(arena, &o->inputs[i], &names, diags)) return false;
   if (o->validation && !collect(arena, o->validation, &names, diags)) return false;
-  if (names.count > TSR_CLASSES_MAX)
-    return tsr_diag_error(
-        diags, o->inputs[0].location, "'%s' has labels of more than %d names", o->inputs[0].path,
-        TSR_CLASSES_MAX);
   if (!names.count) return true;
+  if (names.count > names.most) return too_many(c, o, &names, diags);
+  if (names.count < model) return too_few(c, &names, model, diags);
   format->labels = (tsr_label_names){names.items, names.count};
   format->are_sorted = true;
   return true;
 }
 
-static void declare_names(tsr_arena *arena, const tsr_config_names *names, tsr_label_names *ret) {
+static bool
+declare_names(tsr_arena *arena, const tsr_config *c, tsr_label_format *format, tsr_diags *diags) {
+  const tsr_config_names *names = &c->data.labels;
+  int64_t model = classes_of_model(c);
   const char **items = tsr_arena_array(arena, const char *, names->count);
   for (int i = 0; i < names->count; i++) items[i] = names->items[i].text;
-  *ret = (tsr_label_names){items, names->count};
-}
-
-/* What the model tells apart is what the data have. */
-static bool check_count(
-    const tsr_config *c, const tsr_data_options *o, const tsr_label_format *format,
-    tsr_diags *diags) {
-  int64_t model = classes_of_model(c);
-  const tsr_label_names *labels = &format->labels;
-  if (!model || !labels->names || labels->count == model) return true;
-  const tsr_yaml *node = tsr_yaml_get(c->model.map, "num_labels");
-  if (format->are_sorted)
-    tsr_diag_error(
-        diags, node->location, "num_labels is %" PRId64 ", but '%s' has labels of %d names", model,
-        o->inputs[0].path, labels->count);
-  else
-    tsr_diag_error(
-        diags, node->location, "num_labels is %" PRId64 ", but data.labels has %d names", model,
-        labels->count);
-  if (format->are_sorted && labels->count < model)
-    tsr_diag_hint(diags, "data.labels: [NAME, …] has names that no line has, too");
-  return false;
+  format->labels = (tsr_label_names){items, names->count};
+  return !model || names->count == model ||
+         tsr_diag_error(
+             diags, place_of_classes(c), "num_labels is %" PRId64 ", but data.labels has %d names",
+             model, names->count);
 }
 
 static bool find_classes(
     tsr_arena *arena, const tsr_config *c, const tsr_data_options *o, tsr_label_format *format,
     tsr_diags *diags) {
-  if (c->data.labels.count) declare_names(arena, &c->data.labels, &format->labels);
-  else if (!sort_names(arena, o, format, diags)) return false;
-  if (!check_count(c, o, format, diags)) return false;
-  int64_t model = classes_of_model(c);
-  if (!format->labels.names && model <= TSR_CLASSES_MAX) format->labels.count = (int)model;
-  return true;
+  bool ok = c->data.labels.count ? declare_names(arena, c, format, diags)
+                                 : sort_names(arena, c, o, format, diags);
+  if (ok && !format->labels.names) format->labels.count = (int)classes_of_model(c);
+  return ok;
 }
 
 /* ---- opening ---- */

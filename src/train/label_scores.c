@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/label_scores.h"
 #include <math.h>
+#include <stdio.h>
 
 tsr_label_scorer tsr_label_scorer_new(
     tsr_arena *arena, const tsr_compiled *evaluation, const tsr_executable *executable) {
@@ -45,4 +46,10 @@ double tsr_accuracy_value(const tsr_accuracy *a) { return (double)a->right / (do
 double tsr_accuracy_error(const tsr_accuracy *a) {
   double p = tsr_accuracy_value(a);
   return a->count > 1 ? sqrt(p * (1 - p) / ((double)a->count - 1)) : NAN;
+}
+
+void tsr_accuracy_print(const tsr_accuracy *a, int digits) {
+  printf("%.*f", digits, tsr_accuracy_value(a));
+  if (a->count > 1) printf(" ± %.*f", digits, tsr_accuracy_error(a));
+  printf(" (%lld of %lld)", (long long)a->right, (long long)a->count);
 }

@@ -36,5 +36,7 @@ void tsr_accuracy_add(tsr_accuracy *accuracy, const tsr_label_score *scores, int
 double tsr_accuracy_value(const tsr_accuracy *accuracy);
 /* The standard error: the sample's standard deviation (divisor n - 1) over sqrt(n); NaN of one. */
 double tsr_accuracy_error(const tsr_accuracy *accuracy);
+/* "0.75 ± 0.25 (3 of 4)" with so many digits, on the standard output; of one no standard error. */
+void tsr_accuracy_print(const tsr_accuracy *accuracy, int digits);
 
 #endif

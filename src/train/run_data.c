@@ -170,10 +170,13 @@ static tsr_location place_of_data(const tsr_config *c) {
 
 static bool no_data(const tsr_config *c, tsr_location location, tsr_diags *diags) {
   if (c->training.data_path[0] || c->training.data_sources_count) return false;
+  const char *files =
+      "a text file or pattern, a token file, a .csv table, or a folder of MNIST's IDX files";
+  if (c->data.format == TSR_FILES_CHAT) files = "a file or pattern of lines with conversations";
+  if (c->data.format == TSR_FILES_LABELS)
+    files = "a file or pattern of lines of {\"text\": \"…\", \"label\": …}";
   tsr_diag_error(diags, location, "no data: training_config.data_path is not given");
-  tsr_diag_hint(
-      diags,
-      "a text file or pattern, a token file, a .csv table, or a folder of MNIST's IDX files");
+  tsr_diag_hint(diags, "%s", files);
   return true;
 }
 

@@ -103,10 +103,10 @@ static void monitor(tsr_trainer *t, double loss) {
 
 static void print_evaluation(const tsr_trainer *t, double loss, const tsr_accuracy *accuracy) {
   printf("Step %lld: Validation loss = %.4f", (long long)t->step, loss);
-  if (accuracy->count)
-    printf(
-        ", accuracy = %.4f ± %.4f (%lld of %lld)", tsr_accuracy_value(accuracy),
-        tsr_accuracy_error(accuracy), (long long)accuracy->right, (long long)accuracy->count);
+  if (accuracy->count) {
+    printf(", accuracy = ");
+    tsr_accuracy_print(accuracy, 4);
+  }
   printf("\n");
 }
 

@@ -67,9 +67,18 @@ static void test_refused(void) {
   check_refused(&named, LABEL("\"\""), 24, "a label without characters is no class");
   check_refused(
       &named, LABEL("3"), 24, "label 3 is none of the 3 classes, whose numbers are 0 to 2");
+  check_refused(
+      &numbers, LABEL("2147483647"), 24,
+      "label 2147483647 is none of the 3 classes, whose numbers are 0 to 2");
+  check_refused(
+      &numbers, LABEL("99999999999999999999"), 24,
+      "label 99999999999999999999 is none of the 3 classes, whose numbers are 0 to 2");
+  check_refused(
+      &(tsr_label_format){.tokenizer = numbers.tokenizer}, LABEL("2147483647"), 24,
+      "label 2147483647 is no number of a class, which has at most 9 digits");
   check_refused(&numbers, LABEL("\"no\""), 24, "label 'no' is a name, and the classes have none");
   check_refused(&sorted, LABEL("1"), 24, "label 1 is a number, and other lines have names");
-  static const char *const odd[] = {"-1", "1.0", "1e2", "true", "null", "[1]", "9999999999"};
+  static const char *const odd[] = {"-1", "1.0", "1e2", "true", "null", "[1]"};
   for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
     check_refused(
         &numbers, tsr_arena_printf(arena, "{\"text\": \"x\", \"label\": %s}", odd[i]), 24,
@@ -90,7 +99,7 @@ static void test_refused(void) {
 }
 
 static void test_names(void) {
-  tsr_label_collector collector = {.arena = arena};
+  tsr_label_collector collector = {.arena = arena, .most = 2};
   static const char text[] =
       "{\"text\": \"x\", \"label\": \"b\"}\n\n{\"label\": \"é\"}\nnot JSON\n"
       "{\"label\": 3}\n{\"label\": \"B\"}\n{\"label\": \"b\"}\n{\"label\": \"a\"}";
@@ -98,6 +107,22 @@ static void test_names(void) {
   static const char *const want[] = {"B", "a", "b", "é"};
   CHECK_INT(collector.count, 4);
   for (int i = 0; i < 4 && i < collector.count; i++) CHECK_STR(collector.items[i], want[i]);
+  CHECK_STR(collector.beyond[0], "B");
+  CHECK_STR(collector.beyond[1], "a");
+  CHECK(!collector.beyond[2]);
+  CHECK_STR(collector.beyond_file, "x");
+  CHECK_INT(collector.beyond_line, 6);
+}
+
+static void test_names_list(void) {
+  static const char *const nine[] = {"1", "2", "3", "4", "5", "6", "7", "8", "9"};
+  CHECK_STR(tsr_label_names_list(arena, &(tsr_label_names){nine, 1}), "'1'");
+  CHECK_STR(
+      tsr_label_names_list(arena, &(tsr_label_names){nine, 8}),
+      "'1', '2', '3', '4', '5', '6', '7', '8'");
+  CHECK_STR(
+      tsr_label_names_list(arena, &(tsr_label_names){nine, 9}),
+      "'1', '2', '3', '4', '5', '6', '7', '8', …");
 }
 
 /* ---- samples ---- */
@@ -177,6 +202,7 @@ int main(void) {
   test_lines();
   test_refused();
   test_names();
+  test_names_list();
   test_samples();
   test_fingerprint();
   scratch_leave(folder);

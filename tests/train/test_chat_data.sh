@@ -81,6 +81,9 @@ ends 0 evaluate --checkpoint one --data more.jsonl --set data.packing=none
 awk -v a="$whole" -v b="$(sed -n 's/^loss: //p' "$said")" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-10) }' ||
   complain "in packs the loss is $whole"
 
+ends 0 evaluate --checkpoint one --data more.jsonl --set data.too_long=drop --set training_config.sequence_length=36
+says " of 20 conversations are dropped as longer than 36 tokens"
+
 # several sources, in shares
 sed 's/data_path: chat.jsonl/data_sources: [{path: chat.jsonl, weight: 3}, {path: more.jsonl, weight: 1}]/' run.yaml > mix.yaml
 ends 0 --config mix.yaml
@@ -128,4 +131,4 @@ says "bad.jsonl:1:1: error: "
 ends 2 --config run.yaml --set training_config.data_path=gone.jsonl
 says "gone.jsonl"
 
-end_of train.chat_data 30
+end_of train.chat_data 31

@@ -75,7 +75,7 @@ import json, math, sys
 result = json.load(open("result.json"))
 samples = [json.loads(line) for line in open("samples.jsonl")]
 lines = [json.loads(line) for line in open("mail.jsonl")]
-assert len(samples) == len(lines) == result["documents"] == 160
+assert len(samples) == len(lines) == result["documents"] == 160 and result["dropped"] == 0
 for number, (sample, line) in enumerate(zip(samples, lines), 1):
     assert (sample["file"], sample["line"], sample["label"]) == ("mail.jsonl", number, line["label"])
     assert sample["acc"] == 1 and sample["predicted"] == sample["label"] and sample["log_likelihood"] > math.log(0.5)
@@ -104,6 +104,21 @@ says "label"
 says "without its last"
 ends 0 data show --config run.yaml --set training_config.sequence_length=3 --set data.too_long=drop
 grep -q 'dropped' "$said" && ! grep -q ', 0 dropped' "$said" || complain "nothing is dropped"
+# `evaluate` says what it leaves out; a byte is a token
+sed 's/bpe, tokenizer_path: tokenizer.json/byte/; s/max_steps: 60/max_steps: 2/; s/2406/256/; s/sequence_length: 16/sequence_length: 32/' \
+  run.yaml > bytes.yaml
+ends 0 --config bytes.yaml --out bytes --quiet
+printf '{"text": "%s", "label": "ham"}\n' a lunch ab abcd report > lengths.jsonl
+ends 0 evaluate --checkpoint bytes --data lengths.jsonl --set data.too_long=drop --set training_config.sequence_length=4 --out dropped.json
+says "data: lengths.jsonl, 3 documents"
+says "--set:1:15: note: 2 of 5 texts are dropped as longer than 4 tokens"
+grep -q '"documents": 3,' dropped.json && grep -q '"dropped": 2,' dropped.json || complain "no counts in the results"
+ends 0 evaluate --checkpoint bytes --data lengths.jsonl --set training_config.sequence_length=4
+! grep -q note: "$said" || complain "a note of nothing"
+grep -E 'lunch|report' lengths.jsonl > long.jsonl
+ends 2 evaluate --checkpoint bytes --data long.jsonl --set data.too_long=drop --set training_config.sequence_length=4
+says "error: 'long.jsonl' has no text with a label"
+says "= of 2, 2 are dropped as longer than 4 tokens"
 
 # begun with a model of tokens, whose output is replaced
 sed 's/, num_labels: 2//; s/^data: .*//; s/mail.jsonl/text.txt/; s/max_steps: 60/max_steps: 2/' run.yaml > tokens.yaml
@@ -181,9 +196,38 @@ ends 2 export one --format gguf --out model.gguf
 says "GGUF has no scores of documents: this model has num_labels 2"
 ends 2 evaluate --checkpoint tokens --data text.txt --log-samples no.jsonl
 says "--log-samples goes with --eval-set, or with a model that has num_labels"
+# one text; none
+printf '{"text": "%s", "label": "ham"}\n' a > single.jsonl
+ends 0 evaluate --checkpoint bytes --data single.jsonl --out single.json
+grep -qx "data: single.jsonl, 1 document" "$said" || complain "another count of one text"
+grep -q 'accuracy: [01].000000 ([01] of 1)$' "$said" || complain "another accuracy of one text"
+grep -q '"stderr": null' single.json || complain "a standard error of one text"
+ends 0 --config bytes.yaml --set training_config.data_path=lengths.jsonl --set 'data.labels=[ham, spam]' \
+  --set training_config.batch_size=1 --set numerics.units.batch=1 --set training_config.validation_fraction=0.2
+grep -q 'accuracy = [01].0000 ([01] of 1)$' "$said" || complain "another accuracy of one text in a run"
+: > empty.jsonl
+ends 2 evaluate --checkpoint bytes --data empty.jsonl
+says "error: 'empty.jsonl' has no text with a label"
+sed 's/validation_fraction: 0.25/validation_path: empty.jsonl/' bytes.yaml > nothing.yaml
+ends 2 --config nothing.yaml
+says "the validation part of 'empty.jsonl' has no text with a label to evaluate"
+ends 2 evaluate --checkpoint back
+says 'a file or pattern of lines of {"text": "…", "label": …}'
+# how many classes there are
+ends 2 --config run.yaml --set transformer_config.num_labels=1 --set training_config.data_path=numbers.jsonl
+says "--set:1:31: error: num_labels 1 has one class: there are at least 2"
+! grep -q numbers.jsonl: "$said" || complain "errors of lines"
+for model in gemma2 gemma3 gpt2 gpt_neox llama phi3 qwen2 qwen3 smollm3 starcoder2; do
+  printf 'training_config: {seed: 1}\ntransformer_config: {model_type: %s, vocab_size: 256, num_labels: 65537}\n' $model > many.yaml
+  ends 2 check --config many.yaml
+  says "error: 'num_labels' must be at most 65536, not 65537"
+done
+sed 's/"spam"/"ham"/' mail.jsonl > ham.jsonl
+ends 2 --config run.yaml --set training_config.data_path=ham.jsonl
+says "error: num_labels is 2, but the data have labels of 1 name: 'ham'"
 # names that nobody has given numbers
 ends 0 --config run.yaml --out numbered --set training_config.data_path=numbers.jsonl --set training_config.max_steps=2 --quiet
 ends 2 evaluate --checkpoint numbered --data mail.jsonl
 says "the labels of 'mail.jsonl' are names, and the model's classes have none"
 
-end_of train.labels 36
+end_of train.labels 57
