@@ -53,9 +53,9 @@ int tsr_generation_programs(
 
 tsr_generator
 tsr_generator_of(const tsr_compiled *g, tsr_executable *const *executable, int64_t vocab_size) {
-  int64_t known = g->model->vocab_size;
-  if (known && known < vocab_size) vocab_size = known;
-  tsr_generator made = {.generation = g, .vocab_size = vocab_size};
+  int64_t known = g->model->vocab_size, rows = known ? known : vocab_size;
+  if (rows < vocab_size) vocab_size = rows;
+  tsr_generator made = {.generation = g, .vocab_size = vocab_size, .vocab_rows = rows};
   made.executable = *executable++;
   if (g->decode) made.decode = *executable++;
   if (g->score) made.score = *executable++;
@@ -283,8 +283,8 @@ static bool report(tsr_text_batch *b, row *r, tsr_text_token t) {
   if (!q->token) return true;
   if (q->wants_logprobs) {
     t.logprob.log_probability = tsr_token_logprobs(
-        b->logits, b->generator->vocab_size, t.logprob.token, q->top_logprobs, b->top_logprobs,
-        &t.top_logprobs_count);
+        b->logits, b->generator->vocab_rows, b->generator->vocab_size, t.logprob.token,
+        q->top_logprobs, b->top_logprobs, &t.top_logprobs_count);
     t.top_logprobs = b->top_logprobs;
   }
   return q->token(q->context, &t);

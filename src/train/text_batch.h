@@ -20,6 +20,7 @@ typedef struct {
   tsr_executable *decode;         /* generation->decode->programs; NULL where there is none */
   tsr_executable *score;          /* generation->score->programs; NULL where there is none */
   int64_t vocab_size;             /* tokens that may be drawn are below it */
+  int64_t vocab_rows; /* of the model, which may have more: log-probabilities are over all */
 } tsr_generator;
 
 /* The programs of generation, to be put behind others of a process's; how many. */
