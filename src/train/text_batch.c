@@ -5,6 +5,7 @@
 #include "train/score_check.h"
 #include "train/token_logprobs.h"
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -290,6 +291,13 @@ static bool report(tsr_text_batch *b, row *r, tsr_text_token t) {
   return q->token(q->context, &t);
 }
 
+/* As where a token is drawn: of logits none of which is finite nothing follows. */
+static bool has_finite_logit(const tsr_text_batch *b) {
+  for (int64_t i = 0; i < b->generator->vocab_rows; i++)
+    if (isfinite(b->logits[i])) return true;
+  return false;
+}
+
 /* Reports what the run says of the prompt's tokens; false where the text has ended. */
 static bool score_prompt(tsr_text_batch *b, row *r, const run *made, int64_t first_row) {
   int64_t begin = has_cache(b) ? r->begin + r->cached : r->begin; /* of what the run has read */
@@ -298,6 +306,7 @@ static bool score_prompt(tsr_text_batch *b, row *r, const run *made, int64_t fir
     if (index < r->scored || index >= r->request.count) continue;
     r->scored = index + 1;
     tsr_executable_read_row(made->executable, made->logits, first_row + k, b->logits);
+    if (!has_finite_logit(b)) return end_text(r, TSR_TEXT_NO_TOKEN), false;
     tsr_text_token t = {.index = index, .logprob = {.token = r->tokens[index]}};
     if (!report(b, r, t)) return end_text(r, TSR_TEXT_STOPPED), false;
   }

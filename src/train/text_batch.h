@@ -53,7 +53,7 @@ typedef enum {
   TSR_TEXT_FULL,    /* max_new_tokens were drawn */
   TSR_TEXT_STOPPED, /* a stop was drawn, or `token` said so */
   TSR_TEXT_INTERRUPTED,
-  TSR_TEXT_NO_TOKEN /* no token could be drawn: no logit is finite */
+  TSR_TEXT_NO_TOKEN /* no token could be drawn or scored: no logit is finite */
 } tsr_text_end;
 
 typedef struct {

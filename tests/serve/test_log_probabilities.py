@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Log-probabilities of a model with more rows than its tokenizer has tokens. The oracle is the
-same model with a tokenizer of all rows.
+"""Log-probabilities of a model with more rows than its tokenizer has tokens, and of one that gives no numbers. The oracle of
+the first is the same model with a tokenizer of all rows.
 usage: test_log_probabilities.py PROGRAM"""
 import json
+import struct
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,19 @@ def make_few(program, folder):
     return folder / "few"
 
 
+def make_nan(program, folder):
+    """The model with NaN as its last norm."""
+    path = folder / "chat/model.safetensors"
+    data = bytearray(path.read_bytes())
+    length = struct.unpack("<Q", data[:8])[0]
+    entry = json.loads(data[8:8 + length])["model.norm.weight"]
+    begin, end = (8 + length + at for at in entry["data_offsets"])
+    data[begin:end] = b"\xff" * (end - begin)
+    path.write_bytes(data)
+    subprocess.run([program, "import", "chat", "--out", "nan"], cwd=folder, check=True, capture_output=True)
+    return folder / "nan"
+
+
 def check_rows(c, all_rows, few):
     """Rows without a token are a part of the sum, and neither drawn nor listed."""
     prompt, is_tail_likely = list(b"Hello, world 42"), False
@@ -51,6 +65,14 @@ def check_rows(c, all_rows, few):
         c.same(made["logprobs"]["token_logprobs"], scored["logprobs"]["token_logprobs"][len(prompt):], f"of drawn tokens, {body}")
 
 
+def check_nan(c, s):
+    for body in ({"echo": True, "max_tokens": 0}, {"echo": True, "max_tokens": 2}, {"max_tokens": 2}):
+        status, answer = s.post("/v1/completions", prompt="Hello", logprobs=2, **body)
+        c.same((status, answer.get("error", {}).get("code")), (500, "no_numbers"), f"a model without numbers, {body}")
+        last = s.ask("POST", "/v1/completions", {"prompt": "Hello", "logprobs": 2, "stream": True, **body})[2]
+        c.check(b'"no_numbers"' in last and b"[DONE]" not in last, f"{body} in a stream: {last}")
+
+
 def main():
     c = Checks()
     program = Path(sys.argv[1]).resolve()
@@ -59,6 +81,8 @@ def main():
         model = make_model(program, folder)
         with serving(c, program, model) as all_rows, serving(c, program, make_few(program, folder)) as few:
             check_rows(c, all_rows, few)
+        with serving(c, program, make_nan(program, folder)) as s:
+            check_nan(c, s)
     c.end("serve log-probabilities", 40)
 
 
