@@ -50,13 +50,16 @@ def check_values(c, s):
         check_error(c, s, 400, {"prompt": "x", key: value}, param=key, code="unsupported_parameter")
     check_error(c, s, 400, {"prompt": "x" * CONTEXT}, param="prompt", code="context_length_exceeded")
     check_error(c, s, 400, {"prompt": "x" * 100, "max_tokens": 29}, param="prompt", code="context_length_exceeded")
-    chat = "/v1/chat/completions"
+    chat, user = "/v1/chat/completions", [{"role": "user", "content": "x"}]
+    for many in (CONTEXT + 1, 10 ** 6, 1e30):
+        check_error(c, s, 400, {"prompt": "x", "max_tokens": many}, param="max_tokens", code="context_length_exceeded")
+        for key in ("max_tokens", "max_completion_tokens"):
+            check_error(c, s, 400, {"messages": user, key: many}, param=key, code="context_length_exceeded", path=chat)
     for messages in (None, [], "x", [1], [{"content": "x"}], [{"role": 1, "content": "x"}],
                      [{"role": "user", "content": 5}], [{"role": "user", "content": [{"type": "image_url"}]}]):
         body = {} if messages is None else {"messages": messages}
         code = None if messages and messages != "x" else "missing_required_parameter"
         check_error(c, s, 400, body, param="messages", code=code, path=chat)
-    user = [{"role": "user", "content": "x"}]
     check_error(c, s, 400, {"messages": user, "top_logprobs": 2}, param="top_logprobs", path=chat)
     check_error(c, s, 400, {"messages": user, "tool_choice": "required"}, param="tool_choice",
                 code="unsupported_parameter", path=chat)
