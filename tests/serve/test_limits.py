@@ -204,6 +204,16 @@ def check_queue(c, s):
     c.same(s.post("/v1/completions", prompt="x", max_tokens=1)[0], 200, "there is room again")
 
 
+def check_small_queue(c, program, model):
+    """A request that can never have room is wrong; one as large as the queue is served."""
+    with serving(c, program, model, "--max-queue", "4") as s:
+        check_error(c, s, 400, {"prompt": "x", "n": 7}, param="n")
+        check_error(c, s, 400, {"prompt": ["x"] * 5}, param="prompt")
+        check_error(c, s, 400, {"prompt": ["x"] * 3, "n": 2}, param="n")
+        for body in ({"prompt": "x", "n": 4}, {"prompt": ["x"] * 4}):
+            c.same(s.post("/v1/completions", max_tokens=1, **body)[0], 200, f"as many as may wait: {body}")
+
+
 def check_slow_clients(c, program, model):
     """Whoever does not send a request in time is cut off, however steadily he sends."""
     with serving(c, program, model, "--timeout", "1") as s:
@@ -314,6 +324,7 @@ def main():
             check_clients_that_go(c, s)
             check_half_closed(c, s)
             check_queue(c, s)
+        check_small_queue(c, program, model)
         check_slow_clients(c, program, model)
         check_token(c, program, model)
         check_end(c, program, model)
