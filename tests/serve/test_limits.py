@@ -300,6 +300,7 @@ def check_start(c, program, model):
     for words, says in ((("--port", "65536"), "--port: 65536 is above"), (("--port", "x"), "--port: 'x' is no integer"),
                         (("--host", "no.such.host.invalid"), "is no host"), (("--context", "129"), "128 positions"),
                         (("--timeout", "x"), "--timeout: 'x' is no time"), (("--max-batch", "0"), "--max-batch: '0'"),
+                        (("--max-batch", "1000000000"), "= a smaller --max-batch\n"),
                         (("--prompt", "x"), "--prompt belongs to")):
         port = () if words[0] == "--port" else ("--port", "0")
         got = subprocess.run([program, "serve", "--checkpoint", model, *port, *words], capture_output=True, text=True)
