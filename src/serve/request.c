@@ -261,6 +261,10 @@ bool tsr_request_read_tokenize(
             tsr_field_bool(&f, "add_special_tokens", &adds_special) &&
             tsr_field_bool(&f, "add_generation_prompt", &adds_prompt) &&
             tsr_field_text(&f, "prompt", &prompt);
+  if (ok && !prompt && !tsr_field(&f, "messages"))
+    ok = tsr_api_fail(
+        ret_error, arena, 400, "prompt", "missing_required_parameter",
+        "'prompt', a text, or 'messages', a conversation, is missing");
   if (ok && prompt) ok = tsr_prompt_of_text(&f, model, prompt, adds_special, ret_tokens, NULL);
   else if (ok) ok = tsr_prompt_of_chat(&f, model, body, length, true, adds_prompt, ret_tokens);
   tsr_arena_free(json);

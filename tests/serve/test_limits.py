@@ -64,6 +64,9 @@ def check_values(c, s):
     check_error(c, s, 400, {"messages": user, "tool_choice": "required"}, param="tool_choice",
                 code="unsupported_parameter", path=chat)
     check_error(c, s, 400, {"messages": user, "tools": {}}, param="tools", path=chat)
+    for body in ({}, {"tokens": [1]}, {"prompt": None}):
+        check_error(c, s, 400, body, param="prompt", code="missing_required_parameter", path="/tokenize", says="or 'messages'")
+    check_error(c, s, 400, {"messages": []}, param="messages", code="missing_required_parameter", path="/tokenize")
     check_error(c, s, 400, {"tokens": [259]}, param="tokens", path="/detokenize")
     check_error(c, s, 400, {"tokens": "x"}, param="tokens", path="/detokenize")
     c.same(s.post("/v1/completions", prompt="x", max_tokens=1, user="me", nonsense={"a": [1]}, stop=None)[0], 200,
