@@ -24,6 +24,7 @@ typedef struct {
   tsr_connection *client;
   tsr_text body;
   bool has_begun, is_too_large;
+  const char *name; /* the rest of the path, where a route has names below it */
 } tsr_exchange;
 
 /* ---- http_answer.c ---- */

@@ -35,6 +35,32 @@ static enum MHD_Result models(tsr_exchange *e) {
   return tsr_http_answer_json(e, &text);
 }
 
+static bool is_name(const char *escaped, const char *name) {
+  tsr_text text = {0};
+  tsr_text_add_bytes(&text, escaped, strlen(escaped));
+  size_t length = MHD_http_unescape(text.data);
+  bool same = length == strlen(name) && !memcmp(text.data, name, length);
+  tsr_text_free(&text);
+  return same;
+}
+
+static enum MHD_Result model(tsr_exchange *e) {
+  const tsr_served_model *served = e->server->model;
+  if (is_name(e->name, served->name)) {
+    tsr_text text = {0};
+    tsr_response_add_model(served, &text);
+    return tsr_http_answer_json(e, &text);
+  }
+  tsr_arena *arena = tsr_arena_new();
+  tsr_api_error error = {0};
+  tsr_api_fail(
+      &error, arena, 404, "model", "model_not_found",
+      "The model '%s' does not exist; this server has '%s'", e->name, served->name);
+  enum MHD_Result result = tsr_http_answer_error(e, &error);
+  tsr_arena_free(arena);
+  return result;
+}
+
 static enum MHD_Result completions(tsr_exchange *e) { return tsr_http_generate(e, false); }
 static enum MHD_Result chat_completions(tsr_exchange *e) { return tsr_http_generate(e, true); }
 
@@ -65,8 +91,8 @@ static enum MHD_Result detokenize(tsr_exchange *e) {
 }
 
 typedef struct {
-  const char *method, *path;
-  bool is_open; /* to clients without the token */
+  const char *method, *path; /* one that ends with "/" has names below it */
+  bool is_open;              /* to clients without the token */
   enum MHD_Result (*answer)(tsr_exchange *e);
 } route;
 
@@ -75,6 +101,7 @@ static const route routes[] = {
     {"GET", "/health", true, health},
     {"GET", "/metrics", false, metrics},
     {"GET", "/v1/models", false, models},
+    {"GET", "/v1/models/", false, model},
     {"POST", "/v1/completions", false, completions},
     {"POST", "/v1/chat/completions", false, chat_completions},
     {"POST", "/tokenize", false, tokenize},
@@ -116,13 +143,20 @@ static bool check_type(const tsr_exchange *e, tsr_api_error *error) {
   return false;
 }
 
+static bool is_path_of(const route *r, const char *path) {
+  size_t length = strlen(r->path);
+  bool has_names = length > 1 && r->path[length - 1] == '/';
+  if (!has_names) return !strcmp(r->path, path);
+  return !strncmp(r->path, path, length) && path[length];
+}
+
 /* NULL: the error, whose message may live in the arena. */
 static const route *find_route(
     const tsr_exchange *e, tsr_arena *arena, const char *method, const char *path,
     tsr_api_error *error) {
   const char *other = NULL, *as = strcmp(method, "HEAD") ? method : "GET";
   for (int i = 0; i < ROUTES; i++) {
-    if (strcmp(routes[i].path, path) != 0) continue;
+    if (!is_path_of(&routes[i], path)) continue;
     if (strcmp(routes[i].method, as) != 0) {
       other = routes[i].method;
       continue;
@@ -148,6 +182,7 @@ static enum MHD_Result answer_request(tsr_exchange *e, const char *method, const
     tsr_api_fail(
         &error, arena, 413, NULL, "body_too_large", "The body has more than %lld bytes",
         (long long)e->server->settings.max_body);
+  if (found) e->name = path + strlen(found->path);
   enum MHD_Result result = error.status ? tsr_http_answer_error(e, &error) : found->answer(e);
   tsr_arena_free(arena);
   return result;
@@ -241,7 +276,8 @@ static void notice(
 
 /* ---- the server ---- */
 
-/* No path has characters that would be escaped, so one with escapes is none of them. */
+/* No route has characters that would be escaped, so a path with escapes is none of them. A model's
+ * name is unescaped by itself: it may have a "/". */
 static size_t leave_escapes(void *context, struct MHD_Connection *connection, char *text) {
   (void)context, (void)connection;
   return strlen(text);

@@ -5,6 +5,30 @@
 #include <string.h>
 #include <time.h>
 
+/* Whether the token is a part of a character, but not the first one. */
+static bool is_later_part(const tsr_tokenizer *tokenizer, int32_t token) {
+  tsr_text bytes = {0};
+  tsr_tokenizer_token_text(tokenizer, token, &bytes);
+  bool is_part = bytes.length && !tsr_text_characters(bytes.data, 1);
+  tsr_text_free(&bytes);
+  return is_part;
+}
+
+/* An echo begins with the prompt as it was given: its tokens may stand for another text, as without
+ * a blank at its begin, or without special tokens. All bytes of a character may begin where it
+ * does, and the first of them counts as a character. */
+static void echo_text(tsr_text_choice *c, const tsr_prompt_text *given, const tsr_prompt *prompt) {
+  const tsr_tokenizer *tokenizer = c->job->model->tokenizer;
+  c->prompt_text.length = 0;
+  tsr_text_add_bytes(&c->prompt_text, given->bytes, strlen(given->bytes));
+  for (int64_t i = 0; c->prompt_offsets && i < prompt->count; i++) {
+    const char *at = given->bytes + given->begins[i];
+    bool is_behind =
+        *at && tsr_text_characters(at, 1) && is_later_part(tokenizer, prompt->tokens[i]);
+    c->prompt_offsets[i] = tsr_text_characters(given->bytes, (size_t)given->begins[i]) + is_behind;
+  }
+}
+
 tsr_serve_job *
 tsr_serve_job_new(tsr_arena *arena, const tsr_served_model *model, const tsr_request *request) {
   tsr_serve_job *job = tsr_arena_alloc(arena, sizeof *job);
@@ -25,6 +49,8 @@ tsr_serve_job_new(tsr_arena *arena, const tsr_served_model *model, const tsr_req
     c->stream = tsr_text_stream_new(
         arena, model->tokenizer, prompt->tokens, prompt->count, &c->prompt_text, c->prompt_offsets);
     if (!request->echoes) tsr_text_free(&c->prompt_text);
+    else if (request->texts && request->texts[c->prompt].bytes)
+      echo_text(c, &request->texts[c->prompt], prompt);
   }
   pthread_mutex_init(&job->lock, NULL);
   pthread_condattr_init(&monotonic);

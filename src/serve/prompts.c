@@ -4,7 +4,7 @@
 
 bool tsr_prompt_of_text(
     const tsr_fields *f, const tsr_served_model *model, const char *text, bool adds_special,
-    tsr_prompt *ret_prompt) {
+    tsr_prompt *ret_prompt, tsr_prompt_text *ret_text) {
   const tsr_tokenizer *tokenizer = model->tokenizer;
   tsr_diags *diags = tsr_diags_new(f->arena);
   tsr_text_file file = {"the text", text, strlen(text)};
@@ -14,12 +14,15 @@ bool tsr_prompt_of_text(
     first = tsr_subword_before(tokenizer->subword, &before);
   int64_t room = tsr_tokenizer_room(tokenizer, text, file.length);
   int32_t *tokens = tsr_arena_array(f->arena, int32_t, first + room + 1);
+  int64_t *begins = tsr_arena_array(f->arena, int64_t, first + room + 1); /* 0 of the first ones */
   if (first) memcpy(tokens, before, sizeof *tokens * (size_t)first);
-  if (!tsr_tokenizer_encode(tokenizer, &file, tokens + first, &count, diags))
+  if (!tsr_tokenizer_encode_begins(
+          tokenizer, NULL, &file, tokens + first, begins + first, &count, diags))
     return tsr_api_fail(
         f->error, f->arena, 400, "prompt", NULL, "The text cannot be tokenized: %s",
         tsr_diags_first_error(diags));
   *ret_prompt = (tsr_prompt){tokens, first + count};
+  if (ret_text) *ret_text = (tsr_prompt_text){tsr_arena_strdup(f->arena, text), begins};
   for (int64_t i = 0; i < ret_prompt->count; i++)
     if (tokens[i] >= model->vocab_size)
       return tsr_api_fail(
@@ -64,16 +67,19 @@ bool tsr_prompts_read(
         "'prompt' has %d prompts, more than the %lld of one request", count,
         (long long)model->texts_most);
   r->prompts = tsr_arena_array(f->arena, tsr_prompt, count);
+  r->texts = tsr_arena_array(f->arena, tsr_prompt_text, count);
   if (cJSON_IsString(prompt))
     return r->prompts_count = 1,
-           tsr_prompt_of_text(f, model, prompt->valuestring, adds_special, r->prompts);
+           tsr_prompt_of_text(f, model, prompt->valuestring, adds_special, r->prompts, r->texts);
   if (!cJSON_IsArray(prompt)) return tsr_field_wrong(f, "prompt", wanted);
   if (!is_list)
     return r->prompts_count = 1, tsr_prompt_of_list(f, model, "prompt", prompt, r->prompts);
   cJSON_ArrayForEach(item, prompt) {
+    tsr_prompt_text *as_given = &r->texts[r->prompts_count];
     tsr_prompt *to = &r->prompts[r->prompts_count++];
     if (cJSON_IsString(item)) {
-      if (!tsr_prompt_of_text(f, model, item->valuestring, adds_special, to)) return false;
+      if (!tsr_prompt_of_text(f, model, item->valuestring, adds_special, to, as_given))
+        return false;
     } else if (cJSON_IsArray(item)) {
       if (!tsr_prompt_of_list(f, model, "prompt", item, to)) return false;
     } else {
@@ -148,7 +154,7 @@ static bool tokenize_chat(
     tsr_prompt *ret_prompt) {
   const char *text = tsr_arena_strndup(
       f->arena, out->text.data ? out->text.data : "", out->text.data ? out->text.length : 0);
-  return tsr_prompt_of_text(f, model, text, false, ret_prompt);
+  return tsr_prompt_of_text(f, model, text, false, ret_prompt, NULL);
 }
 
 bool tsr_prompt_of_chat(

@@ -5,10 +5,11 @@
 #include "serve/fields.h"
 #include "serve/request.h"
 
-/* A text's tokens; `adds_special`: behind those that the tokenizer's template begins with. */
+/* A text's tokens; `adds_special`: behind those that the tokenizer's template begins with.
+ * `ret_text` (NULL: not wanted) has a copy of it. */
 bool tsr_prompt_of_text(
     const tsr_fields *fields, const tsr_served_model *model, const char *text, bool adds_special,
-    tsr_prompt *ret_prompt);
+    tsr_prompt *ret_prompt, tsr_prompt_text *ret_text);
 bool tsr_prompt_of_list(
     const tsr_fields *fields, const tsr_served_model *model, const char *key, const cJSON *list,
     tsr_prompt *ret_prompt);

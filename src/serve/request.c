@@ -149,6 +149,18 @@ static bool read_choices(const tsr_fields *f, const tsr_served_model *model, tsr
              (long long)texts, (long long)model->texts_most);
 }
 
+static bool read_max_tokens(
+    const tsr_fields *f, const tsr_served_model *model, const char *key, int64_t least,
+    int64_t *value) {
+  const cJSON *item = tsr_field(f, key);
+  if (cJSON_IsNumber(item) && item->valuedouble > (double)model->context)
+    return tsr_api_fail(
+        f->error, f->arena, 400, key, "context_length_exceeded",
+        "'%s' is more than this server's context, which is %lld tokens", key,
+        (long long)model->context);
+  return tsr_field_int(f, key, least, model->context, value);
+}
+
 /* `wanted` below 0: what the context leaves. */
 static bool
 fit(const tsr_fields *f, const tsr_served_model *model, int64_t wanted, tsr_request *r) {
@@ -178,7 +190,7 @@ static bool read_completion(const tsr_fields *f, const tsr_served_model *model, 
   const char *suffix = "";
   bool ok = tsr_field_bool(f, "add_special_tokens", &adds_special) &&
             tsr_prompts_read(f, model, adds_special, r) &&
-            tsr_field_int(f, "max_tokens", 0, model->context, &max_tokens) &&
+            read_max_tokens(f, model, "max_tokens", 0, &max_tokens) &&
             tsr_field_bool(f, "echo", &r->echoes) &&
             tsr_field_int(f, "logprobs", 0, TSR_REQUEST_TOP_LOGPROBS_MAX, &top_logprobs) &&
             tsr_field_text(f, "suffix", &suffix);
@@ -210,8 +222,8 @@ static bool read_chat(
   bool ok = read_tool_choice(f, &has_tools) &&
             tsr_field_bool(f, "add_generation_prompt", &adds_prompt) &&
             tsr_prompt_of_chat(f, model, body, length, has_tools, adds_prompt, r->prompts) &&
-            tsr_field_int(f, "max_tokens", 1, model->context, &max_tokens) &&
-            tsr_field_int(f, "max_completion_tokens", 1, model->context, &max_tokens) &&
+            read_max_tokens(f, model, "max_tokens", 1, &max_tokens) &&
+            read_max_tokens(f, model, "max_completion_tokens", 1, &max_tokens) &&
             tsr_field_bool(f, "logprobs", &r->wants_logprobs) &&
             tsr_field_int(f, "top_logprobs", 0, TSR_REQUEST_TOP_LOGPROBS_MAX, &top_logprobs);
   if (ok && top_logprobs >= 0 && !r->wants_logprobs)
@@ -249,7 +261,11 @@ bool tsr_request_read_tokenize(
             tsr_field_bool(&f, "add_special_tokens", &adds_special) &&
             tsr_field_bool(&f, "add_generation_prompt", &adds_prompt) &&
             tsr_field_text(&f, "prompt", &prompt);
-  if (ok && prompt) ok = tsr_prompt_of_text(&f, model, prompt, adds_special, ret_tokens);
+  if (ok && !prompt && !tsr_field(&f, "messages"))
+    ok = tsr_api_fail(
+        ret_error, arena, 400, "prompt", "missing_required_parameter",
+        "'prompt', a text, or 'messages', a conversation, is missing");
+  if (ok && prompt) ok = tsr_prompt_of_text(&f, model, prompt, adds_special, ret_tokens, NULL);
   else if (ok) ok = tsr_prompt_of_chat(&f, model, body, length, true, adds_prompt, ret_tokens);
   tsr_arena_free(json);
   return ok;

@@ -22,15 +22,22 @@ typedef struct {
   int64_t texts_most; /* of one request */
 } tsr_served_model;
 
+/* A prompt that was given as a text. */
+typedef struct {
+  const char *bytes; /* NULL: it was given as tokens */
+  int64_t *begins;   /* (tokens of the prompt) the byte where each begins */
+} tsr_prompt_text;
+
 enum { TSR_REQUEST_TOP_LOGPROBS_MAX = 20, TSR_REQUEST_CHOICES_MAX = 128 };
 
 /* Lives in the arena that it was read into. */
 typedef struct {
   bool is_chat, streams, includes_usage, echoes, returns_ids;
   bool wants_logprobs;
-  int top_logprobs;    /* of each token */
-  int n;               /* choices of each prompt */
-  tsr_prompt *prompts; /* (prompts_count) */
+  int top_logprobs;       /* of each token */
+  int n;                  /* choices of each prompt */
+  tsr_prompt *prompts;    /* (prompts_count) */
+  tsr_prompt_text *texts; /* (prompts_count) of completions */
   int prompts_count;
   int64_t *max_new_tokens; /* (prompts_count) */
   tsr_sampling sampling;   /* choice i of a prompt draws from its stream i */

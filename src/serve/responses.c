@@ -180,14 +180,20 @@ void tsr_response_add_end(const tsr_serve_job *job, const tsr_response_head *hea
 
 /* ---- other answers ---- */
 
-void tsr_response_add_models(const tsr_served_model *model, tsr_text *text) {
-  tsr_text_add(text, "{\"object\":\"list\",\"data\":[{\"id\":");
+void tsr_response_add_model(const tsr_served_model *model, tsr_text *text) {
+  tsr_text_add(text, "{\"id\":");
   tsr_json_add_text(text, model->name, strlen(model->name));
   tsr_text_add(
       text,
       ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"tessera-train\","
-      "\"max_model_len\":%lld}]}",
+      "\"max_model_len\":%lld}",
       (long long)model->created, (long long)model->context);
+}
+
+void tsr_response_add_models(const tsr_served_model *model, tsr_text *text) {
+  tsr_text_add(text, "{\"object\":\"list\",\"data\":[");
+  tsr_response_add_model(model, text);
+  tsr_text_add(text, "]}");
 }
 
 void tsr_response_add_tokens(

@@ -29,6 +29,7 @@ void tsr_response_add_events(
 /* The events behind all choices: usage, if it is wanted, and [DONE]. */
 void tsr_response_add_end(const tsr_serve_job *job, const tsr_response_head *head, tsr_text *text);
 
+void tsr_response_add_model(const tsr_served_model *model, tsr_text *text);
 void tsr_response_add_models(const tsr_served_model *model, tsr_text *text);
 void tsr_response_add_tokens(
     const tsr_served_model *model, const tsr_prompt *tokens, tsr_text *text);

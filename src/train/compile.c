@@ -138,17 +138,19 @@ static bool check_rows(
     const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t batch, int64_t sequence,
     tsr_diags *diags) {
   enum { ROWS_MAX = 1 << 28 };
-  bool evaluates = purpose == TSR_COMPILE_EVALUATE;
+  static const char *const keys[] = {
+      [TSR_COMPILE_TRAIN] = "training_config.batch_size",
+      [TSR_COMPILE_EVALUATE] = "training_config.validation_batch_size",
+      [TSR_COMPILE_GENERATE] = NULL};
+  const char *key = keys[purpose];
   if (sequence <= ROWS_MAX / batch) return true;
   tsr_diag_error(
-      diags,
-      tsr_config_location(
-          o->config,
-          evaluates ? "training_config.validation_batch_size" : "training_config.batch_size"),
+      diags, key ? tsr_config_location(o->config, key) : TSR_NOWHERE,
       "%lld samples of %lld tokens are more than the %d tokens that can go through a model at once",
       (long long)batch, (long long)sequence, ROWS_MAX);
-  if (!evaluates)
+  if (purpose == TSR_COMPILE_TRAIN)
     tsr_diag_hint(diags, "a smaller batch_size, and more gradient_accumulation_steps");
+  if (purpose == TSR_COMPILE_GENERATE) tsr_diag_hint(diags, "a smaller --max-batch");
   return false;
 }
 

@@ -5,6 +5,7 @@
 #include "train/score_check.h"
 #include "train/token_logprobs.h"
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -53,9 +54,9 @@ int tsr_generation_programs(
 
 tsr_generator
 tsr_generator_of(const tsr_compiled *g, tsr_executable *const *executable, int64_t vocab_size) {
-  int64_t known = g->model->vocab_size;
-  if (known && known < vocab_size) vocab_size = known;
-  tsr_generator made = {.generation = g, .vocab_size = vocab_size};
+  int64_t known = g->model->vocab_size, rows = known ? known : vocab_size;
+  if (rows < vocab_size) vocab_size = rows;
+  tsr_generator made = {.generation = g, .vocab_size = vocab_size, .vocab_rows = rows};
   made.executable = *executable++;
   if (g->decode) made.decode = *executable++;
   if (g->score) made.score = *executable++;
@@ -283,11 +284,18 @@ static bool report(tsr_text_batch *b, row *r, tsr_text_token t) {
   if (!q->token) return true;
   if (q->wants_logprobs) {
     t.logprob.log_probability = tsr_token_logprobs(
-        b->logits, b->generator->vocab_size, t.logprob.token, q->top_logprobs, b->top_logprobs,
-        &t.top_logprobs_count);
+        b->logits, b->generator->vocab_rows, b->generator->vocab_size, t.logprob.token,
+        q->top_logprobs, b->top_logprobs, &t.top_logprobs_count);
     t.top_logprobs = b->top_logprobs;
   }
   return q->token(q->context, &t);
+}
+
+/* As where a token is drawn: of logits none of which is finite nothing follows. */
+static bool has_finite_logit(const tsr_text_batch *b) {
+  for (int64_t i = 0; i < b->generator->vocab_rows; i++)
+    if (isfinite(b->logits[i])) return true;
+  return false;
 }
 
 /* Reports what the run says of the prompt's tokens; false where the text has ended. */
@@ -298,6 +306,7 @@ static bool score_prompt(tsr_text_batch *b, row *r, const run *made, int64_t fir
     if (index < r->scored || index >= r->request.count) continue;
     r->scored = index + 1;
     tsr_executable_read_row(made->executable, made->logits, first_row + k, b->logits);
+    if (!has_finite_logit(b)) return end_text(r, TSR_TEXT_NO_TOKEN), false;
     tsr_text_token t = {.index = index, .logprob = {.token = r->tokens[index]}};
     if (!report(b, r, t)) return end_text(r, TSR_TEXT_STOPPED), false;
   }

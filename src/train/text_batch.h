@@ -20,6 +20,7 @@ typedef struct {
   tsr_executable *decode;         /* generation->decode->programs; NULL where there is none */
   tsr_executable *score;          /* generation->score->programs; NULL where there is none */
   int64_t vocab_size;             /* tokens that may be drawn are below it */
+  int64_t vocab_rows; /* of the model, which may have more: log-probabilities are over all */
 } tsr_generator;
 
 /* The programs of generation, to be put behind others of a process's; how many. */
@@ -52,7 +53,7 @@ typedef enum {
   TSR_TEXT_FULL,    /* max_new_tokens were drawn */
   TSR_TEXT_STOPPED, /* a stop was drawn, or `token` said so */
   TSR_TEXT_INTERRUPTED,
-  TSR_TEXT_NO_TOKEN /* no token could be drawn: no logit is finite */
+  TSR_TEXT_NO_TOKEN /* no token could be drawn or scored: no logit is finite */
 } tsr_text_end;
 
 typedef struct {

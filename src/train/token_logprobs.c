@@ -7,13 +7,13 @@ static double logit_of(const float *logits, int64_t token) {
 }
 
 double tsr_token_logprobs(
-    const float *logits, int64_t vocab_size, int32_t token, int most, tsr_token_logprob *ret_top,
-    int *ret_count) {
+    const float *logits, int64_t rows, int64_t vocab_size, int32_t token, int most,
+    tsr_token_logprob *ret_top, int *ret_count) {
   int count = 0;
   double top = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < vocab_size; i++) top = fmax(top, logit_of(logits, i));
+  for (int64_t i = 0; i < rows; i++) top = fmax(top, logit_of(logits, i));
   if (isfinite(top))
-    for (int64_t i = 0; i < vocab_size; i++) sum += exp(logit_of(logits, i) - top);
+    for (int64_t i = 0; i < rows; i++) sum += exp(logit_of(logits, i) - top);
   double whole = isfinite(top) ? top + log(sum) : 0;
   for (int64_t i = 0; i < vocab_size; i++) {
     double at = logit_of(logits, i) - whole;

@@ -50,17 +50,23 @@ def check_values(c, s):
         check_error(c, s, 400, {"prompt": "x", key: value}, param=key, code="unsupported_parameter")
     check_error(c, s, 400, {"prompt": "x" * CONTEXT}, param="prompt", code="context_length_exceeded")
     check_error(c, s, 400, {"prompt": "x" * 100, "max_tokens": 29}, param="prompt", code="context_length_exceeded")
-    chat = "/v1/chat/completions"
+    chat, user = "/v1/chat/completions", [{"role": "user", "content": "x"}]
+    for many in (CONTEXT + 1, 10 ** 6, 1e30):
+        check_error(c, s, 400, {"prompt": "x", "max_tokens": many}, param="max_tokens", code="context_length_exceeded")
+        for key in ("max_tokens", "max_completion_tokens"):
+            check_error(c, s, 400, {"messages": user, key: many}, param=key, code="context_length_exceeded", path=chat)
     for messages in (None, [], "x", [1], [{"content": "x"}], [{"role": 1, "content": "x"}],
                      [{"role": "user", "content": 5}], [{"role": "user", "content": [{"type": "image_url"}]}]):
         body = {} if messages is None else {"messages": messages}
         code = None if messages and messages != "x" else "missing_required_parameter"
         check_error(c, s, 400, body, param="messages", code=code, path=chat)
-    user = [{"role": "user", "content": "x"}]
     check_error(c, s, 400, {"messages": user, "top_logprobs": 2}, param="top_logprobs", path=chat)
     check_error(c, s, 400, {"messages": user, "tool_choice": "required"}, param="tool_choice",
                 code="unsupported_parameter", path=chat)
     check_error(c, s, 400, {"messages": user, "tools": {}}, param="tools", path=chat)
+    for body in ({}, {"tokens": [1]}, {"prompt": None}):
+        check_error(c, s, 400, body, param="prompt", code="missing_required_parameter", path="/tokenize", says="or 'messages'")
+    check_error(c, s, 400, {"messages": []}, param="messages", code="missing_required_parameter", path="/tokenize")
     check_error(c, s, 400, {"tokens": [259]}, param="tokens", path="/detokenize")
     check_error(c, s, 400, {"tokens": "x"}, param="tokens", path="/detokenize")
     c.same(s.post("/v1/completions", prompt="x", max_tokens=1, user="me", nonsense={"a": [1]}, stop=None)[0], 200,
@@ -201,6 +207,16 @@ def check_queue(c, s):
     c.same(s.post("/v1/completions", prompt="x", max_tokens=1)[0], 200, "there is room again")
 
 
+def check_small_queue(c, program, model):
+    """A request that can never have room is wrong; one as large as the queue is served."""
+    with serving(c, program, model, "--max-queue", "4") as s:
+        check_error(c, s, 400, {"prompt": "x", "n": 7}, param="n")
+        check_error(c, s, 400, {"prompt": ["x"] * 5}, param="prompt")
+        check_error(c, s, 400, {"prompt": ["x"] * 3, "n": 2}, param="n")
+        for body in ({"prompt": "x", "n": 4}, {"prompt": ["x"] * 4}):
+            c.same(s.post("/v1/completions", max_tokens=1, **body)[0], 200, f"as many as may wait: {body}")
+
+
 def check_slow_clients(c, program, model):
     """Whoever does not send a request in time is cut off, however steadily he sends."""
     with serving(c, program, model, "--timeout", "1") as s:
@@ -287,6 +303,7 @@ def check_start(c, program, model):
     for words, says in ((("--port", "65536"), "--port: 65536 is above"), (("--port", "x"), "--port: 'x' is no integer"),
                         (("--host", "no.such.host.invalid"), "is no host"), (("--context", "129"), "128 positions"),
                         (("--timeout", "x"), "--timeout: 'x' is no time"), (("--max-batch", "0"), "--max-batch: '0'"),
+                        (("--max-batch", "1000000000"), "= a smaller --max-batch\n"),
                         (("--prompt", "x"), "--prompt belongs to")):
         port = () if words[0] == "--port" else ("--port", "0")
         got = subprocess.run([program, "serve", "--checkpoint", model, *port, *words], capture_output=True, text=True)
@@ -311,6 +328,7 @@ def main():
             check_clients_that_go(c, s)
             check_half_closed(c, s)
             check_queue(c, s)
+        check_small_queue(c, program, model)
         check_slow_clients(c, program, model)
         check_token(c, program, model)
         check_end(c, program, model)

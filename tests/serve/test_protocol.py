@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import quote
 
 from server import CONTEXT, Checks, make_model, serving
 
@@ -19,6 +20,13 @@ def check_models(c, s):
     models = json.loads(data)
     c.same((status, models["object"], [m["id"] for m in models["data"]]), (200, "list", ["model"]), "models")
     c.same(models["data"][0]["max_model_len"], CONTEXT, "the context")
+    status, _, data = s.ask("GET", "/v1/models/model")
+    c.same((status, json.loads(data)), (200, models["data"][0]), "a model by its name")
+    for name in ("other", "model/", "mode", "model%00", "models", "%", "%zz", "\xff"):
+        status, _, data = s.ask("GET", f"/v1/models/{quote(name, safe='/%')}")
+        error = json.loads(data)["error"]
+        c.same((status, error["code"], error["param"]), (404, "model_not_found", "model"), f"the model {name!r}")
+    c.same([s.ask("GET", "/v1/models/")[0], s.ask("POST", "/v1/models/model", {})[0]], [404, 405], "other requests for a model")
     c.same(json.loads(s.ask("GET", "/health")[2]), {"status": "ok"}, "health")
     page = s.ask("GET", "/")
     c.check(page[0] == 200 and b"<!DOCTYPE html>" in page[2] and b"</html>" in page[2], "the page")
@@ -202,6 +210,10 @@ def main():
             check_logprobs(c, s)
             check_chat(c, s)
             check_streams(c, s)
+        with serving(c, program, model, "--model-name", "an org/b\u00fc%41") as s:
+            for name in ("an%20org%2Fb%C3%BC%2541", "an%20org/b%c3%bc%2541"):
+                status, _, data = s.ask("GET", f"/v1/models/{name}")
+                c.same((status, json.loads(data).get("id")), (200, "an org/b\u00fc%41"), f"a name that is escaped as {name}")
     c.end("serve protocol", 100)
 
 

@@ -157,7 +157,7 @@ static void test_logprobs(void) {
     for (int i = 0; i < V; i++)
       if (i != 2 && i != 5) sum += expl((long double)logits[i] - 80);
     double want = (double)((long double)logits[at] - 80 - logl(sum));
-    double got = tsr_token_logprobs(logits, V, at, 4, top, &count);
+    double got = tsr_token_logprobs(logits, V, V, at, 4, top, &count);
     if (at == 2 || at == 5) CHECK(isinf(got) && got < 0);
     else CHECK(fabs(got - want) <= 1e-14 * fabs(want) + 1e-30);
     CHECK_INT(count, 4);
@@ -165,8 +165,11 @@ static void test_logprobs(void) {
     for (int i = 0; i < 4; i++) CHECK_INT(top[i].token, order[i]);
     if (at == 1) CHECK(top[1].log_probability == got);
   }
-  tsr_token_logprobs(logits, 2, 0, V, top, &count);
+  /* Rows behind the tokens are a part of the sum, and are not listed. */
+  double whole = tsr_token_logprobs(logits, V, V, 1, V, top, &count);
+  CHECK(tsr_token_logprobs(logits, V, 2, 1, V, top, &count) == whole);
   CHECK_INT(count, 2);
+  CHECK(top[0].token == 1 && top[0].log_probability == whole);
 }
 
 int main(void) {
