@@ -4,10 +4,16 @@
 
 enum { NAMES_MAX = 8 };
 
-/* "'<a>', '<b>'", at most NAMES_MAX of them. */
+/* "'<a>', '<b>'", at most NAMES_MAX of them. A message may have several lines, so a line break in a
+ * name is written as "\n" here. */
 static void add_name(tsr_text *names, int index, const char *name) {
-  if (index < NAMES_MAX) tsr_text_add(names, "%s'%s'", index ? ", " : "", name);
   if (index == NAMES_MAX) tsr_text_add(names, ", …");
+  if (index >= NAMES_MAX) return;
+  tsr_text_add(names, "%s'", index ? ", " : "");
+  for (; *name; name++)
+    if (*name == '\n') tsr_text_add(names, "\\n");
+    else tsr_text_add_bytes(names, name, 1);
+  tsr_text_add(names, "'");
 }
 
 static bool takes_more(const cJSON *token, const tsr_gguf_tokens *tokens) {

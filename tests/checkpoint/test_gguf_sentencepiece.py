@@ -165,6 +165,11 @@ def test_warnings():
     del config["added_tokens_decoder"]["8"]
     said = export(imported("spm_gemma3", "unnamed", tokenizer_config__json=config))
     expect("'unnamed/tokenizer.json': llama.cpp divides '<start_of_turn>' in a text as any other word" in said, said)
+    tokenizer = read("spm_llama", "tokenizer.json")
+    for token, text in zip(tokenizer["added_tokens"][3:], ("\n", "a\n\nb")):
+        token.update(content=text, lstrip=True)
+    said = export(imported("spm_llama", "lines", tokenizer__json=tokenizer))
+    expect("so texts around '\\n', 'a\\n\\nb' may have" in said, said)
     config = {**read("spm_llama", "tokenizer_config.json"), "add_prefix_space": False}
     said = export(imported("spm_llama", "spaces", tokenizer_config__json=config))
     expect("'spaces/tokenizer.json' puts a space before a text, and llama.cpp does not: texts have other tokens there" in said, said)
