@@ -177,6 +177,39 @@ def test_warnings():
     expect("'scoreless/tokenizer.json' has no tokenizer.model beside it: its tokens have no scores" in said, said)
 
 
+def test_ends():
+    """llama.cpp puts a token before a text unless add_bos_token forbids it, and one behind it where add_eos_token asks for it."""
+    tokenizer, config = read("spm_llama", "tokenizer.json"), read("spm_llama", "tokenizer_config.json")
+    begin, text, end = {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    post = tokenizer["post_processor"]
+    post["special_tokens"]["</s>"] = {"id": "</s>", "ids": [2], "tokens": ["</s>"]}
+    no_flags = {k: v for k, v in config.items() if not k.startswith("add_")}
+    no_begin = "puts no token before a text, and llama.cpp puts the one that begins texts there"
+    for i, (pieces, settings, warning) in enumerate((
+            ([begin, text], no_flags, None), (None, no_flags, no_begin), (None, {**no_flags, "add_bos_token": False}, None),
+            (None, config, no_begin), ([text], no_flags, no_begin),
+            ([begin, text, end], {**config, "add_eos_token": True}, "llama.cpp puts '</s>' behind every text, so behind prompts too"),
+            ([begin, text], {**config, "add_eos_token": True}, "puts the token that ends texts behind every text, so behind prompts"))):
+        tokenizer["post_processor"] = {**post, "single": pieces} if pieces else None
+        said = export(imported("spm_llama", f"ends{i}", tokenizer__json=tokenizer, tokenizer_config__json=settings))
+        expect(("before a text" in said or "behind every text" in said) == bool(warning), i, said)
+        expect(not warning or warning in said, i, said)
+
+
+def test_spaces():
+    """llama.cpp puts a space before every text and behind every special token."""
+    tokenizer, found = read("spm_llama", "tokenizer.json"), {}
+    tokenizer["normalizer"] = None
+    for scheme in ("first", "always", "never"):
+        tokenizer["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": False}
+        said = export(imported("spm_llama", scheme, tokenizer__json=tokenizer))
+        found[scheme] = [text in said for text in (
+            "puts no space before a text, and llama.cpp does",
+            "a text that begins with a space begins with 1 '▁', and in llama.cpp with 2",
+            "puts no space before what is behind '<unk>' and other special tokens, and llama.cpp does")]
+    expect(found == {"first": [False, True, True], "always": [False, True, False], "never": [True, False, False]}, found)
+
+
 def main():
     os.environ.pop("TT_MESH_GRAPH_DESC_PATH", None)
     root = os.getcwd()
@@ -186,9 +219,11 @@ def main():
         test_ways()
         test_refusals()
         test_warnings()
+        test_ends()
+        test_spaces()
         os.chdir(root)
     print(f"{checks} checks")
-    sys.exit(checks < 60)
+    sys.exit(checks < 90)
 
 
 if __name__ == "__main__":
