@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/gguf_tokenizer_warnings.h"
 #include <string.h>
+#include <strings.h>
 
 enum { NAMES_MAX = 8 };
 
@@ -165,4 +166,39 @@ void tsr_gguf_tokenizer_warn_of_prefix(
         "'%s' puts %s space before what is behind '%s' and other special tokens, and llama.cpp %s: "
         "such texts have other tokens there",
         file, behind ? "a" : "no", special, prefix ? "does" : "does not");
+}
+
+void tsr_gguf_tokenizer_warn_of_bytes(
+    const char *file, const tsr_gguf_tokens *tokens, tsr_diags *diags) {
+  int count = tsr_gguf_tokens_bytes(tokens);
+  if (count < 256)
+    tsr_diag_warning(
+        diags, TSR_NOWHERE,
+        "'%s' has tokens of %d of the 256 bytes: llama.cpp ends with an error at a text with a "
+        "character that is no token",
+        file, count);
+}
+
+/* ---- the name ---- */
+
+static bool has_in_any_case(const char *text, const char *word) {
+  for (; *text; text++)
+    if (!strncasecmp(text, word, strlen(word))) return true;
+  return false;
+}
+
+void tsr_gguf_tokenizer_warn_of_name(
+    const char *name, const tsr_gguf_tokens *tokens, tsr_diags *diags) {
+  static const char *const needed[] = {"</s>", "<unk>", "<s>", "<|endoftext|>"};
+  if (!has_in_any_case(name, "phi-3") && !has_in_any_case(name, "phi3")) return;
+  for (int i = 0; i < 4; i++) {
+    if (tsr_gguf_tokens_has(tokens, needed[i])) continue;
+    tsr_diag_warning(
+        diags, TSR_NOWHERE,
+        "llama.cpp takes the model for a Phi-3 by its name '%s', and does not load it without the "
+        "token '%s'",
+        name, needed[i]);
+    tsr_diag_hint(diags, "the name is made of that of the file: --out with another one");
+    return;
+  }
 }

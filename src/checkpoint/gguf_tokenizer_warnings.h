@@ -24,4 +24,14 @@ void tsr_gguf_tokenizer_warn_of_prefix(
     tsr_arena *arena, const char *file, const cJSON *json, const tsr_subword *subword, bool prefix,
     tsr_diags *diags);
 
+/* Warns where not every byte is a token of SentencePiece's BPE: llama.cpp's process ends at a
+ * character for which it has no tokens. */
+void tsr_gguf_tokenizer_warn_of_bytes(
+    const char *file, const tsr_gguf_tokens *tokens, tsr_diags *diags);
+
+/* Warns where llama.cpp takes the model for a Phi-3 by its general.name, and refuses the file
+ * because it does not have Phi-3's tokens. */
+void tsr_gguf_tokenizer_warn_of_name(
+    const char *name, const tsr_gguf_tokens *tokens, tsr_diags *diags);
+
 #endif

@@ -240,6 +240,7 @@ static bool add_sentencepiece(vocabulary *v, written_as kind) {
   tsr_gguf_special_tokens_add(v->arena, &v->special, v->to);
   if (!add_chat_template(v)) return false;
   if (no_prefix) tsr_gguf_add_bool(v->to, "tokenizer.ggml.add_space_prefix", false);
+  tsr_gguf_tokenizer_warn_of_bytes(kind == PIECES ? pieces_path(v) : v->path, &v->tokens, v->diags);
   warn_of_sentencepiece(v, no_prefix);
   return check_ends(v);
 }
@@ -269,8 +270,8 @@ static written_as find_kind(const vocabulary *v) {
 }
 
 bool tsr_gguf_vocabulary_add(
-    tsr_arena *arena, const char *folder, const char *table, const tsr_gguf_mapping *mapping,
-    tsr_gguf_metadata *metadata, tsr_diags *diags) {
+    tsr_arena *arena, const char *folder, const char *name, const char *table,
+    const tsr_gguf_mapping *mapping, tsr_gguf_metadata *metadata, tsr_diags *diags) {
   vocabulary v = {
       .arena = arena, .folder = folder, .mapping = mapping, .to = metadata, .diags = diags};
   v.path = tsr_path_join(arena, folder, "tokenizer.json");
@@ -280,8 +281,11 @@ bool tsr_gguf_vocabulary_add(
       !read_json(&v, "generation_config.json", &v.generation))
     return false;
   written_as kind = find_kind(&v);
-  if (kind == BYTE_LEVEL) return add_byte_level(&v, table);
-  if (kind != NUMBERS) return add_sentencepiece(&v, kind);
+  if (kind != NUMBERS) {
+    bool ok = kind == BYTE_LEVEL ? add_byte_level(&v, table) : add_sentencepiece(&v, kind);
+    if (ok) tsr_gguf_tokenizer_warn_of_name(name, &v.tokens, diags);
+    return ok;
+  }
   if (!tsr_gguf_mapping_has_key(mapping, "vocab_size"))
     tsr_gguf_add_u32(
         metadata, tsr_arena_printf(arena, "%s.vocab_size", tsr_gguf_architecture(mapping)),

@@ -210,6 +210,28 @@ def test_spaces():
     expect(found == {"first": [False, True, True], "always": [False, True, False], "never": [True, False, False]}, found)
 
 
+def test_bytes():
+    """llama.cpp's tokenizer throws where a character is no token and its bytes are none."""
+    pieces = [("<unk>", 0, UNKNOWN), ("<s>", 0, CONTROL), ("</s>", 0, CONTROL), *((c, -1, NORMAL) for c in "▁abc")]
+    all_bytes = [(f"<0x{i:02X}>", 0, BYTE) for i in range(256)]
+    for count, warns in ((0, True), (255, True), (256, False)):
+        made = model_of(pieces + all_bytes[:count])
+        said = export(imported("spm_llama", f"bytes{count}", tokenizer__model=made, tokenizer__json=None))
+        expect((f"bytes{count}/tokenizer.model' has tokens of {count} of the 256 bytes" in said) == warns, said)
+
+
+def test_name():
+    """llama.cpp does not load a file whose name has "phi3" and that lacks a token of Phi-3."""
+    for name, warns in (("my-phi3", True), ("MyPhi3", True), ("phi", False)):
+        said = export(imported("spm_llama", name))
+        expect(("takes the model for a Phi-3 by its name" in said and "without the token '<|endoftext|>'" in said) == warns, said)
+    tokenizer, config = read("spm_llama", "tokenizer.json"), read("spm_llama", "tokenizer_config.json")
+    number = next(t["id"] for t in tokenizer["added_tokens"] if t["content"] == "<|end|>")
+    config["added_tokens_decoder"][str(number)]["content"] = "<|endoftext|>"
+    said = export(imported("spm_llama", "true-phi3", tokenizer_config__json=config))
+    expect("takes the model" not in said, said)
+
+
 def main():
     os.environ.pop("TT_MESH_GRAPH_DESC_PATH", None)
     root = os.getcwd()
@@ -221,9 +243,11 @@ def main():
         test_warnings()
         test_ends()
         test_spaces()
+        test_bytes()
+        test_name()
         os.chdir(root)
     print(f"{checks} checks")
-    sys.exit(checks < 90)
+    sys.exit(checks < 110)
 
 
 if __name__ == "__main__":
