@@ -116,15 +116,17 @@ static bool add_sampling(exporter *x, tsr_gguf_metadata *m) {
 static bool add_metadata(exporter *x, tsr_gguf_metadata *m) {
   const char *table = tsr_path_join(x->arena, x->options->graphs_folder, "../gguf");
   table = tsr_path_join(x->arena, table, "pre_tokenizers.yaml");
+  const char *name = title_of(x->arena, x->out);
   tsr_gguf_add_text(m, "general.architecture", tsr_gguf_architecture(x->mapping));
   if (!tsr_gguf_mapping_metadata(x->mapping, true, m, x->diags)) return false;
   tsr_gguf_add_text(m, "general.type", "model");
   if (!add_sampling(x, m)) return false;
-  tsr_gguf_add_text(m, "general.name", title_of(x->arena, x->out));
+  tsr_gguf_add_text(m, "general.name", name);
   tsr_gguf_add_text(m, "general.size_label", tsr_gguf_size_label(x->arena, &x->list));
   if (!tsr_gguf_mapping_metadata(x->mapping, false, m, x->diags)) return false;
   tsr_gguf_add_u32(m, "general.quantization_version", 2);
-  return tsr_gguf_vocabulary_add(x->arena, x->manifest.folder, table, x->mapping, m, x->diags);
+  return tsr_gguf_vocabulary_add(
+      x->arena, x->manifest.folder, name, table, x->mapping, m, x->diags);
 }
 
 /* ---- the file ---- */

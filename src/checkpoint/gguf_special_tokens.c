@@ -227,6 +227,13 @@ bool tsr_gguf_special_tokens_read(
   return true;
 }
 
+bool tsr_gguf_special_tokens_flag(
+    const tsr_gguf_special_tokens *s, const char *kind, bool otherwise) {
+  for (int i = 0; i < s->flags_count; i++)
+    if (!strcmp(s->flags[i].kind, kind)) return s->flags[i].added;
+  return otherwise;
+}
+
 /* ---- metadata ---- */
 
 void tsr_gguf_special_tokens_add_prefix(

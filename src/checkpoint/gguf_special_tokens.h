@@ -31,6 +31,9 @@ bool tsr_gguf_special_tokens_read(
     tsr_arena *arena, const tsr_gguf_mapping *mapping, const cJSON *json, const cJSON *config,
     const cJSON *generation, bool writes_flags, int64_t ids_end, tsr_gguf_special_tokens *ret,
     tsr_diags *diags);
+/* Whether a flag ("bos") is set; `otherwise`: what it is where the file has none. */
+bool tsr_gguf_special_tokens_flag(
+    const tsr_gguf_special_tokens *special, const char *kind, bool otherwise);
 void tsr_gguf_special_tokens_add_prefix(
     const tsr_gguf_special_tokens *special, tsr_gguf_metadata *metadata);
 /* Ids and flags. */

@@ -240,6 +240,18 @@ bool tsr_gguf_tokens_is_normal(const tsr_gguf_tokens *t, int64_t id) {
   return id >= 0 && id < t->count && t->items[id].type == NORMAL;
 }
 
+bool tsr_gguf_tokens_has(const tsr_gguf_tokens *t, const char *text) {
+  for (int64_t i = 0; i < t->count; i++)
+    if (!strcmp(t->items[i].text, text)) return true;
+  return false;
+}
+
+int tsr_gguf_tokens_bytes(const tsr_gguf_tokens *t) {
+  int count = 0;
+  for (int64_t i = 0; i < t->count; i++) count += t->items[i].type == BYTE;
+  return count;
+}
+
 void tsr_gguf_tokens_add(const tsr_gguf_tokens *t, tsr_gguf_metadata *to) {
   uint64_t count = (uint64_t)t->count;
   tsr_gguf_add_array(to, "tokenizer.ggml.tokens", TSR_GGUF_ARRAY_TEXT, count);

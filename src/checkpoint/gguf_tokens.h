@@ -40,6 +40,11 @@ bool tsr_gguf_tokens_byte_fallback(
 /* Whether llama.cpp finds the token in a text only where its merges lead to it. */
 bool tsr_gguf_tokens_is_normal(const tsr_gguf_tokens *tokens, int64_t id);
 
+bool tsr_gguf_tokens_has(const tsr_gguf_tokens *tokens, const char *text);
+
+/* How many tokens are those of a byte, as "<0xE2>". */
+int tsr_gguf_tokens_bytes(const tsr_gguf_tokens *tokens);
+
 /* Appends tokens, scores and types. */
 void tsr_gguf_tokens_add(const tsr_gguf_tokens *tokens, tsr_gguf_metadata *metadata);
 

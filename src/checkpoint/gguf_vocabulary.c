@@ -153,6 +153,14 @@ static bool read_special(vocabulary *v, bool writes_flags, int64_t ids_end) {
       v->diags);
 }
 
+/* `bos`: whether llama.cpp puts a token before texts where the file says nothing. */
+static void warn_of_template(const vocabulary *v, const tsr_subword *subword, bool bos) {
+  tsr_gguf_tokenizer_warn(v->path, v->json, subword, &v->tokens, v->diags);
+  tsr_gguf_tokenizer_warn_of_ends(
+      v->path, subword, tsr_gguf_special_tokens_flag(&v->special, "bos", bos),
+      tsr_gguf_special_tokens_flag(&v->special, "eos", false), v->diags);
+}
+
 static void add_model(vocabulary *v, const char *model, const char *pre) {
   tsr_gguf_special_tokens_add_prefix(&v->special, v->to);
   tsr_gguf_add_text(v->to, "tokenizer.ggml.model", model);
@@ -163,6 +171,7 @@ static void add_model(vocabulary *v, const char *model, const char *pre) {
 static bool add_byte_level(vocabulary *v, const char *table) {
   tsr_subword *bpe;
   tsr_gguf_pre_tokenizer pre;
+  const int32_t *before;
   if (!tsr_subword_read(v->arena, v->path, TSR_NOWHERE, &bpe, v->diags) ||
       !check_byte_level(v, bpe) ||
       !tsr_gguf_pre_tokenizer_find(v->arena, table, bpe, v->json, v->path, &pre, v->diags) ||
@@ -171,7 +180,7 @@ static bool add_byte_level(vocabulary *v, const char *table) {
     return false;
   add_model(v, "gpt2", pre.name);
   add_merges(v);
-  tsr_gguf_tokenizer_warn(v->path, v->json, bpe, &v->tokens, v->diags);
+  warn_of_template(v, bpe, tsr_subword_before(bpe, &before) > 0);
   tsr_gguf_special_tokens_add(v->arena, &v->special, v->to);
   return add_chat_template(v) && check_ends(v);
 }
@@ -218,8 +227,8 @@ static void warn_of_sentencepiece(const vocabulary *v, bool no_prefix) {
   if (!v->json ||
       !tsr_subword_read(v->arena, v->path, TSR_NOWHERE, &subword, tsr_diags_new(v->arena)))
     return;
-  tsr_gguf_tokenizer_warn(v->path, v->json, subword, &v->tokens, v->diags);
-  tsr_gguf_tokenizer_warn_of_prefix(v->arena, v->path, subword, prefix, v->diags);
+  warn_of_template(v, subword, true);
+  tsr_gguf_tokenizer_warn_of_prefix(v->arena, v->path, v->json, subword, prefix, v->diags);
 }
 
 static bool add_sentencepiece(vocabulary *v, written_as kind) {
@@ -231,6 +240,7 @@ static bool add_sentencepiece(vocabulary *v, written_as kind) {
   tsr_gguf_special_tokens_add(v->arena, &v->special, v->to);
   if (!add_chat_template(v)) return false;
   if (no_prefix) tsr_gguf_add_bool(v->to, "tokenizer.ggml.add_space_prefix", false);
+  tsr_gguf_tokenizer_warn_of_bytes(kind == PIECES ? pieces_path(v) : v->path, &v->tokens, v->diags);
   warn_of_sentencepiece(v, no_prefix);
   return check_ends(v);
 }
@@ -260,8 +270,8 @@ static written_as find_kind(const vocabulary *v) {
 }
 
 bool tsr_gguf_vocabulary_add(
-    tsr_arena *arena, const char *folder, const char *table, const tsr_gguf_mapping *mapping,
-    tsr_gguf_metadata *metadata, tsr_diags *diags) {
+    tsr_arena *arena, const char *folder, const char *name, const char *table,
+    const tsr_gguf_mapping *mapping, tsr_gguf_metadata *metadata, tsr_diags *diags) {
   vocabulary v = {
       .arena = arena, .folder = folder, .mapping = mapping, .to = metadata, .diags = diags};
   v.path = tsr_path_join(arena, folder, "tokenizer.json");
@@ -271,8 +281,11 @@ bool tsr_gguf_vocabulary_add(
       !read_json(&v, "generation_config.json", &v.generation))
     return false;
   written_as kind = find_kind(&v);
-  if (kind == BYTE_LEVEL) return add_byte_level(&v, table);
-  if (kind != NUMBERS) return add_sentencepiece(&v, kind);
+  if (kind != NUMBERS) {
+    bool ok = kind == BYTE_LEVEL ? add_byte_level(&v, table) : add_sentencepiece(&v, kind);
+    if (ok) tsr_gguf_tokenizer_warn_of_name(name, &v.tokens, diags);
+    return ok;
+  }
   if (!tsr_gguf_mapping_has_key(mapping, "vocab_size"))
     tsr_gguf_add_u32(
         metadata, tsr_arena_printf(arena, "%s.vocab_size", tsr_gguf_architecture(mapping)),

@@ -184,21 +184,24 @@ static bool read_choices(reader *r, tsr_eval_item *item) {
 
 /* ---- answer ---- */
 
-/* A label, a text, a letter or a number of a choice; -1: none of these. */
+enum { NO_CHOICE = -1, TWO_CHOICES = -2 };
+
+/* The first of these that the answer is: a choice's label, its text, its letter, its number. */
 static int find_answer(const reader *r, const tsr_eval_item *item, const char *answer) {
-  int number = 0;
+  int number = 0, found = NO_CHOICE;
   for (int i = 0; r->labels && i < r->labels->count; i++)
     if (tsr_jinja_is_text(r->labels->items[i], answer)) return i;
   for (int i = 0; i < item->choices_count; i++)
-    if (!strcmp(item->choices[i], answer)) return i;
+    if (!strcmp(item->choices[i], answer)) found = found == NO_CHOICE ? i : TWO_CHOICES;
+  if (found != NO_CHOICE) return found;
   if (answer[0] >= 'A' && answer[0] <= 'Z' && !answer[1])
-    return answer[0] - 'A' < item->choices_count ? answer[0] - 'A' : -1;
-  if (!*answer) return -1;
+    return answer[0] - 'A' < item->choices_count ? answer[0] - 'A' : NO_CHOICE;
+  if (!*answer) return NO_CHOICE;
   for (const char *at = answer; *at; at++) {
-    if (*at < '0' || *at > '9' || number >= item->choices_count) return -1;
+    if (*at < '0' || *at > '9' || number >= item->choices_count) return NO_CHOICE;
     number = 10 * number + (*at - '0');
   }
-  return number < item->choices_count ? number : -1;
+  return number < item->choices_count ? number : NO_CHOICE;
 }
 
 static bool read_answer(const reader *r, tsr_eval_item *item) {
@@ -219,6 +222,7 @@ static bool read_answer(const reader *r, tsr_eval_item *item) {
         tsr_jinja_kind_name(v->kind));
   if (!take_text(r, key, -1, v, &text)) return false;
   item->answer = find_answer(r, item, text);
+  if (item->answer == TWO_CHOICES) return fail(r, key, -1, "two choices are '%.80s'", text);
   return item->answer >= 0 ||
          fail(
              r, key, -1, "'%.80s' is neither the number, the letter nor the text of a choice",

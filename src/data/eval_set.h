@@ -9,9 +9,9 @@
  *
  * The context is under "context", "question", "prompt", "ctx" or "goal". The choices are a list
  * "choices" or "endings", the lists "text" and "label" of an object "choices", or "sol1" and
- * "sol2". The answer is under "answer", "label" or "answerKey": the number of a choice from 0, also
- * as a string, the choice's label, its text, or its letter from A. These are the lines of MMLU,
- * HellaSwag, ARC and PIQA. */
+ * "sol2". The answer is under "answer", "label" or "answerKey": the number of a choice from 0, or a
+ * string, the first of these that it equals: the choice's label, its text, which no other may have,
+ * its letter from A, its number. These are the lines of MMLU, HellaSwag, ARC and PIQA. */
 #ifndef TSR_DATA_EVAL_SET_H
 #define TSR_DATA_EVAL_SET_H
 #include "data/text_files.h"

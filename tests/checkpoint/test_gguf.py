@@ -235,6 +235,18 @@ def test_tokenizers():
         refused("has no name for this pre-tokenizer, whose hash is ", "export", "t_" + name)
 
 
+def test_yarn():
+    """llama.cpp rounds the bounds of YaRN's ramp, with floor and ceil; a model may have them as they are."""
+    sizes = ("vocab_size: 256, embedding_dim: 32, intermediate_dim: 48, num_heads: 4, num_blocks: 2, num_experts: 4, "
+             "num_experts_per_token: 2, max_sequence_length: 64, rope_scaling: {{yarn_factor: {}, original_context_length: 16, truncate: {}}}")
+    for model, own in (("gpt_oss", "num_groups: 2"), ("deepseek_v2", "q_lora_rank: 16"), ("deepseek_v3", "q_lora_rank: 16")):
+        for factor, truncate, warns in ((4, "false", True), (4, "true", False), (0, "false", False)):
+            name = f"{model}_{factor}_{truncate}"
+            train(name, f"model_type: {model}, {own}, {sizes.format(factor, truncate)}")
+            said = run("export", name, "--format", "gguf", "--out", "w.gguf")
+            expect(("llama.cpp rounds between which features YaRN passes" in said) == warns, model, factor, truncate, said)
+
+
 def test_refusals():
     said = run("export", "plain", "--format", "gguff", "--out", "no.gguf", code=2)
     expect("--format: there is nothing called 'gguff'" in said and "did you mean 'gguf'" in said, said)
@@ -246,6 +258,7 @@ def test_refusals():
     refused("llama.cpp's qwen3moe has experts in every block", "export", "moe")
     run("import", os.path.join(DATA, "hf_mistral"), "--out", "windowed", "--quiet")
     expect("has no sliding window" in run("export", "windowed", "--format", "gguf", "--out", "w.gguf"))
+    test_yarn()
     with open("other.gguf", "w") as file:
         file.write("another file")
     expect("is no GGUF file" in run("export", "plain", "--format", "gguf", "--out", "other.gguf", code=2))

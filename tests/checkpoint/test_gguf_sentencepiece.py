@@ -165,11 +165,71 @@ def test_warnings():
     del config["added_tokens_decoder"]["8"]
     said = export(imported("spm_gemma3", "unnamed", tokenizer_config__json=config))
     expect("'unnamed/tokenizer.json': llama.cpp divides '<start_of_turn>' in a text as any other word" in said, said)
+    tokenizer = read("spm_llama", "tokenizer.json")
+    for token, text in zip(tokenizer["added_tokens"][3:], ("\n", "a\n\nb")):
+        token.update(content=text, lstrip=True)
+    said = export(imported("spm_llama", "lines", tokenizer__json=tokenizer))
+    expect("so texts around '\\n', 'a\\n\\nb' may have" in said, said)
     config = {**read("spm_llama", "tokenizer_config.json"), "add_prefix_space": False}
     said = export(imported("spm_llama", "spaces", tokenizer_config__json=config))
     expect("'spaces/tokenizer.json' puts a space before a text, and llama.cpp does not: texts have other tokens there" in said, said)
     said = export(imported("spm_llama_json", "scoreless"))
     expect("'scoreless/tokenizer.json' has no tokenizer.model beside it: its tokens have no scores" in said, said)
+
+
+def test_ends():
+    """llama.cpp puts a token before a text unless add_bos_token forbids it, and one behind it where add_eos_token asks for it."""
+    tokenizer, config = read("spm_llama", "tokenizer.json"), read("spm_llama", "tokenizer_config.json")
+    begin, text, end = {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    post = tokenizer["post_processor"]
+    post["special_tokens"]["</s>"] = {"id": "</s>", "ids": [2], "tokens": ["</s>"]}
+    no_flags = {k: v for k, v in config.items() if not k.startswith("add_")}
+    no_begin = "puts no token before a text, and llama.cpp puts the one that begins texts there"
+    for i, (pieces, settings, warning) in enumerate((
+            ([begin, text], no_flags, None), (None, no_flags, no_begin), (None, {**no_flags, "add_bos_token": False}, None),
+            (None, config, no_begin), ([text], no_flags, no_begin),
+            ([begin, text, end], {**config, "add_eos_token": True}, "llama.cpp puts '</s>' behind every text, so behind prompts too"),
+            ([begin, text], {**config, "add_eos_token": True}, "puts the token that ends texts behind every text, so behind prompts"))):
+        tokenizer["post_processor"] = {**post, "single": pieces} if pieces else None
+        said = export(imported("spm_llama", f"ends{i}", tokenizer__json=tokenizer, tokenizer_config__json=settings))
+        expect(("before a text" in said or "behind every text" in said) == bool(warning), i, said)
+        expect(not warning or warning in said, i, said)
+
+
+def test_spaces():
+    """llama.cpp puts a space before every text and behind every special token."""
+    tokenizer, found = read("spm_llama", "tokenizer.json"), {}
+    tokenizer["normalizer"] = None
+    for scheme in ("first", "always", "never"):
+        tokenizer["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": False}
+        said = export(imported("spm_llama", scheme, tokenizer__json=tokenizer))
+        found[scheme] = [text in said for text in (
+            "puts no space before a text, and llama.cpp does",
+            "a text that begins with a space begins with 1 '▁', and in llama.cpp with 2",
+            "puts no space before what is behind '<unk>' and other special tokens, and llama.cpp does")]
+    expect(found == {"first": [False, True, True], "always": [False, True, False], "never": [True, False, False]}, found)
+
+
+def test_bytes():
+    """llama.cpp's tokenizer throws where a character is no token and its bytes are none."""
+    pieces = [("<unk>", 0, UNKNOWN), ("<s>", 0, CONTROL), ("</s>", 0, CONTROL), *((c, -1, NORMAL) for c in "▁abc")]
+    all_bytes = [(f"<0x{i:02X}>", 0, BYTE) for i in range(256)]
+    for count, warns in ((0, True), (255, True), (256, False)):
+        made = model_of(pieces + all_bytes[:count])
+        said = export(imported("spm_llama", f"bytes{count}", tokenizer__model=made, tokenizer__json=None))
+        expect((f"bytes{count}/tokenizer.model' has tokens of {count} of the 256 bytes" in said) == warns, said)
+
+
+def test_name():
+    """llama.cpp does not load a file whose name has "phi3" and that lacks a token of Phi-3."""
+    for name, warns in (("my-phi3", True), ("MyPhi3", True), ("phi", False)):
+        said = export(imported("spm_llama", name))
+        expect(("takes the model for a Phi-3 by its name" in said and "without the token '<|endoftext|>'" in said) == warns, said)
+    tokenizer, config = read("spm_llama", "tokenizer.json"), read("spm_llama", "tokenizer_config.json")
+    number = next(t["id"] for t in tokenizer["added_tokens"] if t["content"] == "<|end|>")
+    config["added_tokens_decoder"][str(number)]["content"] = "<|endoftext|>"
+    said = export(imported("spm_llama", "true-phi3", tokenizer_config__json=config))
+    expect("takes the model" not in said, said)
 
 
 def main():
@@ -181,9 +241,13 @@ def main():
         test_ways()
         test_refusals()
         test_warnings()
+        test_ends()
+        test_spaces()
+        test_bytes()
+        test_name()
         os.chdir(root)
     print(f"{checks} checks")
-    sys.exit(checks < 60)
+    sys.exit(checks < 110)
 
 
 if __name__ == "__main__":

@@ -128,10 +128,28 @@ def check_shots(c):
     c.run("evaluate", "--checkpoint", "in", *fewer, code=2)
 
 
+# Choices, an answer, and the choice that it is: a string is a label, then a text, a letter, a number.
+ANSWERS = [
+    (["1", "0"], "0", 1), (["1", "0"], 0, 0), (["B", "A"], "A", 1), (["B", "c"], "A", 0), (["a", "b"], "B", 1), (["a", "b"], "1", 1),
+    (["a", "a"], "B", 1), (["a", "a"], 1, 1), ({"text": ["B", "A"], "label": ["A", "B"]}, "A", 0),
+    ({"text": ["x", "0"], "label": ["1", "2"]}, "0", 1), ({"text": ["x", "y"], "label": ["1", "2"]}, "1", 0),
+]
+
+
+def check_answers(c):
+    lines = [json.dumps({"question": "q", "choices": choices, "answer": answer}) for choices, answer, _ in ANSWERS]
+    (c.folder / "answers.jsonl").write_text("\n".join(lines))
+    c.run("evaluate", "--checkpoint", "in", "--eval-set", "answers.jsonl", "--log-samples", "answers.out.jsonl")
+    found = [json.loads(line)["answer"] for line in (c.folder / "answers.out.jsonl").read_text().splitlines()]
+    if found != [choice for _, _, choice in ANSWERS]:
+        c.say(f"answers are other choices: {found}")
+
+
 # What stands in a set, and what the error should have.
 HOSTILE = [
     ('{"question": "q", "choices": ["a", "b"], "answer": 2}', ":1:52: error: answer 2 is none of the 2 choices"),
     ('{"question": "q", "choices": ["a", "b"], "answer": "C"}', ":1:52: error: 'C' is neither the number"),
+    ('{"question": "q", "choices": ["a", "b", "a"], "answer": "a"}', ":1:57: error: two choices are 'a'"),
     ('{"question": "q", "choices": ["a", "b"], "answer": 0.5}', ":1:52: error: key 'answer' should be the number"),
     ('{"question": "q", "choices": ["a", "b"]}', ":1:1: error: the line has no answer"),
     ('{"question": "q", "choices": ["a", 7], "answer": 0}', ":1:36: error: an item of 'choices' should be a string"),
@@ -206,6 +224,7 @@ def main():
         expected = check_harness(c)
         check_meshes(c, expected)
         check_shots(c)
+        check_answers(c)
         check_hostile(c)
         check_several(c)
         print(f"{c.count} checks, {c.wrong} complaints")
