@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A product with few rows, y = x w^T, of so many rows that they fill vectors: lane r of a sum is
- * row r of y. Elements of w are then what is the same in all lanes, so that w is widened in the
- * order in which it lies, and only x is turned, once for all columns. With fewer rows, and with
- * vectors of four, columns of y are the lanes, and w is turned (skinny_gemm.c).
+/* A GEMM with few rows, y = x w^T, of so many rows that they fill SIMD vectors: lane r of a sum is
+ * row r of y. Elements of w are then the same in all lanes, so that w is converted in the order in
+ * which it lies, and only x is transposed, once for all columns. With fewer rows, and with vectors
+ * of four f32, columns of y are the lanes, and w is transposed (skinny_gemm.c).
  *
- * The multiplications bound the time, so nothing else should use their ports: what is widened goes
- * through the first cache, from where it is loaded into all lanes. */
+ * The multiplications bound the time, so nothing else should use their ports: converted elements go
+ * through the first-level cache, from where each is broadcast to all lanes. */
 #include "kernels/cpu/fp16.h"
 #include "kernels/cpu/quantized_square.h"
 #include "kernels/cpu/skinny_gemm.h"
@@ -21,25 +21,25 @@ enum { TILE = 12, GROUP_OF_ONE = 12, GROUP_OF_TWO = 6 };
 #endif
 enum {
   DEPTH = TSR_GEMM_DEPTH,
-  CHUNK = TSR_QUANTIZED_BLOCK,                 /* of K, of which a tile is widened at once */
-  TURNED_FLOATS = 5 * DEPTH * SKINNY_ROWS_MAX, /* of x: what stays in the second cache */
-  CHUNKS_AHEAD = 2,                            /* so many chunks later is what is fetched */
+  CHUNK = TSR_QUANTIZED_BLOCK,                     /* of K, of which a tile is converted at once */
+  TRANSPOSED_FLOATS = 5 * DEPTH * SKINNY_ROWS_MAX, /* of x: what stays in the second cache */
+  CHUNKS_AHEAD = 2,                                /* so many chunks later is what is fetched */
   LINE = 64
 };
 _Static_assert(DEPTH % CHUNK == 0, "a chunk is of one chain");
 _Static_assert(TILE % GROUP_OF_ONE == 0 && TILE % GROUP_OF_TWO == 0, "groups fill a tile");
 
-static _Thread_local float turned[TURNED_FLOATS] __attribute__((aligned(64)));
+static _Thread_local float transposed[TRANSPOSED_FLOATS] __attribute__((aligned(64)));
 
-/* How a chunk is widened: row by row while the one before is multiplied, or, as OTHER, before. */
-typedef enum { F32, BF16, F16, INT8, INT8_TO_BF16, NF4, NF4_TO_BF16, OTHER } widening;
+/* How a chunk is converted: row by row while the one before is multiplied, or, as OTHER, before. */
+typedef enum { F32, BF16, F16, INT8, INT8_TO_BF16, NF4, NF4_TO_BF16, OTHER } conversion;
 
-/* A part of K, of which x is turned: (depth, vectors * WIDTH). */
+/* A part of K, of which x is transposed: (depth, vectors * WIDTH). */
 typedef struct {
   const tsr_skinny_gemm *p;
   int64_t rows, vectors, k, depth;
   const float *x;
-  widening how;
+  conversion how;
 } part;
 
 typedef struct {
@@ -52,7 +52,7 @@ typedef struct {
  * ones. */
 typedef float chunk[TILE * CHUNK] __attribute__((aligned(64)));
 
-/* What a whole chunk is widened from. */
+/* What a whole chunk is converted from. */
 typedef struct {
   const char *const *rows, *const *later; /* of w; those of what is fetched */
   int64_t at, later_at;                   /* in them, in bytes */
@@ -64,7 +64,7 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- a chunk of w in f32 ---- */
 
-static widening widening_of(const tsr_matrix *w) {
+static conversion conversion_of(const tsr_matrix *w) {
   const tsr_quantized *q = &w->quantized;
   bool rounds = q->rounds == TSR_ELEMENT_BF16;
   if (w->type == TSR_ELEMENT_F32) return F32;
@@ -90,14 +90,14 @@ static source source_of(const part *s, const tile *t, const tile *next, int64_t 
   return from;
 }
 
-static inline void widen_pairs(const char *row, float *to) {
+static inline void convert_pairs(const char *row, float *to) {
   vector_bits two;
   memcpy(&two, row, sizeof two);
   vector_store(to, (vector)(two << 16));
   vector_store(to + WIDTH, (vector)(two & 0xFFFF0000u));
 }
 
-static inline void widen_halves(const char *row, float *to) {
+static inline void convert_halves(const char *row, float *to) {
 #if defined(__AVX512F__)
   vector_store(to, (vector)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)row)));
 #else
@@ -106,25 +106,25 @@ static inline void widen_halves(const char *row, float *to) {
 }
 
 static inline __attribute__((always_inline)) void
-widen_plain(const char *row, const char *later, float *to, const widening how) {
+convert_plain(const char *row, const char *later, float *to, const conversion how) {
   const int bytes = how == F32 ? 4 : 2, step = how == BF16 ? 2 * WIDTH : WIDTH;
   for (int i = 0; i < CHUNK * bytes; i += LINE) __builtin_prefetch(later + i, 0, 2);
   _Pragma("GCC unroll 8") for (int i = 0; i < CHUNK; i += step) {
     if (how == F32) vector_store(to + i, lanes_load((const float *)(const void *)row + i, 0));
-    else if (how == BF16) widen_pairs(row + 2 * i, to + i);
-    else widen_halves(row + 2 * i, to + i);
+    else if (how == BF16) convert_pairs(row + 2 * i, to + i);
+    else convert_halves(row + 2 * i, to + i);
   }
 }
 
 static inline __attribute__((always_inline)) void
-widen_row(const source *from, int c, float *to, const widening how) {
+convert_row(const source *from, int c, float *to, const conversion how) {
   const bool nf4 = how == NF4 || how == NF4_TO_BF16;
   const bool rounds = how == INT8_TO_BF16 || how == NF4_TO_BF16;
   float scale;
   if (how == OTHER) return;
   if (how == F32 || how == BF16 || how == F16) {
     const char *row = from->rows[c] + from->at, *later = from->later[c] + from->later_at;
-    widen_plain(row, later, to + c * CHUNK, how);
+    convert_plain(row, later, to + c * CHUNK, how);
     return;
   }
   const uint8_t *codes = quantized_block_of(&from->column, &from->codes[c], &scale, nf4, rounds);
@@ -143,7 +143,7 @@ static void rest_load(const char *row, int64_t depth, float *to, tsr_element typ
                                     : bits_float((int32_t)((uint32_t)half[i] << 16));
 }
 
-/* One that is not whole, or of a kind that is not widened row by row. */
+/* One that is not whole, or of a kind that is not converted row by row. */
 static void chunk_load(const part *s, const tile *t, int64_t k, int64_t depth, float *to) {
   const tsr_matrix *w = &s->p->w;
   const tsr_quantized *q = &w->quantized;
@@ -170,18 +170,18 @@ add_element(const float *w, const float *x, vector *sums, const int columns, con
   }
 }
 
-/* What a call multiplies, and what it widens meanwhile; next NULL: nothing. */
+/* What a call multiplies, and what it converts meanwhile; next NULL: nothing. */
 typedef struct {
   const float *w, *x;
   int64_t x_stride, depth;
   vector *sums; /* of a column `sums_stride` apart */
   int64_t sums_stride;
   const source *next;
-  float *widened;
+  float *converted;
 } group;
 
 static inline __attribute__((always_inline)) void
-add_group(const group *s, int first, const int columns, const int vectors, const widening how) {
+add_group(const group *s, int first, const int columns, const int vectors, const conversion how) {
   enum { STEPS_MAX = 16 };
   const int steps = columns > STEPS_MAX / 2 ? STEPS_MAX : STEPS_MAX / 2, each = CHUNK / steps;
   const bool pairs = how == BF16 || how == NF4 || how == NF4_TO_BF16;
@@ -195,7 +195,7 @@ add_group(const group *s, int first, const int columns, const int vectors, const
   for (int step = 0; step < steps && how != OTHER; step++) {
     int k = step * each;
     const float *even = w + (pairs ? k / (2 * WIDTH) * (2 * WIDTH) + k % (2 * WIDTH) / 2 : k);
-    if (next && step < columns) widen_row(next, first + step, s->widened, how);
+    if (next && step < columns) convert_row(next, first + step, s->converted, how);
     for (int i = 0; i < each / 2; i++, even += pairs ? 1 : 2, x += 2 * x_stride) {
       add_element(even, x, sums, columns, vectors);
       add_element(even + (pairs ? WIDTH : 1), x + x_stride, sums, columns, vectors);
@@ -209,13 +209,13 @@ add_group(const group *s, int first, const int columns, const int vectors, const
 }
 
 static inline __attribute__((always_inline)) void
-add_chunk(group s, int64_t vectors, const widening how) {
+add_chunk(group s, int64_t vectors, const conversion how) {
   for (; vectors >= 2; vectors -= 2, s.x += 2 * WIDTH, s.sums += 2, s.next = NULL)
     for (int c = 0; c < TILE; c += GROUP_OF_TWO) add_group(&s, c, GROUP_OF_TWO, 2, how);
   for (int c = 0; vectors && c < TILE; c += GROUP_OF_ONE) add_group(&s, c, GROUP_OF_ONE, 1, how);
 }
 
-static void add_chunk_of(const group *s, int64_t vectors, widening of) {
+static void add_chunk_of(const group *s, int64_t vectors, conversion of) {
   if (of == F32) add_chunk(*s, vectors, F32);
   else if (of == BF16) add_chunk(*s, vectors, BF16);
   else if (of == F16) add_chunk(*s, vectors, F16);
@@ -226,15 +226,15 @@ static void add_chunk_of(const group *s, int64_t vectors, widening of) {
   else add_chunk(*s, vectors, OTHER);
 }
 
-static void widen_rows(const source *from, float *to, widening of) {
+static void convert_rows(const source *from, float *to, conversion of) {
   for (int c = 0; c < TILE; c++) {
-    if (of == F32) widen_row(from, c, to, F32);
-    else if (of == BF16) widen_row(from, c, to, BF16);
-    else if (of == F16) widen_row(from, c, to, F16);
-    else if (of == INT8) widen_row(from, c, to, INT8);
-    else if (of == INT8_TO_BF16) widen_row(from, c, to, INT8_TO_BF16);
-    else if (of == NF4) widen_row(from, c, to, NF4);
-    else widen_row(from, c, to, NF4_TO_BF16);
+    if (of == F32) convert_row(from, c, to, F32);
+    else if (of == BF16) convert_row(from, c, to, BF16);
+    else if (of == F16) convert_row(from, c, to, F16);
+    else if (of == INT8) convert_row(from, c, to, INT8);
+    else if (of == INT8_TO_BF16) convert_row(from, c, to, INT8_TO_BF16);
+    else if (of == NF4) convert_row(from, c, to, NF4);
+    else convert_row(from, c, to, NF4_TO_BF16);
   }
 }
 
@@ -303,7 +303,7 @@ typedef struct {
   bool is_ready;
 } chunks;
 
-/* Whether there is a chunk from k on that is widened while another is multiplied. */
+/* Whether there is a chunk from k on that is converted while another is multiplied. */
 static bool is_steady(const part *s, int64_t k) {
   return s->how != OTHER && s->k + s->depth - k >= CHUNK;
 }
@@ -319,9 +319,9 @@ static void tile_run(const part *s, const tile *t, const tile *next, float *y, c
     int64_t later_k = end < until ? end : s->k;
     source from;
     float *numbers = w->w[w->now];
-    widening of = w->is_ready || is_steady(s, k) ? s->how : OTHER;
+    conversion of = w->is_ready || is_steady(s, k) ? s->how : OTHER;
     if (of == OTHER) chunk_load(s, t, k, depth, numbers);
-    else if (!w->is_ready) from = source_of(s, t, next, k), widen_rows(&from, numbers, of);
+    else if (!w->is_ready) from = source_of(s, t, next, k), convert_rows(&from, numbers, of);
     group g = {
         .w = numbers,
         .x = s->x + (k - s->k) * s->vectors * WIDTH,
@@ -329,7 +329,7 @@ static void tile_run(const part *s, const tile *t, const tile *next, float *y, c
         .depth = depth,
         .sums = sums,
         .sums_stride = s->vectors,
-        .widened = w->w[1 - w->now]};
+        .converted = w->w[1 - w->now]};
     w->is_ready = of != OTHER && later && is_steady(s, later_k);
     if (w->is_ready) from = source_of(s, later, next, later_k), g.next = &from;
     add_chunk_of(&g, s->vectors, of);
@@ -363,13 +363,13 @@ void LEVEL(skinny_gemm_lanes)(
       .p = p,
       .rows = p->R,
       .vectors = (p->R + WIDTH - 1) / WIDTH,
-      .x = turned,
-      .how = widening_of(&p->w)};
+      .x = transposed,
+      .how = conversion_of(&p->w)};
   chunks w = {.now = 0};
-  int64_t most = TURNED_FLOATS / (s.vectors * WIDTH) / DEPTH * DEPTH;
+  int64_t most = TRANSPOSED_FLOATS / (s.vectors * WIDTH) / DEPTH * DEPTH;
   for (s.k = 0; s.k < p->K; s.k += s.depth) {
     s.depth = least(p->K - s.k, most);
-    turn_x(&s, x, turned);
+    turn_x(&s, x, transposed);
     tile t = tile_at(&s, begin, end), next;
     w.is_ready = false;
     for (int64_t n = begin; n < end; n += TILE, t = next) {

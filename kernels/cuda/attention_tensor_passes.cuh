@@ -48,7 +48,7 @@ template <int W, int M, bool HELD> struct tensor_left {
   }
 };
 
-/* sums[m] (16, N) = left's m-th 16 rows . others turned */
+/* sums[m] (16, N) = left's m-th 16 rows . others transposed */
 template <tsr_cuda_type TYPE, int W, int M, int N, bool HELD>
 static __device__ inline void
 dot(float (&sums)[M][N / 8][4], const tensor_left<W, M, HELD> &left, const uint16_t *others) {

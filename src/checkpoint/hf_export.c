@@ -193,13 +193,14 @@ static void split_shards(exporter *x) {
   }
 }
 
-/* Of what is beside the weights: generation_config.json's, else the tokenizer's; -1: there is none.
- */
+/* Of what is beside the weights: generation_config.json's, else the tokenizer's; -1: there is none,
+ * or the model predicts tokens, for which it does not matter. */
 static bool find_padding(const exporter *x, const tsr_stored_model *m, int64_t *ret_token) {
   const char *name = x->manifest.tokenizer, *folder = x->manifest.folder;
   tsr_subword *subword;
   int32_t token;
   *ret_token = -1;
+  if (!m->model->num_labels) return true;
   if (!tsr_hf_padding(x->arena, folder, m->vocab_stored, ret_token, x->diags)) return false;
   if (!name || !strstr(name, ".json")) return true;
   const char *path = tsr_path_join(x->arena, folder, name);
@@ -207,7 +208,7 @@ static bool find_padding(const exporter *x, const tsr_stored_model *m, int64_t *
   tsr_tokenizer tokenizer = tsr_tokenizer_subword(subword);
   if (!tsr_padding_token(x->arena, folder, &tokenizer, &token, x->diags)) return false;
   if (*ret_token < 0) *ret_token = token;
-  if (m->model->num_labels && tsr_padding_ends_texts(&tokenizer, *ret_token)) {
+  if (tsr_padding_ends_texts(&tokenizer, *ret_token)) {
     tsr_diag_warning(
         x->diags, TSR_NOWHERE,
         "texts end with token %" PRId64

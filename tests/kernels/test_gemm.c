@@ -187,7 +187,7 @@ static void test_skinny_gemm(void) {
     }
 }
 
-/* Rows that fill the lanes of vectors, or nearly; sums that are made in several parts of K. */
+/* Rows of x that fill SIMD vectors, or nearly; sums over more of K than is transposed at once. */
 static void test_filled_lanes(void) {
   static const int64_t rows[] = {8, 13, 16, 23, 24, 30, 32, 48}, columns[] = {5, 12, 50};
   static const int64_t depths[] = {64, 100, 448, 3900};
