@@ -29,6 +29,20 @@ void *tsr_memory_map(size_t bytes) {
   return memory == MAP_FAILED ? NULL : memory;
 }
 
+int64_t tsr_memory_available(void) {
+  int64_t available = 0, limit = 0;
+  char line[256];
+  FILE *f = fopen("/proc/meminfo", "r");
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "MemAvailable: %ld kB", &available) == 1) break;
+  if (f) fclose(f);
+  available *= 1024;
+  f = fopen("/sys/fs/cgroup/memory.max", "r");
+  if (f && fscanf(f, "%ld", &limit) == 1 && limit > 0 && limit < available) available = limit;
+  if (f) fclose(f);
+  return available;
+}
+
 static void *must(void *memory, size_t bytes) {
   if (memory) return memory;
   if (on_lack) on_lack(on_lack_context, bytes);

@@ -3,6 +3,7 @@
 #ifndef TSR_BASE_MEMORY_H
 #define TSR_BASE_MEMORY_H
 #include <stddef.h>
+#include <stdint.h>
 
 /* As malloc, calloc of bytes, and realloc. May be NULL. */
 void *tsr_memory_try(size_t bytes);
@@ -10,6 +11,10 @@ void *tsr_memory_try_zeroed(size_t bytes);
 void *tsr_memory_try_grow(void *memory, size_t bytes);
 /* Zeroed pages of their own, for munmap. May be NULL, with errno set. */
 void *tsr_memory_map(size_t bytes);
+
+/* Bytes that the host has for new memory: Linux's MemAvailable, or less where a control group
+ * allows less. 0: not known. */
+int64_t tsr_memory_available(void);
 
 /* For what a process cannot run without: never NULL. If memory is exhausted, the process ends. */
 void *tsr_memory_new(size_t bytes); /* zeroed */

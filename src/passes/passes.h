@@ -73,8 +73,9 @@ void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer);
  * where a bias is updated of parameters that are trained too. */
 bool tsr_pass_check_balance(const tsr_graph *g, int64_t microbatches, tsr_diags *diags);
 
-/* What the backward pass computes again instead of keeping it: nothing, every `every`-th block,
- * every block's attention, or its maps over elements and norms (TSR_FACT_CHEAP). */
+/* What the backward pass computes again instead of keeping it: nothing, every block's attention,
+ * its maps over elements and norms (TSR_FACT_CHEAP), or these and the whole of every `every`-th
+ * block. */
 typedef enum {
   TSR_KEEP_ALL,
   TSR_RECOMPUTE_BLOCKS,

@@ -27,9 +27,8 @@ static bool is_chosen(const recompute *r, int node) {
   if (n->op == TSR_OP_CHOOSE_EXPERTS || n->op == TSR_OP_EXPERT_PLAN) return false;
   if (r->how.kind == TSR_RECOMPUTE_ATTENTION)
     return n->op == TSR_OP_ATTENTION || n->op == TSR_OP_DOCUMENT_ATTENTION;
-  if (r->how.kind == TSR_RECOMPUTE_MAPS)
-    return facts & TSR_FACT_CHEAP && !(facts & TSR_FACT_STATISTICS && r->how.keeps_norms);
-  return n->block % r->how.every == 0;
+  if (r->how.kind == TSR_RECOMPUTE_BLOCKS && n->block % r->how.every == 0) return true;
+  return facts & TSR_FACT_CHEAP && !(facts & TSR_FACT_STATISTICS && r->how.keeps_norms);
 }
 
 static void copy_outputs(const recompute *r, int old, int *map) {

@@ -205,9 +205,9 @@ static void add_training(const tsr_compile_options *o, tsr_graph *g) {
 static tsr_graph *recompute(const tsr_compile_options *o, tsr_graph *g) {
   const tsr_config_schedule *s = &o->config->schedule;
   if (s->recompute == TSR_RECOMPUTE_NONE) return g;
-  tsr_recomputing how = {.kind = TSR_RECOMPUTE_ATTENTION, .every = s->recompute_every};
+  tsr_recomputing how = {.kind = TSR_RECOMPUTE_MAPS, .every = s->recompute_every};
   if (s->recompute == TSR_RECOMPUTE_FULL) how.kind = TSR_RECOMPUTE_BLOCKS;
-  if (s->recompute == TSR_RECOMPUTE_CHEAP) how.kind = TSR_RECOMPUTE_MAPS;
+  if (s->recompute == TSR_RECOMPUTE_SELECTIVE) how.kind = TSR_RECOMPUTE_ATTENTION;
   how.keeps_norms = o->config->device.enable_sp;
   return tsr_pass_recompute(g, how);
 }

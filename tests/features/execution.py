@@ -243,6 +243,16 @@ def microbatches_in_flight(c):
         raise AssertionError(f"GPipe should keep all microbatches: {few} bytes with 8, {many} with 32")
 
 
+@feature("Recompute by memory: auto takes the least work with which the run fits; equal bits")
+def recompute_by_memory(c):
+    runs = []
+    for limit, chosen in (("1GiB", "none"), ("1MiB", "full")):
+        check = gpt(c, "check", schedule__recompute="auto", device_config__memory_limit=limit)
+        check.matches(f"recompute: auto is {chosen}: a process needs ")
+        runs.append(gpt(c, schedule__recompute=chosen))
+    same_bits(runs)
+
+
 @feature("Expert parallelism: enable_ep and the axis ep; a rank has E / ep experts; equal bits on every mesh")
 def expert_parallelism(c):
     inspect = gpt(c, "inspect", mesh=mesh(ep=2, dp=4))

@@ -53,8 +53,8 @@ if [ "$library" = openmpi ]; then
   owners=(zero.partition=owner_hash schedule.all_reduce_overlap=true)
   check 3 dp=4 "${whole[@]}" zero.stage=2 "${owners[@]}"
   check 4 dp=2,pp=2 zero.stage=1 "${owners[@]}" # what two stages use goes between the owners
-  check 4 tp=4
-  check 4 pp=4 pipeline.schedule=zb_v
+  check 4 tp=4 schedule.recompute=auto
+  check 4 pp=4 pipeline.schedule=zb_v schedule.recompute=auto
 else
   check 4 dp=4 "${whole[@]}" zero.stage=3
   check 2 dp=4 "${whole[@]}" zero.stage=3 zero.partition=owner_hash

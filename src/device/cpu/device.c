@@ -30,20 +30,9 @@ static void release(void *state, void *memory, int64_t bytes) {
   munmap(memory, (size_t)bytes);
 }
 
-/* MemAvailable, or less where a control group allows less. */
 static int64_t available(void *state) {
   (void)state;
-  int64_t available = 0, limit = 0;
-  char line[256];
-  FILE *f = fopen("/proc/meminfo", "r");
-  while (f && fgets(line, sizeof line, f))
-    if (sscanf(line, "MemAvailable: %ld kB", &available) == 1) break;
-  if (f) fclose(f);
-  available *= 1024;
-  f = fopen("/sys/fs/cgroup/memory.max", "r");
-  if (f && fscanf(f, "%ld", &limit) == 1 && limit > 0 && limit < available) available = limit;
-  if (f) fclose(f);
-  return available;
+  return tsr_memory_available();
 }
 
 /* ---- tasks ---- */

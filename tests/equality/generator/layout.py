@@ -311,7 +311,7 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
         fits = divides and (not recipe.zigzag or rng.random() < 2 * MISFITS)
         keys["sp"] = (fits and rng.random() < 0.7) or rng.random() < MISFITS
     if rng.random() < 0.5:
-        how = rng.choice(["none", "cheap", "full", "full", "selective"])
+        how = rng.choice(["none", "cheap", "full", "full", "selective", "auto"])
         keys["recompute"] = {"recompute": how}
         if how == "full" and rng.random() < 0.4:
             keys["recompute"]["recompute_every"] = 2
