@@ -2,11 +2,16 @@
 #include "base/arena.h"
 #include "base/memory.h"
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { CHUNK_BYTES = 64 * 1024 };
+/* Chunks grow with the arena. Those of HUGE_BYTES and more are pages of their own, huge ones where
+ * the kernel has them: plans of large models are hundreds of megabytes, and their page faults took
+ * longer than the planning. */
+enum { CHUNK_BYTES = 64 << 10, HUGE_BYTES = 4 << 20, CHUNK_BYTES_MAX = 16 << 20 };
 
 typedef struct chunk {
   struct chunk *next;
@@ -21,7 +26,8 @@ typedef struct finalizer {
 } finalizer;
 
 struct tsr_arena {
-  chunk *chunks;         /* the newest first */
+  chunk *chunks;         /* the one that is filled, then others */
+  size_t bytes;          /* of all */
   finalizer *finalizers; /* in the chunks; the newest first */
 };
 
@@ -32,21 +38,40 @@ void tsr_arena_free(tsr_arena *arena) {
   for (finalizer *f = arena->finalizers; f; f = f->next) f->release(f->object);
   for (chunk *c = arena->chunks, *next; c; c = next) {
     next = c->next;
-    free(c);
+    if (c->size < HUGE_BYTES) free(c);
+    else munmap(c, sizeof *c + c->size);
   }
   free(arena);
+}
+
+static chunk *new_chunk(size_t size, bool populate) {
+  if (size < HUGE_BYTES) return tsr_memory_new(sizeof(chunk) + size);
+  chunk *c = tsr_memory_map(sizeof(chunk) + size);
+  if (!c) tsr_memory_lack(sizeof(chunk) + size);
+  if (populate) madvise(c, sizeof(chunk) + size, MADV_POPULATE_WRITE);
+  return c;
+}
+
+/* What would fill a chunk has one of its own, behind that which is filled. */
+static chunk *add_chunk(tsr_arena *arena, size_t need) {
+  size_t size = arena->bytes / 4;
+  if (size > CHUNK_BYTES_MAX) size = CHUNK_BYTES_MAX;
+  if (size < CHUNK_BYTES) size = CHUNK_BYTES;
+  bool own = need > size / 2;
+  if (own) size = need;
+  chunk *c = new_chunk(size, !own);
+  c->size = size;
+  arena->bytes += size;
+  chunk **place = own && arena->chunks ? &arena->chunks->next : &arena->chunks;
+  c->next = *place;
+  *place = c;
+  return c;
 }
 
 void *tsr_arena_alloc(tsr_arena *arena, size_t size_bytes) {
   size_t need = (size_bytes + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
   chunk *c = arena->chunks;
-  if (!c || c->size - c->used < need) {
-    size_t size = need > CHUNK_BYTES ? need : CHUNK_BYTES;
-    c = tsr_memory_new(sizeof(chunk) + size);
-    c->size = size;
-    c->next = arena->chunks;
-    arena->chunks = c;
-  }
+  if (!c || c->size - c->used < need) c = add_chunk(arena, need);
   void *memory = c->data + c->used;
   c->used += need;
   return memory;

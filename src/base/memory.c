@@ -43,11 +43,15 @@ int64_t tsr_memory_available(void) {
   return available;
 }
 
-static void *must(void *memory, size_t bytes) {
-  if (memory) return memory;
+void tsr_memory_lack(size_t bytes) {
   if (on_lack) on_lack(on_lack_context, bytes);
   fprintf(stderr, "error: out of memory: %zu bytes\n", bytes);
   exit(1);
+}
+
+static void *must(void *memory, size_t bytes) {
+  if (!memory) tsr_memory_lack(bytes);
+  return memory;
 }
 
 void *tsr_memory_new(size_t bytes) { return must(tsr_memory_try_zeroed(bytes), bytes); }

@@ -20,6 +20,9 @@ int64_t tsr_memory_available(void);
 void *tsr_memory_new(size_t bytes); /* zeroed */
 void *tsr_memory_grow(void *memory, size_t bytes);
 
+/* Ends the process so, for want of so many bytes. */
+void tsr_memory_lack(size_t bytes) __attribute__((noreturn));
+
 /* How it ends: called with the bytes that were wanted, by the thread that wanted them; does not
  * return. Unless it is set, the process reports it and exits with 1. */
 typedef void tsr_memory_end(void *context, size_t bytes);

@@ -168,6 +168,9 @@ bool tsr_graph_call(
     tsr_diags *diags) {
   *ret_count = 0;
   tsr_call named = *call;
+  tsr_call_attr attrs[TSR_CALL_ATTRS_MAX];
+  for (int i = 0; i < call->attrs_count; i++) attrs[i] = call->attrs[i];
+  named.attrs = attrs;
   tsr_call_builder b = {
       .g = g, .call = &named, .values = ret_values, .count = ret_count, .diags = diags};
   const tsr_call_form *c = find_form(call->op);

@@ -333,6 +333,11 @@ tsr_graph *tsr_graph_derive(const tsr_graph *old) {
   g->params_count = g->params_capacity = old->params_count;
   g->microbatches = old->microbatches;
   g->drop_units = old->drop_units;
+  /* Few passes make many more; what is not used is never touched. */
+  g->nodes_capacity = old->nodes_count + old->nodes_count / 2 + 1;
+  g->values_capacity = old->values_count + old->values_count / 2 + 1;
+  g->nodes = tsr_arena_array(g->arena, tsr_node, g->nodes_capacity);
+  g->values = tsr_arena_array(g->arena, tsr_value, g->values_capacity);
   return g;
 }
 

@@ -317,8 +317,8 @@ typedef struct {
   tsr_location op_place, location;
   int inputs_count, inputs[TSR_CALL_INPUTS_MAX];
   tsr_location input_places[TSR_CALL_INPUTS_MAX];
-  int attrs_count;
-  tsr_call_attr attrs[TSR_CALL_ATTRS_MAX];
+  int attrs_count; /* TSR_CALL_ATTRS_MAX or fewer */
+  tsr_call_attr *attrs;
 } tsr_call;
 
 /* Checks and adds a call: the op's name (nearest one in the error), the number of inputs, attribute

@@ -190,11 +190,18 @@ static bool expand_block(
     expander *x, tsr_statement *s, const tsr_expr *e, const tsr_expr *times, const char *as,
     int *ret_value);
 
+static bool is_attr(const tsr_expr *e, int argument) {
+  return e->keys[argument] || !tsr_expr_is_operand(e->args[argument]);
+}
+
 static bool read_arguments(
     expander *x, tsr_statement *s, const tsr_expr *e, const char *result, tsr_call *call) {
   bool ok = true;
+  int attrs = 0;
+  for (int i = 0; i < e->count; i++) attrs += is_attr(e, i);
+  call->attrs = tsr_arena_array(x->flat->arena, tsr_call_attr, attrs);
   for (int i = 0; i < e->count; i++) {
-    if (e->keys[i] || !tsr_expr_is_operand(e->args[i])) {
+    if (is_attr(e, i)) {
       tsr_location location = e->keys[i] ? e->key_places[i] : e->args[i]->location;
       ok &= read_attr(x, e->keys[i], location, e->args[i], &call->attrs[call->attrs_count++]);
     } else {

@@ -146,8 +146,9 @@ struct tsr_executable {
   char *failure_report;    /* room for what is said when others are lost */
   tsr_device_copy *copies; /* room for one of each rank */
   int *running;            /* room for the ranks of a stage that run a task */
-  tsr_staged *staged;      /* NULL: the device's memory is the host's */
-  void *graphs[2];         /* captured steps, for each set of inputs */
+  struct tsr_replicated **replicated; /* per stage; NULL: every rank computes its tasks */
+  tsr_staged *staged;                 /* NULL: the device's memory is the host's */
+  void *graphs[2];                    /* captured steps, for each set of inputs */
   bool uncapturable;
   int64_t device_steps;  /* that could have been captured */
   bool *scaled;          /* per node: whether it gives f16 numbers made of the scaled loss */
@@ -248,6 +249,14 @@ void tsr_value_trace_begin(struct tsr_value_trace *trace);
 void tsr_value_trace_add_inputs(
     struct tsr_value_trace *trace, const tsr_task_at *at, const tsr_run *run);
 void tsr_value_trace_add(struct tsr_value_trace *trace, const tsr_task_at *at);
+
+/* ---- replicated_tasks.c ---- */
+struct tsr_replicated;
+void tsr_executable_plan_replicated(tsr_arena *arena, tsr_executable *executable);
+/* Of a launch for all ranks of a stage here: keeps those that compute it, for the others, too; and,
+ * when they have, gives the others what they read of it. */
+void tsr_executable_compute_once(const tsr_executable *executable, tsr_launch *launch);
+void tsr_executable_copy_replicas(const tsr_executable *executable, const tsr_launch *launch);
 
 /* ---- nan_scores.c ---- */
 void tsr_executable_begin_nan_scores(tsr_executable *executable);

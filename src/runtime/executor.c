@@ -49,7 +49,9 @@ static void run_op(const task_run *t) {
   if (!running) return;
   if (b->recording) timer = tsr_recorder_timer(b->recording), launch.timer = &timer;
   if (t->task->on_host) wait_for_device(b);
+  tsr_executable_compute_once(b, &launch);
   d->run(d->state, &launch);
+  tsr_executable_copy_replicas(b, &launch);
   if (b->routing && t->task->op == TSR_OP_CHOOSE_EXPERTS) tsr_executable_keep_routing(b, &launch);
 }
 

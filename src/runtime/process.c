@@ -265,6 +265,7 @@ static bool allocate_staging(tsr_arena *arena, tsr_process *w, tsr_diags *diags)
   int first = 0;
   for (int i = 0; i < w->executables_count; i++) {
     tsr_executable_find_scaled(arena, &w->executable[i]);
+    tsr_executable_plan_replicated(arena, &w->executable[i]);
     tsr_executable_begin_nan_scores(&w->executable[i]);
     tsr_executable_plan_collectives(arena, &w->executable[i]);
     tsr_executable_plan_pending(arena, &w->executable[i]);

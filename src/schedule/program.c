@@ -138,13 +138,3 @@ bool tsr_program_is_alias(const tsr_program *p, int node) {
   int axis = tsr_node_axis(n);
   return axis >= 0 && p->lowering.size[axis] == 1;
 }
-
-bool tsr_program_has_stage(const tsr_program *p, int virtual_stage, int *ret_chunk) {
-  *ret_chunk = virtual_stage == TSR_EVERY_STAGE ? 0 : p->chunk_of[virtual_stage];
-  return *ret_chunk >= 0;
-}
-
-bool tsr_program_has_node(const tsr_program *p, int node) {
-  int chunk;
-  return tsr_program_has_stage(p, p->graph->nodes[node].stage, &chunk);
-}

@@ -216,9 +216,15 @@ bool tsr_program_is_alias(const tsr_program *program, int node);
  */
 bool tsr_program_fills(const tsr_program *program, int part, int input);
 /* Whether this stage runs a virtual stage, and as which of its chunks (0 of TSR_EVERY_STAGE). */
-bool tsr_program_has_stage(const tsr_program *program, int virtual_stage, int *ret_chunk);
+static inline bool tsr_program_has_stage(const tsr_program *p, int virtual_stage, int *ret_chunk) {
+  *ret_chunk = virtual_stage == TSR_EVERY_STAGE ? 0 : p->chunk_of[virtual_stage];
+  return *ret_chunk >= 0;
+}
 /* Whether this stage runs a node. */
-bool tsr_program_has_node(const tsr_program *program, int node);
+static inline bool tsr_program_has_node(const tsr_program *p, int node) {
+  int chunk;
+  return tsr_program_has_stage(p, p->graph->nodes[node].stage, &chunk);
+}
 
 /* The record of a node's sum on each rank (schedule/sum_order.h), and of a gradient's norm. */
 tsr_reduction tsr_reduction_of(const tsr_program *program, int node);

@@ -104,6 +104,7 @@ static void read_attr(tsr_graph *g, tsr_call_attr *a, const char **at) {
 static tsr_call read_call(tsr_graph *g, const char *text) {
   const char *at = text;
   tsr_call c = {.location = place_at(text, text, 1)};
+  c.attrs = tsr_arena_array(g->arena, tsr_call_attr, TSR_CALL_ATTRS_MAX);
   c.result = word(g, &at, ":");
   at++;
   const char *op = at;
