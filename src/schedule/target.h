@@ -22,6 +22,8 @@ struct tsr_target {
   /* Policy deterministic: a GEMM's epilogue is fused only where it has the bits of the separate
    * ops. */
   bool exact;
+  /* Whether a row that a GEMM computes has the same bits whatever other rows there are. */
+  bool rows_are_alone;
   /* Whether it runs a task. NULL: it runs all. */
   bool (*supports)(const tsr_target *target, const tsr_program *program, const tsr_task *task);
   /* Sets the types in which the kernel reads the inputs and writes the outputs, where they are not

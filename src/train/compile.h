@@ -18,8 +18,11 @@ typedef enum {
                       */
 } tsr_compile_outputs;
 
-/* Of one run: training, evaluation, generation's three. */
-enum { TSR_COMPILED_PROGRAMS_MAX = 5 };
+/* Of generation: for each number of texts one that reads chunks and one that decodes; and one that
+ * scores. */
+enum { TSR_TEXT_COUNTS_MAX = 10, TSR_GENERATION_PROGRAMS_MAX = 2 * TSR_TEXT_COUNTS_MAX + 1 };
+/* Of one run: training, evaluation, generation. */
+enum { TSR_COMPILED_PROGRAMS_MAX = 2 + TSR_GENERATION_PROGRAMS_MAX };
 
 typedef struct {
   const tsr_config *config;
@@ -80,7 +83,9 @@ typedef struct tsr_compiled {
   int64_t new_tokens;
   struct tsr_compiled *decode;
   struct tsr_compiled *score; /* where it is wanted: logits of each of its own `new_tokens` */
-  tsr_cache_plan cache;       /* all three have this one */
+  struct tsr_compiled *fewer; /* of this program and of `decode`: the same for fewer texts at once,
+                                 on targets where a text's bits are the same; NULL: there is none */
+  tsr_cache_plan cache;       /* all have this one */
   const char *why_no_cache;   /* of generation that has none */
 } tsr_compiled;
 

@@ -2,6 +2,7 @@
 #include "train/plan_run.h"
 #include "base/new_file.h"
 #include "plan/report.h"
+#include "train/text_batch.h"
 
 enum { CHART_COLUMNS = 100 };
 
@@ -11,8 +12,7 @@ int tsr_plan_programs(
   int count = 0;
   ret_programs[count++] = training->programs;
   if (evaluation->placed) ret_programs[count++] = evaluation->programs;
-  if (generation->placed) ret_programs[count++] = generation->programs;
-  if (generation->decode) ret_programs[count++] = generation->decode->programs;
+  if (generation->placed) count += tsr_generation_programs(generation, ret_programs + count);
   return count;
 }
 

@@ -19,6 +19,7 @@ typedef struct {
   int64_t begin;       /* of what the model sees */
   int64_t cached;      /* of these, how many the cache has */
   int64_t taken;       /* by the run that is under way */
+  int64_t place;       /* among its texts; -1: it is not in the run */
   int64_t scored;      /* tokens of the prompt that need no report any more */
   tsr_page_pool *pool; /* NULL: there is no cache */
   int32_t *pages;      /* of the text, from its first token to its end */
@@ -31,8 +32,11 @@ struct tsr_text_batch {
   row *rows;
   int64_t rows_count, window;
   tsr_page_pool *pools; /* of the cache's pages */
-  int64_t width;        /* of the run that is under way: tokens of each row */
-  float *logits;        /* of one place */
+  /* Of the run that is under way: tokens of each text, texts, and which row each is; -1: none. */
+  int64_t width, places;
+  int64_t *row_at;
+  bool *wanted;  /* per row: it takes part in the run */
+  float *logits; /* of one place */
   void *scratch;
   tsr_token_logprob top_logprobs[TSR_TOP_LOGPROBS_MAX];
 };
@@ -46,8 +50,8 @@ static double now(void) {
 int tsr_generation_programs(
     const tsr_compiled *g, tsr_programs ret_programs[TSR_GENERATION_PROGRAMS_MAX]) {
   int count = 0;
-  ret_programs[count++] = g->programs;
-  if (g->decode) ret_programs[count++] = g->decode->programs;
+  for (const tsr_compiled *c = g; c; c = c->fewer) ret_programs[count++] = c->programs;
+  for (const tsr_compiled *c = g->decode; c; c = c->fewer) ret_programs[count++] = c->programs;
   if (g->score) ret_programs[count++] = g->score->programs;
   return count;
 }
@@ -57,13 +61,15 @@ tsr_generator_of(const tsr_compiled *g, tsr_executable *const *executable, int64
   int64_t known = g->model->vocab_size, rows = known ? known : vocab_size;
   if (rows < vocab_size) vocab_size = rows;
   tsr_generator made = {.generation = g, .vocab_size = vocab_size, .vocab_rows = rows};
-  made.executable = *executable++;
-  if (g->decode) made.decode = *executable++;
-  if (g->score) made.score = *executable++;
+  for (const tsr_compiled *c = g; c; c = c->fewer)
+    made.read[made.read_count++] = (tsr_text_program){c, *executable++};
+  for (const tsr_compiled *c = g->decode; c; c = c->fewer)
+    made.decode[made.decode_count++] = (tsr_text_program){c, *executable++};
+  if (g->score) made.score = (tsr_text_program){g->score, *executable++};
   return made;
 }
 
-static bool has_cache(const tsr_text_batch *b) { return b->generator->decode != NULL; }
+static bool has_cache(const tsr_text_batch *b) { return b->generator->decode_count > 0; }
 
 /* ---- the rows ---- */
 
@@ -135,6 +141,8 @@ tsr_text_batch *tsr_text_batch_new(tsr_arena *arena, const tsr_generator *genera
   b->rows_count = c->batch;
   b->window = c->model->sequence;
   b->rows = tsr_arena_array(arena, row, b->rows_count);
+  b->row_at = tsr_arena_array(arena, int64_t, b->rows_count);
+  b->wanted = tsr_arena_array(arena, bool, b->rows_count);
   if (has_cache(b)) open_pools(arena, b);
   b->logits = tsr_arena_array(arena, float, c->model->vocab_padded);
   b->scratch = tsr_arena_alloc(arena, tsr_sampling_scratch_bytes(generator->vocab_size));
@@ -184,7 +192,7 @@ int tsr_text_batch_add(tsr_text_batch *b, const tsr_text_request *q) {
   assert(at < b->rows_count && q->count > 0 && q->top_logprobs <= TSR_TOP_LOGPROBS_MAX);
   assert(
       !q->scores_prompt ||
-      (q->count <= b->window && (b->generator->score != NULL || !has_cache(b))));
+      (q->count <= b->window && (b->generator->score.executable || !has_cache(b))));
   row *r = &b->rows[at];
   make_room(r, q->count);
   memcpy(r->tokens, q->tokens, sizeof *q->tokens * (size_t)q->count);
@@ -195,6 +203,7 @@ int tsr_text_batch_add(tsr_text_batch *b, const tsr_text_request *q) {
       .count = q->count,
       .capacity = r->capacity,
       .scored = 1,
+      .place = -1,
       .pool = r->pool,
       .pages = r->pages,
       .pages_count = pages};
@@ -223,8 +232,9 @@ static void fill_pages(const tsr_text_batch *b, const row *r, int32_t *to) {
 
 /* What is not filled must be tokens all the same. */
 static void fill(void *context, const char *input, int64_t sample, void *to) {
+  static const row none = {0};
   const tsr_text_batch *b = context;
-  const row *r = &b->rows[sample];
+  const row *r = b->row_at[sample] < 0 ? &none : &b->rows[b->row_at[sample]];
   bool positions = !strcmp(input, TSR_CACHE_POSITIONS), counts = !strcmp(input, TSR_CACHE_COUNTS);
   if (positions || counts) {
     *(int32_t *)to = (int32_t)(positions ? r->cached : r->taken);
@@ -247,33 +257,69 @@ typedef struct {
   bool is_prefill;
 } run;
 
-static run choose_run(tsr_text_batch *b) {
-  const tsr_generator *g = b->generator;
-  bool reads = false, scores = false;
+static bool is_scored(const row *r) {
+  return r->request.scores_prompt && r->scored < r->request.count;
+}
+
+/* The pool whose pages a place of a program has, as rows of the batch have. */
+static int64_t pool_of_place(const tsr_text_batch *b, int64_t place, int64_t places) {
+  return has_cache(b) ? place * b->generator->generation->cache.pools / places : 0;
+}
+
+/* Deals the rows that are `wanted` to the places of a program, which has `places`; false where a
+ * pool has more of them than places. */
+static bool deal_places(tsr_text_batch *b, int64_t places, const bool *wanted) {
+  int64_t next = 0; /* places, like rows, are in the order of pools */
+  b->places = places;
+  for (int64_t i = 0; i < places; i++) b->row_at[i] = -1;
   for (int64_t i = 0; i < b->rows_count; i++) {
-    const row *r = &b->rows[i];
-    reads |= r->is_used && waiting(r) > 1;
-    scores |= r->is_used && r->request.scores_prompt && r->scored < r->request.count;
+    row *r = &b->rows[i];
+    int64_t pool = pool_of_place(b, i, b->rows_count);
+    r->place = -1;
+    if (!wanted[i]) continue;
+    while (next < places && pool_of_place(b, next, places) < pool) next++;
+    if (next == places || pool_of_place(b, next, places) > pool) return false;
+    b->row_at[next] = i;
+    r->place = next++;
   }
-  const tsr_compiled *c = g->generation;
-  run made = {g->executable, .every = 1, .is_prefill = reads && has_cache(b)};
-  if (has_cache(b) && scores) c = c->score, made.executable = g->score;
-  else if (has_cache(b) && !reads) c = c->decode, made.executable = g->decode;
-  b->width = has_cache(b) ? c->new_tokens : b->window;
+  return true;
+}
+/* The program of the fewest places in which all `wanted` rows have one. */
+static const tsr_text_program *
+choose_program(tsr_text_batch *b, const tsr_text_program *programs, int count, const bool *wanted) {
+  int at = count - 1;
+  while (!deal_places(b, programs[at].compiled->batch, wanted)) at--;
+  return &programs[at];
+}
+
+/* With a choice of programs one that reads chunks is for texts that have more than a token waiting,
+ * and the others are decoded behind it; else it takes them all. */
+static bool is_wanted(const tsr_text_batch *b, const row *r, bool scores, bool reads) {
+  if (!r->is_used) return false;
+  return !has_cache(b) || scores || !reads || b->generator->read_count == 1 || waiting(r) > 1;
+}
+
+static run choose_run(tsr_text_batch *b, bool scores, bool reads) {
+  const tsr_generator *g = b->generator;
+  bool decodes = has_cache(b) && !scores && !reads;
+  const tsr_text_program *of = has_cache(b) && scores ? &g->score : decodes ? g->decode : g->read;
+  int count = of == &g->score ? 1 : decodes ? g->decode_count : g->read_count;
+  of = choose_program(b, of, count, b->wanted);
+  run made = {of->executable, .every = 1, .is_prefill = reads && has_cache(b)};
+  b->width = has_cache(b) ? of->compiled->new_tokens : b->window;
   if (!has_cache(b) || scores) made.every = b->width;
-  made.logits = tsr_graph_find_output(c->placed, "logits");
+  made.logits = tsr_graph_find_output(of->compiled->placed, "logits");
   return made;
 }
 
-/* Every row gives as much as it has waiting; how many tokens the model reads. */
+/* Every row of the run gives as much as it has waiting; how many tokens the model reads. */
 static int64_t take_tokens(tsr_text_batch *b) {
   int64_t tokens = 0;
   for (int64_t i = 0; i < b->rows_count; i++) {
     row *r = &b->rows[i];
-    int64_t have = r->is_used ? waiting(r) : 0;
-    if (!r->is_used) r->cached = 0;
+    int64_t have = r->place >= 0 ? waiting(r) : 0;
     r->taken = have < b->width ? have : b->width;
-    tokens += has_cache(b) ? r->taken : r->is_used;
+    tokens += has_cache(b) ? r->taken : r->place >= 0;
   }
   return tokens;
 }
@@ -345,9 +391,9 @@ static void draw(tsr_text_batch *b, row *r) {
 static void draw_tokens(tsr_text_batch *b, const run *made) {
   for (int64_t i = 0; i < b->rows_count; i++) {
     row *r = &b->rows[i];
-    if (!r->is_used) continue;
-    bool scores = r->request.scores_prompt && r->scored < r->request.count;
-    if (scores && !score_prompt(b, r, made, i * made->every)) continue;
+    if (!r->is_used || r->place < 0) continue;
+    int64_t first = r->place * made->every;
+    if (is_scored(r) && !score_prompt(b, r, made, first)) continue;
     if (has_cache(b)) r->cached += r->taken;
     if (has_cache(b) && waiting(r)) continue;
     if (is_done(r)) {
@@ -355,7 +401,7 @@ static void draw_tokens(tsr_text_batch *b, const run *made) {
       continue;
     }
     int64_t last = made->every > 1 ? r->taken - 1 : 0;
-    tsr_executable_read_row(made->executable, made->logits, i * made->every + last, b->logits);
+    tsr_executable_read_row(made->executable, made->logits, first + last, b->logits);
     draw(b, r);
   }
 }
@@ -366,11 +412,10 @@ static void end_idle(tsr_text_batch *b) {
     if (b->rows[i].is_used && is_done(&b->rows[i])) end_text(&b->rows[i], TSR_TEXT_FULL);
 }
 
-bool tsr_text_batch_step(tsr_text_batch *b, tsr_diags *diags) {
+/* One run for the rows that are `wanted`. */
+static bool run_wanted(tsr_text_batch *b, bool scores, bool reads, tsr_diags *diags) {
   double start = now();
-  end_idle(b);
-  if (!tsr_text_batch_texts(b)) return true;
-  run made = choose_run(b);
+  run made = choose_run(b, scores, reads);
   int64_t tokens = take_tokens(b);
   tsr_executable_run(made.executable, 0, fill, b);
   bool ok = tsr_check_scores(made.executable, "the generation", diags);
@@ -378,4 +423,30 @@ bool tsr_text_batch_step(tsr_text_batch *b, tsr_diags *diags) {
   *(made.is_prefill ? &b->speed.prefill_tokens : &b->speed.decode_tokens) += tokens;
   *(made.is_prefill ? &b->speed.prefill_seconds : &b->speed.decode_seconds) += now() - start;
   return ok;
+}
+
+/* The rows that the first run has not had; whether there are any. */
+static bool want_others(tsr_text_batch *b) {
+  bool any = false;
+  for (int64_t i = 0; i < b->rows_count; i++) {
+    const row *r = &b->rows[i];
+    b->wanted[i] = r->is_used && r->place < 0 && waiting(r) == 1;
+    any |= b->wanted[i];
+  }
+  return any;
+}
+
+bool tsr_text_batch_step(tsr_text_batch *b, tsr_diags *diags) {
+  bool reads = false, scores = false;
+  end_idle(b);
+  if (!tsr_text_batch_texts(b)) return true;
+  for (int64_t i = 0; i < b->rows_count; i++) {
+    const row *r = &b->rows[i];
+    reads |= r->is_used && waiting(r) > 1;
+    scores |= r->is_used && is_scored(r);
+  }
+  for (int64_t i = 0; i < b->rows_count; i++)
+    b->wanted[i] = is_wanted(b, &b->rows[i], scores, reads);
+  if (!run_wanted(b, scores, reads, diags)) return false;
+  return !has_cache(b) || !want_others(b) || run_wanted(b, false, false, diags);
 }

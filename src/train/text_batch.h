@@ -13,18 +13,25 @@
 #include "train/compile.h"
 #include "train/sampling.h"
 
+/* A program of generation, with memory. */
+typedef struct {
+  const tsr_compiled *compiled;
+  tsr_executable *executable;
+} tsr_text_program;
+
 /* A model with memory. */
 typedef struct {
   const tsr_compiled *generation; /* of TSR_COMPILE_GENERATE */
-  tsr_executable *executable;     /* generation->programs */
-  tsr_executable *decode;         /* generation->decode->programs; NULL where there is none */
-  tsr_executable *score;          /* generation->score->programs; NULL where there is none */
-  int64_t vocab_size;             /* tokens that may be drawn are below it */
-  int64_t vocab_rows; /* of the model, which may have more: log-probabilities are over all */
+  /* Reading chunks, and decoding: for most texts at once, then for fewer and fewer. Without a cache
+   * nothing decodes, and the one that reads takes whole windows. */
+  tsr_text_program read[TSR_TEXT_COUNTS_MAX], decode[TSR_TEXT_COUNTS_MAX];
+  int read_count, decode_count;
+  tsr_text_program score; /* `executable` NULL: there is none */
+  int64_t vocab_size;     /* tokens that may be drawn are below it */
+  int64_t vocab_rows;     /* of the model, which may have more: log-probabilities are over all */
 } tsr_generator;
 
 /* The programs of generation, to be put behind others of a process's; how many. */
-enum { TSR_GENERATION_PROGRAMS_MAX = 3 };
 int tsr_generation_programs(
     const tsr_compiled *generation, tsr_programs ret_programs[TSR_GENERATION_PROGRAMS_MAX]);
 /* Of what tsr_process_open gave for them; `vocab_size` is the tokenizer's, of which the model may
@@ -109,8 +116,9 @@ void tsr_text_batch_remove(tsr_text_batch *batch, int text);
 /* All texts end as TSR_TEXT_INTERRUPTED. */
 void tsr_text_batch_interrupt(tsr_text_batch *batch);
 
-/* One run of the model over all texts: each reads tokens of its prompt, or has a new one drawn.
- * False where the model gives no numbers for any of them (tsr_check_scores). */
+/* Each text reads tokens of its prompt, or has a new one drawn: one run of the model over those
+ * that read, and one over the others. False where the model gives no numbers for any of them
+ * (tsr_check_scores). */
 bool tsr_text_batch_step(tsr_text_batch *batch, tsr_diags *diags);
 
 #endif

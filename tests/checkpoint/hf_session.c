@@ -83,7 +83,7 @@ int32_t *hf_session_generate(
       .max_new_tokens = new_tokens, .sampling = {.repetition_penalty = 1, .top_p = 1}};
   tsr_continuation text;
   tsr_generating_speed speed;
-  bool ok = generator.decode &&
+  bool ok = generator.decode_count &&
             tsr_checkpoint_load(arena, &s.manifest, executables[0], TSR_LOAD_MODEL, true, diags) &&
             tsr_generate_texts(
                 arena, &generator, &(tsr_prompt){prompt, count}, 1, &how, &text, &speed, diags);

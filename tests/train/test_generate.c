@@ -125,6 +125,11 @@ static void check_options(const task *t, int model, const tsr_continuation *want
     text_model *m = text_model_open(models[model], cases[i].o);
     CHECK((cases[i].o.chunk < 0) == (m->compiled.decode == NULL));
     CHECK_INT(m->compiled.batch % m->parallel.size[TSR_DP], 0);
+    if (m->compiled.decode) { /* one text alone does not take the time of all */
+      const tsr_generator *g = &m->generator;
+      CHECK_INT(g->read[g->read_count - 1].compiled->batch, m->parallel.size[TSR_DP]);
+      CHECK_INT(g->decode[g->decode_count - 1].compiled->batch, m->parallel.size[TSR_DP]);
+    }
     check_memory(m, &cases[i].o, 2, 32);
     draw(t, m, 0, PROMPTS, got);
     check_same(got, want, PROMPTS, cases[i].what, model);

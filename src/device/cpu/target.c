@@ -61,6 +61,7 @@ tsr_target tsr_cpu_target(const tsr_cpu_context *context) {
       .fuses = 1u << TSR_FUSED_EPILOGUE,
       .epilogues = TSR_EPILOGUE_BIAS,
       .exact = true,
+      .rows_are_alone = true,
       .kernel_types = kernel_types,
       .scratch = scratch,
       .output_bytes = output_bytes,
