@@ -22,6 +22,7 @@ struct tsr_target {
   /* Policy deterministic: a GEMM's epilogue is fused only where it has the bits of the separate
    * ops. */
   bool exact;
+  bool state_in_file; /* optimizer state is in a file, which is in the host's memory */
   /* Whether it runs a task. NULL: it runs all. */
   bool (*supports)(const tsr_target *target, const tsr_program *program, const tsr_task *task);
   /* Sets the types in which the kernel reads the inputs and writes the outputs, where they are not
