@@ -37,7 +37,7 @@ void tsr_device_pieces_end(tsr_device_pieces *pieces);
 
 /* ---- a whole range ---- */
 
-/* WRITE alone: all bytes are written, and are zero before. */
+/* WRITE alone: what is not written must be zero on the device, as it is in a copy. */
 enum { TSR_VIEW_READ = 1, TSR_VIEW_WRITE = 2, TSR_VIEW_INLINE_BYTES = 256 };
 
 /* A range in memory of the host: its own, or a copy, which is allocated unless it is small. */
