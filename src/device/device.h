@@ -86,6 +86,15 @@ typedef struct {
   int64_t bytes; /* above 0 */
 } tsr_device_message;
 
+/* What of a device's memory is in use outside of what is allocated through the interface. */
+typedef struct {
+  int64_t bytes;     /* that it has */
+  int64_t at_open;   /* in use when it was opened: its context, and what other programs have */
+  int64_t libraries; /* since then: workspaces, communicators, kernels that are loaded */
+  int64_t reserve;   /* kept free for what has no size yet: kernels that are loaded when they are
+                        first begun, captured graphs */
+} tsr_device_memory;
+
 typedef struct {
   const char *name;     /* "cpu", "cuda:0" */
   const char *arch;     /* what bits depend on: "x86-64-v3", "cuda sm_90, 132 SMs, cuBLASLt 13.1" */
@@ -100,7 +109,10 @@ typedef struct {
   /* All zeros, aligned to 256. */
   bool (*allocate)(void *state, int64_t bytes, void **ret_memory, char *why);
   void (*release)(void *state, void *memory, int64_t bytes);
-  int64_t (*available)(void *state); /* bytes; 0: not known */
+  int64_t (*available)(
+      void *state); /* bytes, without a reserve; 0 of the host's memory: not known */
+  /* NULL: the memory is the host's. */
+  void (*memory)(void *state, tsr_device_memory *ret);
   /* Memory of the host that `copy` may read while the host does something else. NULL: the device's
    * memory is the host's. */
   bool (*allocate_host)(void *state, int64_t bytes, void **ret_memory, char *why);

@@ -3,6 +3,7 @@
 #include "runtime/executable_internal.h"
 #include "base/file_ops.h"
 #include "base/memory.h"
+#include "device/memory_report.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -94,7 +95,8 @@ check_fits(const tsr_process *w, const tsr_programs *programs, int count, tsr_di
   int64_t need = planned_bytes_here(o, programs, count, &stage);
   int64_t have = o->memory_limit ? o->memory_limit : available_bytes(w);
   need -= offloaded_bytes(o, programs);
-  if (!have || need <= have) return true;
+  bool known = have || !tsr_device_is_host(w->device);
+  if (!known || need <= have) return true;
   tsr_diag_failure(
       diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s%s",
       tsr_text_bytes(need).text, o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
@@ -111,6 +113,10 @@ check_fits(const tsr_process *w, const tsr_programs *programs, int count, tsr_di
       tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]).text,
       tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]).text,
       tsr_text_bytes(p->bytes[TSR_SEGMENT_WORK]).text);
+  tsr_text outside = {0};
+  tsr_device_print_memory(w->device, &outside);
+  if (outside.data) tsr_diag_hint(diags, "%s", outside.data);
+  tsr_text_free(&outside);
   int64_t cache = cache_bytes(programs, count, stage);
   if (cache)
     tsr_diag_hint(

@@ -41,6 +41,7 @@ typedef struct {
   staging staging;
   cuda_nccl *nccl; /* NULL: this process is alone */
   int processors;
+  int64_t used_at_open, allocated; /* bytes */
   tsr_cuda_request request;
   char name[32], arch[64], location[32], text[256];
 } device;
@@ -81,19 +82,39 @@ static bool allocate(void *state, int64_t bytes, void **ret_memory, char *why) {
   if (error == cudaSuccess) error = cudaMemsetAsync(*ret_memory, 0, (size_t)bytes, d->own);
   /* Work of any stream may use the memory from now on. */
   if (error == cudaSuccess) error = cudaStreamSynchronize(d->own);
-  if (error == cudaSuccess) return true;
-  return cuda_fail(why, "no memory", (int)error);
+  if (error != cudaSuccess) return cuda_fail(why, "no memory", (int)error);
+  d->allocated += bytes;
+  return true;
 }
 
 static void release(void *state, void *memory, int64_t bytes) {
-  (void)state, (void)bytes;
+  ((device *)state)->allocated -= bytes;
   cudaFree(memory);
 }
 
+/* Kernels are loaded when they are first begun, and graphs are made after the first step. */
+static int64_t reserve_of(size_t all) {
+  enum { MOST = 256 << 20, PART = 64 };
+  return all / PART < MOST ? (int64_t)all / PART : MOST;
+}
+
 static int64_t available(void *state) {
-  size_t unused = 0, all;
+  size_t unused = 0, all = 0;
   check(state, NULL, cudaMemGetInfo(&unused, &all));
-  return (int64_t)unused;
+  int64_t left = (int64_t)unused - reserve_of(all);
+  return left > 0 ? left : 0;
+}
+
+static void memory(void *state, tsr_device_memory *ret) {
+  const device *d = state;
+  size_t unused = 0, all = 0;
+  check(d, NULL, cudaMemGetInfo(&unused, &all));
+  int64_t since = (int64_t)(all - unused) - d->used_at_open - d->allocated;
+  *ret = (tsr_device_memory){
+      .bytes = (int64_t)all,
+      .at_open = d->used_at_open,
+      .libraries = since > 0 ? since : 0,
+      .reserve = reserve_of(all)};
 }
 
 static bool allocate_host(void *state, int64_t bytes, void **ret_memory, char *why) {
@@ -388,6 +409,7 @@ static void describe(device *d, const tsr_cuda_device *is) {
   d->device.allocate = allocate;
   d->device.release = release;
   d->device.available = available;
+  d->device.memory = memory;
   d->device.run = run;
   d->device.copy = copy;
   d->device.hash = hash;
@@ -410,7 +432,10 @@ static void describe(device *d, const tsr_cuda_device *is) {
 }
 
 static bool begin(device *d, char *why) {
+  size_t unused = 0, all = 0;
   cudaError_t error = cudaSetDevice(d->request.number);
+  if (error == cudaSuccess) error = cudaMemGetInfo(&unused, &all);
+  d->used_at_open = (int64_t)(all - unused);
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&d->own, cudaStreamNonBlocking);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&d->passed, cudaEventDisableTiming);
   if (error == cudaSuccess) error = open_staging(&d->staging);
