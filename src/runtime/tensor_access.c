@@ -81,10 +81,35 @@ static int64_t part_bytes(const tsr_executable *b, int value, int rank) {
   return tsr_tensor_bytes(tensor_of(b, value, rank));
 }
 
+/* Numbers at an address of the device, without other processes. */
+static void read_here(
+    const tsr_executable *b, const tsr_device *d, tsr_dtype dtype, const char *from, int64_t n,
+    float *out) {
+  int64_t each = tsr_dtype_bytes(dtype);
+  tsr_device_pieces pieces;
+  const void *piece;
+  tsr_device_pieces_begin(&pieces, d, from, n * each);
+  for (int64_t bytes; (piece = tsr_device_pieces_next(&pieces, &bytes)); out += bytes / each)
+    read_numbers(b, dtype, out, piece, bytes / each);
+  tsr_device_pieces_end(&pieces);
+}
+
+/* A part that is the whole value, whose numbers follow each other in both. False: it is not. */
+static bool read_whole(const tsr_executable *b, int value, int rank, float *out) {
+  tsr_dtype dtype = b->programs->graph->values[value].dtype;
+  tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
+  bool whole = !memcmp(slice.shape, slice.global, sizeof *slice.shape * (size_t)slice.ndim);
+  if (!whole || tsr_dtype_is_quantized(dtype)) return false;
+  int64_t count = slice_rows(&slice) * slice.shape[slice.ndim - 1];
+  const char *part = tsr_executable_address(b, value, rank, 0);
+  return read_here(b, tsr_executable_home(b, value), dtype, part, count, out), true;
+}
+
 void tsr_executable_read(const tsr_executable *b, int value, float *out) {
   bool alone = tsr_executable_is_alone(b);
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_holds(b, value, r)) continue;
+    if (alone && read_whole(b, value, r, out)) continue;
     if (!alone && tsr_executable_first_holder(b, value, r) != r) continue;
     char few[256], *part = few;
     int64_t bytes = part_bytes(b, value, r);
@@ -110,19 +135,6 @@ static int64_t find_row(
     if (at / whole_cols == row) return *ret_at = at % whole_cols, i;
   }
   return -1;
-}
-
-/* Numbers at an address of the device, without other processes. */
-static void read_here(
-    const tsr_executable *b, const tsr_device *d, tsr_dtype dtype, const char *from, int64_t n,
-    float *out) {
-  int64_t each = tsr_dtype_bytes(dtype);
-  tsr_device_pieces pieces;
-  const void *piece;
-  tsr_device_pieces_begin(&pieces, d, from, n * each);
-  for (int64_t bytes; (piece = tsr_device_pieces_next(&pieces, &bytes)); out += bytes / each)
-    read_numbers(b, dtype, out, piece, bytes / each);
-  tsr_device_pieces_end(&pieces);
 }
 
 void tsr_executable_read_row(const tsr_executable *b, int value, int64_t row, float *out) {
