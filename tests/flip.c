@@ -44,8 +44,11 @@ static void flip(tsr_executable *b, int64_t step, const char *text, int *done) {
   long bits = 8 * (long)tsr_tensor_bytes(&tsr_executable_program(b, rank)->tensors[value]);
   if (bit >= bits) refuse(text, "the part has less bits");
   long from_begin = bit < 0 ? bits + bit : bit;
-  unsigned char *part = tsr_executable_address(b, value, rank, 0);
+  tsr_device_view view;
+  unsigned char *part =
+      tsr_executable_view(b, value, rank, 0, TSR_VIEW_READ | TSR_VIEW_WRITE, &view);
   part[from_begin / 8] ^= (unsigned char)(1u << from_begin % 8);
+  tsr_device_view_close(&view);
   ++*done;
   fprintf(stderr, "flipped bit %ld of '%s' on rank %d after step %lld\n", bit, name, rank, at);
 }

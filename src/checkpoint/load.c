@@ -191,10 +191,13 @@ bool tsr_checkpoint_load(
   for (int v = 0; ok && v < g->values_count; v++) {
     if (!stored[v]) continue;
     loading l = {tsr_executable_kernels(executable), stored[v], g->values[v].dtype, parts, 0};
-    l.parts_count = tsr_executable_parts(executable, v, false, parts);
-    if (tsr_dtype_is_quantized(g->values[v].dtype)) open_quantized(&l, parts);
+    bool quantized = tsr_dtype_is_quantized(g->values[v].dtype);
+    l.parts_count = quantized ? tsr_executable_parts(executable, v, false, parts)
+                              : tsr_executable_open_parts(executable, v, TSR_VIEW_WRITE, parts);
+    if (quantized) open_quantized(&l, parts);
     ok = tsr_checkpoint_reader_read(in, stored[v], wanted, take, &l, diags);
-    if (tsr_dtype_is_quantized(g->values[v].dtype)) close_quantized(&l, executable, v);
+    if (quantized) close_quantized(&l, executable, v);
+    else tsr_executable_close_parts(executable, v);
   }
   tsr_checkpoint_reader_close(in);
   return ok;

@@ -31,8 +31,8 @@ static void plan_part(tsr_saver *s, const tsr_value *v, const tsr_part_of_value 
       s->arena, (void **)&f->sources, sizeof(tsr_saver_source), f->count, &f->sources_capacity);
   int64_t each = tsr_dtype_bytes(v->dtype), bytes = tsr_stored_elements(v->ndim, p.piece) * each;
   f->pieces[f->count] = p;
-  f->sources[f->count++] =
-      (tsr_saver_source){part->address, part->run * each, part->stride * each, bytes, 0};
+  f->sources[f->count++] = (tsr_saver_source){part->device,        part->address, part->run * each,
+                                              part->stride * each, bytes,         0};
   s->bytes += bytes;
 }
 
@@ -220,7 +220,7 @@ bool tsr_saver_wait(tsr_saver *s, tsr_diags *diags) {
 
 /* ---- a new one ---- */
 
-enum { COPIED_AT_ONCE = 4 << 20 };
+enum { COPIED_AT_ONCE = 4 << 20, PIECE_JOB = 512 << 10 };
 
 /* Bytes [begin, end) of a source, of which its runs follow each other. */
 static void copy_source(const tsr_saver_source *from, int64_t begin, int64_t end, char *to) {
@@ -231,7 +231,7 @@ static void copy_source(const tsr_saver_source *from, int64_t begin, int64_t end
   }
 }
 
-/* Jobs are pieces of the copy, which parts follow each other in. */
+/* Jobs are pieces of the copy, which parts follow each other in; of sources that the host has. */
 static void copy_job(void *context, int job) {
   tsr_saver *s = context;
   int64_t begin = (int64_t)job * COPIED_AT_ONCE, end = begin + COPIED_AT_ONCE;
@@ -240,8 +240,43 @@ static void copy_job(void *context, int job) {
       const tsr_saver_source *from = &s->files[i].sources[k];
       int64_t a = from->at > begin ? from->at : begin;
       int64_t b = from->at + from->bytes < end ? from->at + from->bytes : end;
-      if (a < b) copy_source(from, a - from->at, b - from->at, s->copy + a);
+      if (a < b && tsr_device_is_host(from->device))
+        copy_source(from, a - from->at, b - from->at, s->copy + a);
     }
+}
+
+/* A piece of a source on another device, in memory of the host: bytes from `first` on, counted with
+ * what lies between the runs. */
+typedef struct {
+  const tsr_saver_source *source;
+  const char *bytes;
+  int64_t first, count;
+  char *to; /* of the source */
+} device_piece;
+
+static void copy_piece_job(void *context, int job) {
+  const device_piece *p = context;
+  const tsr_saver_source *from = p->source;
+  int64_t begin = p->first + (int64_t)job * PIECE_JOB, end = p->first + p->count;
+  if (end > begin + PIECE_JOB) end = begin + PIECE_JOB;
+  for (int64_t at = begin, n; at < end; at += n) {
+    int64_t run = at / from->stride, in_run = at % from->stride;
+    n = (in_run < from->run ? from->run : from->stride) - in_run;
+    if (n > end - at) n = end - at;
+    if (in_run < from->run)
+      memcpy(p->to + run * from->run + in_run, p->bytes + (at - p->first), (size_t)n);
+  }
+}
+
+/* The host's threads take a piece while the device copies the next one. */
+static void copy_from_device(tsr_saver *s, const tsr_saver_source *from) {
+  int64_t runs = from->bytes / from->run, span = (runs - 1) * from->stride + from->run;
+  device_piece p = {.source = from, .to = s->copy + from->at};
+  tsr_device_pieces pieces;
+  tsr_device_pieces_begin(&pieces, from->device, from->memory, span);
+  for (; (p.bytes = tsr_device_pieces_next(&pieces, &p.count)); p.first += p.count)
+    tsr_pool_run(s->pool, copy_piece_job, &p, (int)((p.count + PIECE_JOB - 1) / PIECE_JOB));
+  tsr_device_pieces_end(&pieces);
 }
 
 static bool copy_history(tsr_saver *s, tsr_saver_history h) {
@@ -280,7 +315,12 @@ static bool prepare_together(tsr_saver *s, tsr_diags *diags) {
 
 static void copy(tsr_saver *s) {
   int64_t jobs = (s->bytes + COPIED_AT_ONCE - 1) / COPIED_AT_ONCE;
-  if (s->copy) tsr_pool_run(s->pool, copy_job, s, (int)jobs);
+  if (!s->copy) return;
+  tsr_pool_run(s->pool, copy_job, s, (int)jobs);
+  for (int i = 0; i < s->files_count; i++)
+    for (int k = 0; k < s->files[i].count; k++)
+      if (!tsr_device_is_host(s->files[i].sources[k].device))
+        copy_from_device(s, &s->files[i].sources[k]);
 }
 
 bool tsr_saver_take(

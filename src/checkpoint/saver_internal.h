@@ -12,7 +12,8 @@
 
 /* A part of a value on its way from a rank to a file. */
 typedef struct {
-  const char *memory;  /* the rank's, in runs */
+  const tsr_device *device;
+  const char *memory;  /* the rank's on it, in runs */
   int64_t run, stride; /* bytes */
   int64_t bytes, at;   /* at: in the copy */
 } tsr_saver_source;

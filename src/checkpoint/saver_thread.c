@@ -52,6 +52,20 @@ static bool is_stale(tsr_saver *s, tsr_diags *diags) {
          !tsr_diag_failure(diags, TSR_NOWHERE, "the disk took too long, and the run went on");
 }
 
+/* Bytes of a rank's memory. */
+static bool write_bytes(
+    const tsr_device *device, const char *from, int64_t bytes, tsr_checkpoint_writer *o,
+    tsr_diags *diags) {
+  tsr_device_pieces pieces;
+  const void *piece;
+  bool ok = true;
+  tsr_device_pieces_begin(&pieces, device, from, bytes);
+  for (int64_t n; ok && (piece = tsr_device_pieces_next(&pieces, &n));)
+    ok = tsr_checkpoint_writer_data(o, piece, (size_t)n, diags);
+  tsr_device_pieces_end(&pieces);
+  return ok;
+}
+
 static bool
 write_file(tsr_saver *s, const tsr_saver_file *f, tsr_checkpoint_writer *o, tsr_diags *diags) {
   if (!f->count) return true;
@@ -61,8 +75,12 @@ write_file(tsr_saver *s, const tsr_saver_file *f, tsr_checkpoint_writer *o, tsr_
     int64_t run = s->copy || from->run == from->stride ? from->bytes : from->run;
     const char *bytes = s->copy ? s->copy + from->at : from->memory;
     if (is_stale(s, diags)) return false;
-    for (int64_t at = 0; at < from->bytes; at += run, bytes += from->stride)
+    if (s->copy) {
       if (!tsr_checkpoint_writer_data(o, bytes, (size_t)run, diags)) return false;
+      continue;
+    }
+    for (int64_t at = 0; at < from->bytes; at += run, bytes += from->stride)
+      if (!write_bytes(from->device, bytes, run, o, diags)) return false;
   }
   return tsr_checkpoint_writer_end_tensors(o, diags);
 }

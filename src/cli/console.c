@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/console.h"
 #include "base/file_read.h"
+#include "device/memory_report.h"
 #include "plan/report.h"
 #include "runtime/device_communicators.h"
 #include "train/plan_run.h"
@@ -70,6 +71,11 @@ void console_print_start(const app *a, const setup *s, const prepared *p) {
       &text, "; %s%scpu %s, %d thread%s\n", c->device ? c->device->text : "", c->device ? "; " : "",
       c->kernels->isa, c->cpu.threads, c->cpu.threads == 1 ? "" : "s");
   tsr_numerics_describe(s->config, &text);
+  if (c->device && c->device->memory) {
+    tsr_text_add(&text, "memory: ");
+    tsr_device_print_memory(c->device, &text);
+    tsr_text_add(&text, "\n");
+  }
   tsr_rank_map_print(&s->ranks, s->parallel->ranks, &text);
   if (s->ranks.communicators)
     tsr_text_add(&text, "links: by NCCL, %d groups\n", s->ranks.communicators->count);

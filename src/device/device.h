@@ -2,17 +2,18 @@
 /* The one device interface: an opened target, on which ranks have memory and tasks run. The CPU
  * (device/cpu/cpu.h) and CUDA devices (device/cuda/plugin_abi.h) implement it.
  *
- * The host can read and write a device's memory whenever the device is idle (`wait`), so what
- * happens between steps knows nothing of devices. `why` arguments (TSR_DEVICE_WHY_BYTES) get the
- * reason of a failure, and perhaps a remedy after a newline. */
+ * The host reads and writes a device's memory through host_access.h alone, which copies nothing
+ * where that memory is the host's. `why` arguments (TSR_DEVICE_WHY_BYTES) get the reason of a
+ * failure, and perhaps a remedy after a newline. */
 #ifndef TSR_DEVICE_DEVICE_H
 #define TSR_DEVICE_DEVICE_H
 #include "kernels/members_sum.h"
 #include "device/cpu/thread_pool.h"
 #include "graph/padding.h"
 #include "schedule/geometry.h"
+#include <pthread.h>
 
-enum { TSR_DEVICE_MEMBERS_MAX = 256, TSR_DEVICE_WHY_BYTES = 512 };
+enum { TSR_DEVICE_MEMBERS_MAX = 256, TSR_DEVICE_WHY_BYTES = 512, TSR_STAGING_BUFFERS = 2 };
 
 /* Numbers that f16 did not hold as they were: their rounding is not that of the same number times a
  * power of two. */
@@ -85,6 +86,15 @@ typedef struct {
   int64_t bytes; /* above 0 */
 } tsr_device_message;
 
+/* What of a device's memory is in use outside of what is allocated through the interface. */
+typedef struct {
+  int64_t bytes;     /* that it has */
+  int64_t at_open;   /* in use when it was opened: its context, and what other programs have */
+  int64_t libraries; /* since then: workspaces, communicators, kernels that are loaded */
+  int64_t reserve;   /* kept free for what has no size yet: kernels that are loaded when they are
+                        first begun, captured graphs */
+} tsr_device_memory;
+
 typedef struct {
   const char *name;     /* "cpu", "cuda:0" */
   const char *arch;     /* what bits depend on: "x86-64-v3", "cuda sm_90, 132 SMs, cuBLASLt 13.1" */
@@ -99,11 +109,25 @@ typedef struct {
   /* All zeros, aligned to 256. */
   bool (*allocate)(void *state, int64_t bytes, void **ret_memory, char *why);
   void (*release)(void *state, void *memory, int64_t bytes);
-  int64_t (*available)(void *state); /* bytes; 0: not known */
+  int64_t (*available)(
+      void *state); /* bytes, without a reserve; 0 of the host's memory: not known */
+  /* NULL: the memory is the host's. */
+  void (*memory)(void *state, tsr_device_memory *ret);
   /* Memory of the host that `copy` may read while the host does something else. NULL: the device's
    * memory is the host's. */
   bool (*allocate_host)(void *state, int64_t bytes, void **ret_memory, char *why);
   void (*release_host)(void *state, void *memory);
+
+  /* ---- staging, by which the host reaches the device's memory (host_access.h) ----
+   *
+   * Begin copies between it and TSR_STAGING_BUFFERS buffers of `staging_bytes` in memory of the
+   * host, in the order of the tasks' stream. end_copy returns a buffer when its copy is done. */
+
+  int64_t staging_bytes;   /* 0: the device's memory is the host's, and it has none of these */
+  pthread_mutex_t *access; /* held by who uses the buffers */
+  void (*begin_read)(void *state, int buffer, const void *from, int64_t bytes);
+  void (*begin_write)(void *state, int buffer, void *to, int64_t bytes);
+  char *(*end_copy)(void *state, int buffer);
 
   /* ---- work: these begin it, in the order of the calls, and `wait` returns when all is done ----
    * */

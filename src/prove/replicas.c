@@ -27,12 +27,15 @@ const tsr_value *tsr_replicas_differing(tsr_arena *arena, const tsr_executable *
     const tsr_value *value = &g->values[v];
     bool kept = value->kind == TSR_VALUE_PARAM || value->kind == TSR_VALUE_STATE;
     if (!kept || tsr_dtype_is_quantized(value->dtype)) continue;
-    int count = tsr_executable_parts(executable, v, false, parts);
-    for (int i = 1; i < count; i++) {
+    int count = tsr_executable_open_parts(executable, v, TSR_VIEW_READ, parts);
+    bool same = true;
+    for (int i = 1; same && i < count; i++) {
       int like = 0;
       while (!same_slice(&parts[like], &parts[i])) like++;
-      if (!same_bytes(&parts[like], &parts[i], (size_t)tsr_dtype_bytes(value->dtype))) return value;
+      same = same_bytes(&parts[like], &parts[i], (size_t)tsr_dtype_bytes(value->dtype));
     }
+    tsr_executable_close_parts(executable, v);
+    if (!same) return value;
   }
   return NULL;
 }

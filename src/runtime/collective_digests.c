@@ -14,7 +14,9 @@ static void add_stage(const tsr_task_at *at) {
   int stage = at->program->stage;
   for (int i = 0; i < b->ranks_count[stage]; i++) {
     if (!tsr_executable_holds(b, out->value, at->ranks[i])) continue;
-    const void *bytes = tsr_executable_address(b, out->value, at->ranks[i], at->at.microbatch);
+    tsr_device_view view;
+    const void *bytes =
+        tsr_executable_view(b, out->value, at->ranks[i], at->at.microbatch, TSR_VIEW_READ, &view);
     tsr_arena_grow(d->arena, (void **)&d->items, sizeof *d->items, d->count, &d->capacity);
     d->items[d->count] = (tsr_collective_digest){
         .order = d->count,
@@ -25,6 +27,7 @@ static void add_stage(const tsr_task_at *at) {
         .task = (int)(at->task - at->program->tasks),
         .hash = tsr_hash_number(bytes, (size_t)tsr_tensor_bytes(out))};
     d->count++;
+    tsr_device_view_close(&view);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "comm/peers.h"
 #include "comm/engine_device.h"
 #include "comm/engine_transport.h"
+#include "device/host_access.h"
 #include "runtime/collective_digests.h"
 #include "runtime/device_communicators.h"
 #include "runtime/recorder.h"
@@ -21,10 +22,12 @@ struct tsr_process {
   float **in, **out; /* a collective's members' buffers */
   int *process_of;   /* the same members' */
   char *staging;     /* for collectives that other processes take part in */
+  char **host_work;  /* per rank: the host's WORK, where the device has memory of its own */
   struct tsr_block {
     void *memory;
     int64_t bytes;
     const tsr_device *device; /* NULL: the memory is a mapped file */
+    bool on_host;             /* it is the host's, for a device's copies */
   } * blocks;                 /* what was allocated */
   int blocks_count;
 };
@@ -37,6 +40,9 @@ typedef struct {
   bool *out_waits, *in_waits; /* of these: under way */
   bool begun;                 /* receiving */
   int64_t since;              /* the recorder's time of that */
+  char *out_host,
+      *in_host; /* the host's copies of these ranks' parts, one after the other; NULL: it
+                               has their memory, or a communicator moves them */
 } tsr_transfer;
 
 /* How a collective among a group of ranks is carried out. */
@@ -128,6 +134,7 @@ struct tsr_executable {
   tsr_process *process;
   const tsr_programs *programs;
   tsr_rank_memory *ranks;
+  tsr_rank_memory *on_host;   /* the same, with the host's WORK */
   int **ranks_of_stage;       /* per stage: those of its ranks that are here, ascending */
   int *ranks_count;           /* of each */
   int ranks_most;             /* of any */
@@ -147,8 +154,9 @@ struct tsr_executable {
   tsr_device_copy *copies; /* room for one of each rank */
   int *running;            /* room for the ranks of a stage that run a task */
   struct tsr_replicated **replicated; /* per stage; NULL: every rank computes its tasks */
-  tsr_staged *staged;                 /* NULL: the device's memory is the host's */
-  void *graphs[2];                    /* captured steps, for each set of inputs */
+  tsr_device_view *views; /* per rank: of its part of the value that the host reads or writes */
+  tsr_staged *staged;     /* NULL: the device's memory is the host's */
+  void *graphs[2];        /* captured steps, for each set of inputs */
   bool uncapturable;
   int64_t device_steps;  /* that could have been captured */
   bool *scaled;          /* per node: whether it gives f16 numbers made of the scaled loss */
@@ -195,6 +203,22 @@ tsr_executable_address(const tsr_executable *executable, int value, int rank, in
   const tsr_tensor *t = &p->tensors[value];
   return executable->ranks[rank].base[t->segment] + tsr_tensor_offset(p, t, microbatch);
 }
+/* Whose memory a value's parts are in: optimizer state that is in a file is in the host's. */
+static inline const tsr_device *tsr_executable_home(const tsr_executable *executable, int value) {
+  const tsr_process *w = executable->process;
+  bool in_file =
+      executable->programs->graph->values[value].kind == TSR_VALUE_STATE && w->options.state_folder;
+  return in_file ? w->host : w->device;
+}
+/* The host's access to a rank's part (device/host_access.h). */
+static inline void *tsr_executable_view(
+    const tsr_executable *executable, int value, int rank, int64_t microbatch, int access,
+    tsr_device_view *view) {
+  return tsr_device_view_open(
+      view, tsr_executable_home(executable, value),
+      tsr_executable_address(executable, value, rank, microbatch),
+      tsr_tensor_bytes(&tsr_executable_program(executable, rank)->tensors[value]), access);
+}
 /* The place in the whole tensor of index i along a dimension of a rank's part. */
 int64_t tsr_executable_position(
     const tsr_executable *executable, const tsr_tensor_slice *slice, int value, int rank, int dim,
@@ -234,13 +258,15 @@ bool tsr_process_allocate(
     tsr_process *process, int64_t bytes, const char *what, char **ret_memory, tsr_diags *diags);
 
 /* ---- weight_hash.c ---- */
-/* Before a step; and what a task of an op gets; NULL: none are wanted of it. */
+/* Before a step; and what a task gets; NULL: none are wanted of it. */
 void tsr_executable_begin_hashes(tsr_executable *executable);
-const tsr_update_hashes *tsr_executable_update_hashes(const tsr_executable *executable, tsr_op op);
-/* Begins to add the hash of a part, which is here, to a number in the device's memory, which is
- * idle: as it is stored, with its padding. */
+const tsr_update_hashes *
+tsr_executable_update_hashes(const tsr_executable *executable, const tsr_task *task);
+/* Adds the hash of a part, which is here, to one of two numbers: begins to add it to one in the
+ * device's memory, or has added it to the host's. It is the part as it is stored, with its padding.
+ */
 void tsr_executable_hash_stored(
-    const tsr_executable *executable, int value, int rank, uint64_t *sum);
+    const tsr_executable *executable, int value, int rank, uint64_t *on_device, uint64_t *on_host);
 
 /* ---- value_trace.c ---- */
 /* Before a step; when a stage's inputs of a run have been filled (at->task is NULL); and after a
@@ -316,6 +342,20 @@ const tsr_group_plan *tsr_task_plans(const tsr_task_at *at);
 /* ---- collective_digests.c ---- */
 void tsr_executable_add_digests(const tsr_task_at *at);
 
+/* ---- host_copies.c: what the host does in a step with tensors of a device that has memory of its
+ * own ---- */
+
+/* Whether messages to other processes go through copies in the host's memory. */
+bool tsr_executable_messages_by_host(const tsr_executable *executable);
+/* Bytes of the host's WORK that a rank's largest task needs. */
+int64_t tsr_executable_host_bytes(const tsr_executable *executable, int rank);
+/* A task that the host runs, on the launch's ranks: with copies before and behind it. */
+void tsr_executable_run_on_host(tsr_executable *executable, const tsr_launch *launch);
+/* A collective's buffers of a group that the process has just been given (tsr_task_next_group)
+ * become the host's, which have what the members' have; and the members' what the host's have. */
+void tsr_collective_to_host(const tsr_task_at *at, const tsr_collective *c, int first);
+void tsr_collective_from_host(const tsr_task_at *at, int first);
+
 /* ---- pending_collectives.c ---- */
 
 /* Tags of transfers are in the lower half, of collectives in the upper one. */
@@ -345,6 +385,8 @@ bool tsr_background_precedes(const tsr_task_at *at);
 /* ---- transfers.c: from stage to stage ---- */
 
 void tsr_executable_plan_transfers(tsr_arena *arena, tsr_executable *executable);
+/* Gives them copies in the host's memory from `memory` on; NULL: only counts. The bytes. */
+int64_t tsr_executable_place_transfers(tsr_executable *executable, char *memory);
 /* Of a send, a receive or a wait: the stage that the value is from, and the one that it is for. */
 void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to);
 

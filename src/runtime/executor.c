@@ -36,7 +36,7 @@ static int find_running(const task_run *t) {
 static void run_op(const task_run *t) {
   tsr_executable *b = t->executable;
   int running = find_running(t);
-  const tsr_device *d = t->task->on_host ? b->process->host : b->process->device;
+  const tsr_device *d = b->process->device;
   tsr_task_timer timer;
   tsr_launch launch = {
       .call = {.program = t->program, .task = t->task, .at = t->at},
@@ -45,12 +45,12 @@ static void run_op(const task_run *t) {
       .ranks_count = running,
       .losses = b->scaled[t->task->node] ? &b->losses : NULL,
       .nan_scores = &b->nan_scores,
-      .hashes = tsr_executable_update_hashes(b, t->task->op)};
+      .hashes = tsr_executable_update_hashes(b, t->task)};
   if (!running) return;
   if (b->recording) timer = tsr_recorder_timer(b->recording), launch.timer = &timer;
-  if (t->task->on_host) wait_for_device(b);
   tsr_executable_compute_once(b, &launch);
-  d->run(d->state, &launch);
+  if (t->task->on_host) tsr_executable_run_on_host(b, &launch);
+  else d->run(d->state, &launch);
   tsr_executable_copy_replicas(b, &launch);
   if (b->routing && t->task->op == TSR_OP_CHOOSE_EXPERTS) tsr_executable_keep_routing(b, &launch);
 }
@@ -366,5 +366,7 @@ void tsr_executable_set_step_scalars(tsr_executable *b, const float step_scalars
   int value = b->programs->graph->step_scalars;
   for (int r = 0; value >= 0 && r < b->process->options.parallel->ranks; r++)
     if (tsr_executable_is_here(b, r))
-      memcpy(tsr_executable_address(b, value, r, 0), step_scalars, sizeof(float) * TSR_SCALARS);
+      tsr_device_write(
+          b->process->device, tsr_executable_address(b, value, r, 0), step_scalars,
+          sizeof(float) * TSR_SCALARS);
 }

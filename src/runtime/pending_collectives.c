@@ -64,6 +64,7 @@ static void begin(const tsr_task_at *at, tsr_pending_task *m) {
   const tsr_group_plan *plan = tsr_task_plans(at);
   for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0; plan++) {
     if (all_here) continue;
+    if (tsr_executable_messages_by_host(at->executable)) tsr_collective_to_host(at, &c, first);
     tsr_pending_call call = call_of(at, &c, plan, first);
     m->firsts[m->count] = first;
     m->calls[m->count++] = tsr_pending_begin(&call, memory);
@@ -77,6 +78,8 @@ static bool advance(const tsr_task_at *at, tsr_pending_task *m, bool background)
   int kept = 0;
   for (int i = 0; i < m->count; i++) {
     tsr_pending_state state = tsr_pending_advance(m->calls[i]);
+    if (state == TSR_PENDING_DONE && tsr_executable_messages_by_host(at->executable))
+      tsr_collective_from_host(at, m->firsts[i]);
     if (state == TSR_PENDING_DONE) record_group(at, m->firsts[i], m->since, background);
     if (state == TSR_PENDING_DONE) continue;
     m->firsts[kept] = m->firsts[i];

@@ -3,6 +3,7 @@
 #include "runtime/executable_internal.h"
 #include "base/file_ops.h"
 #include "base/memory.h"
+#include "device/memory_report.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -94,7 +95,8 @@ check_fits(const tsr_process *w, const tsr_programs *programs, int count, tsr_di
   int64_t need = planned_bytes_here(o, programs, count, &stage);
   int64_t have = o->memory_limit ? o->memory_limit : available_bytes(w);
   need -= offloaded_bytes(o, programs);
-  if (!have || need <= have) return true;
+  bool known = have || !tsr_device_is_host(w->device);
+  if (!known || need <= have) return true;
   tsr_diag_failure(
       diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s%s",
       tsr_text_bytes(need).text, o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
@@ -111,6 +113,10 @@ check_fits(const tsr_process *w, const tsr_programs *programs, int count, tsr_di
       tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]).text,
       tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]).text,
       tsr_text_bytes(p->bytes[TSR_SEGMENT_WORK]).text);
+  tsr_text outside = {0};
+  tsr_device_print_memory(w->device, &outside);
+  if (outside.data) tsr_diag_hint(diags, "%s", outside.data);
+  tsr_text_free(&outside);
   int64_t cache = cache_bytes(programs, count, stage);
   if (cache)
     tsr_diag_hint(
@@ -136,7 +142,7 @@ allocate(tsr_process *w, int rank, const char *what, int64_t bytes, char **ret, 
     if (remedy) tsr_diag_hint(diags, "%s", remedy);
     return false;
   }
-  w->blocks[w->blocks_count++] = (struct tsr_block){memory, bytes, d};
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, bytes, d, false};
   w->bytes += bytes;
   *ret = memory;
   return true;
@@ -161,7 +167,7 @@ static bool map_state(tsr_process *w, int rank, int64_t bytes, char **ret, tsr_d
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "rank %d: cannot keep %s of optimizer state in a file in '%s': %s",
         rank, tsr_text_bytes(bytes).text, folder, strerror(wrong));
-  w->blocks[w->blocks_count++] = (struct tsr_block){memory, bytes, NULL};
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, bytes, NULL, false};
   w->bytes += bytes;
   *ret = memory;
   return true;
@@ -228,8 +234,10 @@ bind_programs(tsr_arena *arena, tsr_process *w, int index, const tsr_programs *p
   *copy = *programs;
   *b = (tsr_executable){.process = w, .programs = copy};
   b->ranks = tsr_arena_array(arena, tsr_rank_memory, w->options.parallel->ranks);
+  b->on_host = tsr_arena_array(arena, tsr_rank_memory, w->options.parallel->ranks);
   b->copies = tsr_arena_array(arena, tsr_device_copy, w->options.parallel->ranks);
   b->running = tsr_arena_array(arena, int, w->options.parallel->ranks);
+  b->views = tsr_arena_array(arena, tsr_device_view, w->options.parallel->ranks);
   find_ranks_of_stages(arena, b);
   b->param_values = tsr_arena_array(arena, int, g->params_count);
   for (int v = 0; v < g->values_count; v++)
@@ -250,18 +258,71 @@ bind_programs(tsr_arena *arena, tsr_process *w, int index, const tsr_programs *p
     b->rows[r] = tsr_arena_array(arena, char, row);
 }
 
+/* Memory of the host that the device's copies read and write; of the CPU, its own. */
+static bool allocate_on_host(
+    tsr_process *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
+  const tsr_device *d = w->device;
+  void *memory;
+  char why[TSR_DEVICE_WHY_BYTES];
+  if (bytes == 0) return *ret = NULL, true;
+  if (tsr_device_is_host(d)) return allocate(w, rank, what, bytes, ret, diags);
+  if (!d->allocate_host(d->state, bytes, &memory, why)) {
+    why[strcspn(why, "\n")] = 0;
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "rank %d: cannot allocate %s of the host's memory for %s: %s", rank,
+        tsr_text_bytes(bytes).text, what, why);
+  }
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, bytes, d, true};
+  *ret = memory;
+  return true;
+}
+
 /* One program runs at a time, so the largest need is enough. */
-static int64_t staging_bytes(const tsr_process *w) {
+static int64_t most_of(const tsr_process *w, int64_t (*bytes_of)(const tsr_executable *)) {
   int64_t most = 0;
   for (int i = 0; i < w->executables_count; i++) {
-    int64_t bytes = tsr_executable_staging_bytes(&w->executable[i]) +
-                    tsr_executable_device_message_bytes(&w->executable[i]);
+    int64_t bytes = bytes_of(&w->executable[i]);
     if (bytes > most) most = bytes;
   }
   return most;
 }
 
+/* In the memory of the device: its own messages, and the host's where the memory is the host's. */
+static int64_t message_bytes(const tsr_process *w) {
+  int64_t host = most_of(w, tsr_executable_staging_bytes);
+  return most_of(w, tsr_executable_device_message_bytes) +
+         (tsr_device_is_host(w->device) ? host : 0);
+}
+
+/* Copies of operands and of messages, where the device has memory of its own. */
+static bool allocate_copies(tsr_process *w, int first, tsr_diags *diags) {
+  int ranks = w->options.parallel->ranks;
+  for (int r = 0; r < ranks; r++) {
+    int64_t most = 0;
+    for (int i = 0; i < w->executables_count && tsr_executable_is_here(&w->executable[i], r); i++) {
+      int64_t bytes = tsr_executable_host_bytes(&w->executable[i], r);
+      if (bytes > most) most = bytes;
+    }
+    if (!allocate_on_host(w, r, "what the host computes", most, &w->host_work[r], diags))
+      return false;
+  }
+  for (int i = 0; i < w->executables_count; i++) {
+    tsr_executable *b = &w->executable[i];
+    for (int r = 0; r < ranks; r++) {
+      b->on_host[r] = b->ranks[r];
+      b->on_host[r].base[TSR_SEGMENT_WORK] = w->host_work[r];
+    }
+    char *copies;
+    if (!tsr_executable_messages_by_host(b)) continue;
+    int64_t bytes = tsr_executable_place_transfers(b, NULL);
+    if (!allocate_on_host(w, first, "messages", bytes, &copies, diags)) return false;
+    tsr_executable_place_transfers(b, copies);
+  }
+  return true;
+}
+
 static bool allocate_staging(tsr_arena *arena, tsr_process *w, tsr_diags *diags) {
+  char *messages;
   int first = 0;
   for (int i = 0; i < w->executables_count; i++) {
     tsr_executable_find_scaled(arena, &w->executable[i]);
@@ -274,14 +335,16 @@ static bool allocate_staging(tsr_arena *arena, tsr_process *w, tsr_diags *diags)
     tsr_executable_plan_device_messages(arena, &w->executable[i]);
   }
   while (!tsr_executable_is_here(&w->executable[0], first)) first++;
-  if (!allocate(w, first, "messages", staging_bytes(w), &w->staging, diags)) return false;
+  int64_t by_host = most_of(w, tsr_executable_staging_bytes),
+          by_device = most_of(w, tsr_executable_device_message_bytes);
+  if (!allocate_on_host(w, first, "messages", by_host, &w->staging, diags) ||
+      !allocate(w, first, "messages", by_device, &messages, diags))
+    return false;
   for (int i = 0; i < w->executables_count; i++) {
-    tsr_executable *b = &w->executable[i];
-    tsr_executable_place_pending(b, w->staging);
-    tsr_executable_place_device_messages(
-        b, w->staging ? w->staging + tsr_executable_staging_bytes(b) : NULL);
+    tsr_executable_place_pending(&w->executable[i], w->staging);
+    tsr_executable_place_device_messages(&w->executable[i], messages);
   }
-  return true;
+  return tsr_device_is_host(w->device) || allocate_copies(w, first, diags);
 }
 
 static bool open_inputs(tsr_arena *arena, tsr_process *w, tsr_diags *diags) {
@@ -318,7 +381,9 @@ bool tsr_process_open(
   w->process_of = tsr_arena_array(arena, int, options->parallel->ranks);
   w->blocks = tsr_arena_array(
       arena, struct tsr_block,
-      options->parallel->ranks * (4 + 2 * programs_count) + 1 + TSR_PROCESS_BLOCKS);
+      options->parallel->ranks * (5 + 2 * programs_count) + 2 + programs_count +
+          TSR_PROCESS_BLOCKS);
+  w->host_work = tsr_arena_array(arena, char *, options->parallel->ranks);
   for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
   bool ok = true;
   for (int r = 0; ok && r < options->parallel->ranks; r++)
@@ -331,7 +396,7 @@ bool tsr_process_open(
   }
   int stage;
   assert(
-      w->bytes == planned_bytes_here(options, programs, programs_count, &stage) + staging_bytes(w));
+      w->bytes == planned_bytes_here(options, programs, programs_count, &stage) + message_bytes(w));
   for (int i = 0; i < programs_count; i++) tsr_executable_initialise(&w->executable[i], i == 0);
   *ret_process = w;
   for (int i = 0; i < programs_count; i++) ret_bound[i] = &w->executable[i];
@@ -348,7 +413,8 @@ void tsr_process_close(tsr_process *w) {
   }
   for (int i = 0; i < w->blocks_count; i++) {
     const struct tsr_block *block = &w->blocks[i];
-    if (block->device) d->release(d->state, block->memory, block->bytes);
+    if (block->on_host) d->release_host(d->state, block->memory);
+    else if (block->device) d->release(d->state, block->memory, block->bytes);
     else munmap(block->memory, (size_t)block->bytes);
   }
   w->blocks_count = 0;
@@ -368,8 +434,10 @@ static int64_t resident_bytes(void) {
 
 int64_t tsr_executable_memory_left(const tsr_executable *b) {
   const tsr_process *w = b->process;
+  const tsr_device *host = w->host;
   int64_t limit = w->options.memory_limit, untouched = w->bytes - resident_bytes();
-  if (untouched < 0 || w->device != w->host) untouched = 0;
-  int64_t left = limit ? limit - w->bytes : available_bytes(w) - untouched;
+  if (w->device != host) limit = untouched = 0; /* the limit is the device's */
+  if (untouched < 0) untouched = 0;
+  int64_t left = limit ? limit - w->bytes : host->available(host->state) - untouched;
   return left > 0 ? left : 0;
 }

@@ -6,6 +6,7 @@
 #ifndef TSR_RUNTIME_PROCESS_H
 #define TSR_RUNTIME_PROCESS_H
 #include "device/cpu/cpu.h"
+#include "device/host_access.h"
 #include "graph/routing.h"
 #include "parallel/parallel.h"
 #include "runtime/rank_map.h"
@@ -42,8 +43,8 @@ bool tsr_process_open(
 void tsr_process_close(tsr_process *process);
 int64_t tsr_process_bytes(const tsr_process *process); /* allocated for tensors and messages here */
 
-/* Bytes that may still be allocated beside the process's: under its limit, or of what the machine
- * has when all of the process's are in use; at least 0. */
+/* Bytes of the host's memory that may still be allocated beside the process's: under its limit, or
+ * of what the machine has when all of the process's are in use; at least 0. */
 int64_t tsr_executable_memory_left(const tsr_executable *executable);
 
 /* Writes one sample's row of an input (elements of one index of dimension 0). `sample` counts over
@@ -109,7 +110,8 @@ void tsr_executable_quantize(
  * slice.shape elements of what is whole without padding, row-major, in runs. */
 typedef struct {
   int rank;
-  void *address; /* of NF4 where its bytes begin, in base/quantized_layout.h's order */
+  void *address;            /* of NF4 where its bytes begin, in base/quantized_layout.h's order */
+  const tsr_device *device; /* whose memory that is (device/host_access.h) */
   tsr_tensor_slice slice;
   int64_t run, stride; /* elements that are neighbours at `address`, and from one such run to the
                           next one's first */
@@ -120,6 +122,11 @@ typedef struct {
 int tsr_executable_parts(
     const tsr_executable *executable, int value, bool distinct, tsr_part_of_value *ret_parts);
 int tsr_executable_parts_most(const tsr_executable *executable);
+/* All of them, at addresses in the host's memory, for TSR_VIEW_READ, _WRITE or both
+ * (device/host_access.h; padding is kept), until they are closed: of one value at a time. */
+int tsr_executable_open_parts(
+    const tsr_executable *executable, int value, int access, tsr_part_of_value *ret_parts);
+void tsr_executable_close_parts(const tsr_executable *executable, int value);
 const tsr_graph *tsr_executable_graph(const tsr_executable *executable);
 int tsr_executable_ranks(const tsr_executable *executable);
 tsr_pool *tsr_executable_pool(const tsr_executable *executable);

@@ -17,7 +17,9 @@ struct tsr_replica_check {
   tsr_executable *executable;
   copy *copies; /* here */
   int copies_count;
-  uint64_t *hashes; /* of these; in the device's memory */
+  uint64_t *hashes; /* of these */
+  uint64_t *sums;   /* the same of those that the device hashes, in its memory; and its numbers */
+  uint64_t *read;
   bool compares;
 };
 
@@ -100,16 +102,21 @@ static void find_copies(tsr_arena *arena, tsr_replica_check *c) {
   tsr_arena_free(scratch);
 }
 
+static int64_t sums_bytes(const tsr_replica_check *c) {
+  return (int64_t)sizeof *c->sums * c->copies_count;
+}
+
 bool tsr_replica_check_open(
     tsr_arena *arena, tsr_executable *b, tsr_replica_check **ret, tsr_diags *diags) {
   tsr_replica_check *c = *ret = tsr_arena_alloc(arena, sizeof *c);
   *c = (tsr_replica_check){.executable = b};
   find_copies(arena, c);
   c->compares = tsr_executable_agree(b, c->copies_count > 0);
-  char *hashes = NULL;
-  int64_t bytes = (int64_t)sizeof *c->hashes * c->copies_count;
-  bool ok = tsr_process_allocate(b->process, bytes, "hashes of replicas", &hashes, diags);
-  c->hashes = (uint64_t *)(void *)hashes;
+  char *sums = NULL;
+  bool ok = tsr_process_allocate(b->process, sums_bytes(c), "hashes of replicas", &sums, diags);
+  c->sums = (uint64_t *)(void *)sums;
+  c->hashes = tsr_arena_array(arena, uint64_t, c->copies_count + 1);
+  c->read = tsr_arena_array(arena, uint64_t, c->copies_count + 1);
   return ok;
 }
 
@@ -124,11 +131,13 @@ static uint64_t weighed(const tsr_replica_check *c, int i) {
 bool tsr_replica_check_run(tsr_replica_check *c) {
   const tsr_device *d = c->executable->process->device;
   uint64_t sum = 0;
-  /* before the first one is begun: a device that computes may hold the memory */
-  for (int i = 0; i < c->copies_count; i++) c->hashes[i] = 0;
+  memset(c->hashes, 0, (size_t)sums_bytes(c));
+  tsr_device_write(d, c->sums, c->hashes, sums_bytes(c));
   for (int i = 0; i < c->copies_count; i++)
-    tsr_executable_hash_stored(c->executable, c->copies[i].value, c->copies[i].rank, &c->hashes[i]);
-  d->wait(d->state);
+    tsr_executable_hash_stored(
+        c->executable, c->copies[i].value, c->copies[i].rank, &c->sums[i], &c->hashes[i]);
+  tsr_device_read(d, c->read, c->sums, sums_bytes(c));
+  for (int i = 0; i < c->copies_count; i++) c->hashes[i] += c->read[i];
   for (int i = 0; i < c->copies_count; i++) sum += weighed(c, i);
   return !tsr_executable_agree_sum(c->executable, sum);
 }

@@ -69,11 +69,14 @@ void tsr_executable_keep_routing(tsr_executable *b, const tsr_launch *launch) {
   for (int i = 0; i < launch->ranks_count; i++) {
     int rank = launch->ranks[i];
     tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
-    const char *part = tsr_executable_address(b, value, rank, launch->call.at.microbatch);
+    tsr_device_view view;
+    const char *part =
+        tsr_executable_view(b, value, rank, launch->call.at.microbatch, TSR_VIEW_READ, &view);
     for (int64_t row = 0; row < rows; row++)
       memcpy(
           b->routing->choices[layer] + token_of(b, launch, &slice, value, rank, row) * k,
           part + row * k * (int64_t)sizeof(int32_t), sizeof(int32_t) * (size_t)k);
+    tsr_device_view_close(&view);
   }
 }
 

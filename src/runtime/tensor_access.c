@@ -81,23 +81,47 @@ static int64_t part_bytes(const tsr_executable *b, int value, int rank) {
   return tsr_tensor_bytes(tensor_of(b, value, rank));
 }
 
+/* Numbers at an address of the device, without other processes. */
+static void read_here(
+    const tsr_executable *b, const tsr_device *d, tsr_dtype dtype, const char *from, int64_t n,
+    float *out) {
+  int64_t each = tsr_dtype_bytes(dtype);
+  tsr_device_pieces pieces;
+  const void *piece;
+  tsr_device_pieces_begin(&pieces, d, from, n * each);
+  for (int64_t bytes; (piece = tsr_device_pieces_next(&pieces, &bytes)); out += bytes / each)
+    read_numbers(b, dtype, out, piece, bytes / each);
+  tsr_device_pieces_end(&pieces);
+}
+
+/* A part that is the whole value, whose numbers follow each other in both. False: it is not. */
+static bool read_whole(const tsr_executable *b, int value, int rank, float *out) {
+  tsr_dtype dtype = b->programs->graph->values[value].dtype;
+  tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
+  bool whole = !memcmp(slice.shape, slice.global, sizeof *slice.shape * (size_t)slice.ndim);
+  if (!whole || tsr_dtype_is_quantized(dtype)) return false;
+  int64_t count = slice_rows(&slice) * slice.shape[slice.ndim - 1];
+  const char *part = tsr_executable_address(b, value, rank, 0);
+  return read_here(b, tsr_executable_home(b, value), dtype, part, count, out), true;
+}
+
 void tsr_executable_read(const tsr_executable *b, int value, float *out) {
   bool alone = tsr_executable_is_alone(b);
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_holds(b, value, r)) continue;
-    if (alone) {
-      take_part(b, value, r, tsr_executable_address(b, value, r, 0), out);
-      continue;
-    }
-    if (tsr_executable_first_holder(b, value, r) != r) continue;
+    if (alone && read_whole(b, value, r, out)) continue;
+    if (!alone && tsr_executable_first_holder(b, value, r) != r) continue;
     char few[256], *part = few;
     int64_t bytes = part_bytes(b, value, r);
     bool here = tsr_executable_is_here(b, r);
-    if (here) part = tsr_executable_address(b, value, r, 0);
+    tsr_device_view view;
+    if (here) part = tsr_executable_view(b, value, r, 0, TSR_VIEW_READ, &view);
     else if (bytes > (int64_t)sizeof few) part = tsr_wait_memory(b, bytes);
-    tsr_executable_broadcast(b, tsr_rank_map_process(tsr_executable_rank_map(b), r), part, bytes);
+    if (!alone)
+      tsr_executable_broadcast(b, tsr_rank_map_process(tsr_executable_rank_map(b), r), part, bytes);
     take_part(b, value, r, part, out);
-    if (!here && part != few) free(part);
+    if (here) tsr_device_view_close(&view);
+    else if (part != few) free(part);
   }
 }
 
@@ -124,28 +148,37 @@ void tsr_executable_read_row(const tsr_executable *b, int value, int64_t row, fl
     int64_t i = find_row(b, &slice, value, r, row, &at);
     if (i < 0) continue;
     bool here = tsr_executable_is_here(b, r);
-    char *piece = here ? (char *)tsr_executable_address(b, value, r, 0) + i * bytes
-                       : tsr_wait_memory(b, bytes);
-    if (!alone)
-      tsr_executable_broadcast(
-          b, tsr_rank_map_process(tsr_executable_rank_map(b), r), piece, bytes);
+    const tsr_device *d = tsr_executable_home(b, value);
+    char *row_at = here ? (char *)tsr_executable_address(b, value, r, 0) + i * bytes : NULL, *piece;
+    tsr_device_view view;
+    if (alone) {
+      read_here(b, d, dtype, row_at, cols, out + at);
+      continue;
+    }
+    if (here) piece = tsr_device_view_open(&view, d, row_at, bytes, TSR_VIEW_READ);
+    else piece = tsr_wait_memory(b, bytes);
+    tsr_executable_broadcast(b, tsr_rank_map_process(tsr_executable_rank_map(b), r), piece, bytes);
     read_numbers(b, dtype, out + at, piece, cols);
-    if (!here) free(piece);
+    if (here) tsr_device_view_close(&view);
+    else free(piece);
   }
 }
 
 void tsr_executable_quantize(
     tsr_executable *b, int value, int rank, const float *numbers, bool replicas) {
   tsr_quantized_layout layout = tsr_tensor_quantized_layout(tensor_of(b, value, rank));
-  void *part = tsr_executable_address(b, value, rank, 0);
+  tsr_device_view view;
+  void *part = tsr_executable_view(b, value, rank, 0, TSR_VIEW_WRITE, &view);
   tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
   tsr_quantize(&layout, part, numbers);
   for (int r = rank + 1; replicas && r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_has(b, value, r)) continue;
     tsr_tensor_slice other = tsr_executable_slice(b, value, r);
     if (!memcmp(slice.offset, other.offset, sizeof slice.offset))
-      memcpy(tsr_executable_address(b, value, r, 0), part, (size_t)part_bytes(b, value, r));
+      tsr_device_write(
+          view.device, tsr_executable_address(b, value, r, 0), part, part_bytes(b, value, r));
   }
+  tsr_device_view_close(&view);
 }
 
 /* A rank's part of a whole value in NF4. */
@@ -170,11 +203,13 @@ void tsr_executable_write(tsr_executable *b, int value, const float *whole) {
       continue;
     }
     tsr_tensor_slice slice = tsr_executable_slice(b, value, r);
-    char *part = tsr_executable_address(b, value, r, 0);
+    tsr_device_view view;
+    char *part = tsr_executable_view(b, value, r, 0, TSR_VIEW_WRITE, &view);
     int64_t cols = slice.shape[slice.ndim - 1], rows = slice_rows(&slice),
             row = cols * tsr_dtype_bytes(dtype);
     for (int64_t i = 0; i < rows; i++)
       write_numbers(b, dtype, part + i * row, whole + whole_index(b, &slice, value, r, i), cols);
+    tsr_device_view_close(&view);
   }
 }
 
@@ -188,47 +223,6 @@ int tsr_executable_first_holder(const tsr_executable *b, int value, int rank) {
     if (!memcmp(slice.offset, other.offset, sizeof slice.offset)) return r;
   }
   return rank;
-}
-
-int tsr_executable_parts_most(const tsr_executable *b) {
-  const tsr_graph *g = b->programs->graph;
-  int64_t most = 1;
-  for (int p = 0; p < g->params_count; p++)
-    if (g->params[p].padding.blocks > most) most = g->params[p].padding.blocks;
-  return b->process->options.parallel->ranks * (int)most;
-}
-
-/* The real rectangles of a rank's part. */
-static int add_parts(const tsr_executable *b, int value, int rank, tsr_part_of_value *ret_parts) {
-  const tsr_value *v = &b->programs->graph->values[value];
-  const tsr_padding *padding = &b->programs->graph->params[v->param].padding;
-  tsr_tensor_slice stored = tsr_executable_slice(b, value, rank);
-  int count = 0, dim = padding->dim;
-  int64_t inner = tsr_dtype_is_quantized(v->dtype) ? 0 : tsr_dtype_bytes(v->dtype);
-  int64_t each = inner, length = stored.shape[dim];
-  char *address = tsr_executable_address(b, value, rank, 0);
-  for (int d = dim + 1; d < stored.ndim; d++) inner *= stored.shape[d];
-  tsr_real_run run = {0};
-  while (tsr_padding_next(padding, stored.global[dim], stored.offset[dim], length, &run)) {
-    tsr_part_of_value *p = &ret_parts[count++];
-    *p = (tsr_part_of_value){rank, address + run.at * inner, stored, 0, 0};
-    p->slice.global[dim] = padding->real;
-    p->slice.offset[dim] = run.begin;
-    p->slice.shape[dim] = run.size;
-    p->run = each ? run.size * inner / each : 0;
-    p->stride = each ? length * inner / each : 0;
-  }
-  return count;
-}
-
-int tsr_executable_parts(
-    const tsr_executable *b, int value, bool distinct, tsr_part_of_value *ret_parts) {
-  int count = 0;
-  for (int r = 0; r < b->process->options.parallel->ranks; r++)
-    if (tsr_executable_has(b, value, r) &&
-        (!distinct || tsr_executable_first_holder(b, value, r) == r))
-      count += add_parts(b, value, r, ret_parts + count);
-  return count;
 }
 
 const tsr_graph *tsr_executable_graph(const tsr_executable *b) { return b->programs->graph; }
@@ -316,7 +310,7 @@ static void initialise_half(
     }
 }
 
-/* A value's first numbers, in pieces: some rows of each rank's part. */
+/* A value's first numbers, in pieces: some rows of each rank's part, at the rank's view. */
 typedef struct {
   tsr_executable *executable;
   int value, pieces;
@@ -389,13 +383,16 @@ static void initialise_padded(
   }
 }
 
-/* All of a rank's part in NF4. */
-static void initialise_quantized(const first_values *f, int rank, const tsr_tensor_slice *slice) {
+/* All of a rank's part in NF4, which is no view. */
+static void initialise_quantized(void *context, int rank) {
+  const first_values *f = context;
+  if (!tsr_executable_has(f->executable, f->value, rank)) return;
   const tsr_value *v = &f->executable->programs->graph->values[f->value];
-  int64_t rows = slice_rows(slice), cols = slice->shape[slice->ndim - 1];
+  tsr_tensor_slice slice = tsr_executable_slice(f->executable, f->value, rank);
+  int64_t rows = slice_rows(&slice), cols = slice.shape[slice.ndim - 1];
   float *numbers = tsr_memory_new(sizeof *numbers * (size_t)(rows * cols));
   const tsr_init *init = init_of(f->executable->programs->graph, f->value);
-  initialise(f->executable, init, v->name, slice, numbers, 0, rows);
+  initialise(f->executable, init, v->name, &slice, numbers, 0, rows);
   tsr_executable_quantize(f->executable, f->value, rank, numbers, false);
   free(numbers);
 }
@@ -409,10 +406,9 @@ static void initialise_piece(void *context, int job) {
   tsr_tensor_slice slice = tsr_executable_slice(f->executable, f->value, rank);
   int64_t rows = slice_rows(&slice), begin = rows * piece / f->pieces,
           end = rows * (piece + 1) / f->pieces;
-  void *part = tsr_executable_address(f->executable, f->value, rank, 0);
+  void *part = f->executable->views[rank].data;
   const tsr_init *init = init_of(g, f->value);
-  if (tsr_dtype_is_quantized(value->dtype)) initialise_quantized(f, rank, &slice);
-  else if (is_padded(g, value)) initialise_padded(f, &slice, part, begin, end);
+  if (is_padded(g, value)) initialise_padded(f, &slice, part, begin, end);
   else if (tsr_dtype_is_half(value->dtype))
     initialise_half(f->executable, init, value->name, &slice, value->dtype, part, begin, end);
   else if (!is_two_runs(f, rank, &slice))
@@ -425,19 +421,30 @@ static int pieces_of(const tsr_executable *b, int value) {
   enum { PIECE = 1 << 18, PIECES_MAX = 64 };
   const tsr_value *v = &b->programs->graph->values[value];
   int64_t pieces = tsr_value_elements(v) / PIECE / b->process->options.parallel->ranks;
-  if (tsr_dtype_is_quantized(v->dtype)) return 1;
   if (init_of(b->programs->graph, value)->kind == TSR_INIT_ROPE || pieces < 1) return 1;
   return (int)(pieces < PIECES_MAX ? pieces : PIECES_MAX);
 }
 
+static void initialise_value(tsr_executable *b, int value) {
+  int ranks = b->process->options.parallel->ranks;
+  first_values f = {b, value, pieces_of(b, value)};
+  if (tsr_dtype_is_quantized(b->programs->graph->values[value].dtype)) {
+    tsr_pool_run(b->process->pool, initialise_quantized, &f, ranks);
+    return;
+  }
+  for (int r = 0; r < ranks; r++)
+    if (tsr_executable_has(b, value, r))
+      tsr_executable_view(b, value, r, 0, TSR_VIEW_WRITE, &b->views[r]);
+  tsr_pool_run(b->process->pool, initialise_piece, &f, ranks * f.pieces);
+  for (int r = 0; r < ranks; r++)
+    if (tsr_executable_has(b, value, r)) tsr_device_view_close(&b->views[r]);
+}
+
 void tsr_executable_initialise(tsr_executable *executable, bool parameters) {
   const tsr_graph *g = executable->programs->graph;
-  int ranks = executable->process->options.parallel->ranks;
   for (int v = 0; v < g->values_count; v++) {
     bool param = g->values[v].kind == TSR_VALUE_PARAM && parameters;
-    if (!param && g->values[v].kind != TSR_VALUE_CONST) continue;
-    first_values f = {executable, v, pieces_of(executable, v)};
-    tsr_pool_run(executable->process->pool, initialise_piece, &f, ranks * f.pieces);
+    if (param || g->values[v].kind == TSR_VALUE_CONST) initialise_value(executable, v);
   }
 }
 
@@ -445,7 +452,11 @@ void tsr_executable_reset(tsr_executable *b) {
   const tsr_graph *g = b->programs->graph;
   tsr_executable_initialise(b, true);
   for (int v = 0; v < g->values_count; v++)
-    for (int r = 0; r < b->process->options.parallel->ranks; r++)
-      if (g->values[v].kind == TSR_VALUE_STATE && tsr_executable_has(b, v, r))
-        memset(tsr_executable_address(b, v, r, 0), 0, (size_t)part_bytes(b, v, r));
+    for (int r = 0; r < b->process->options.parallel->ranks; r++) {
+      if (g->values[v].kind != TSR_VALUE_STATE || !tsr_executable_has(b, v, r)) continue;
+      tsr_device_view view;
+      memset(
+          tsr_executable_view(b, v, r, 0, TSR_VIEW_WRITE, &view), 0, (size_t)part_bytes(b, v, r));
+      tsr_device_view_close(&view);
+    }
 }

@@ -18,6 +18,41 @@ static void lost(const tsr_task_at *at, const char *why) {
   tsr_wait_lost(&(tsr_waiting){.executable = at->executable, .stage = at->program->stage}, why);
 }
 
+/* ---- copies on the host, of a device that has memory of its own ---- */
+
+/* From one rank's copy to the next one's. */
+static int64_t part_bytes(const tsr_executable *b, int value, int rank) {
+  int64_t bytes = tsr_tensor_bytes(&tsr_executable_program(b, rank)->tensors[value]);
+  return (bytes + 255) / 256 * 256;
+}
+
+/* Parts of a stage's ranks from the device to their copies one after the other, or back: a value of
+ * a transfer with the other stage, of which the other end is in another process. */
+static void
+copy_parts(const tsr_task_at *at, int value, int stage, int other, char *host, bool to_host) {
+  tsr_executable *b = at->executable;
+  const tsr_device *d = b->process->device;
+  int64_t bytes = tsr_tensor_bytes(&b->programs->of_stage[stage]->tensors[value]);
+  int count = 0;
+  for (int i = 0; i < b->ranks_count[stage]; i++) {
+    int rank = b->ranks_of_stage[stage][i];
+    int there = tsr_parallel_member(b->process->options.parallel, rank, TSR_PP, other);
+    if (tsr_executable_is_here(b, there) || !tsr_executable_holds(b, value, rank)) continue;
+    char *device = tsr_executable_address(b, value, rank, at->at.microbatch);
+    char *copy = host + i * part_bytes(b, value, rank);
+    b->copies[count++] = (tsr_device_copy){
+        .to = to_host ? copy : device, .from = to_host ? device : copy, .bytes = bytes};
+  }
+  if (count) d->copy(d->state, b->copies, count);
+  if (to_host) d->wait(d->state);
+}
+
+/* Of the i-th of a stage's ranks here: where its part is for the transport. */
+static void *message_address(const tsr_task_at *at, int value, int rank, char *host, int i) {
+  if (!host) return tsr_executable_address(at->executable, value, rank, at->at.microbatch);
+  return host + i * part_bytes(at->executable, value, rank);
+}
+
 /* The stage that a receive node is on, and the one that its value is from. */
 void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to) {
   const tsr_graph *g = at->program->graph;
@@ -35,6 +70,7 @@ bool tsr_task_send(const tsr_task_at *at, int64_t microbatch) {
   char why[TSR_WHY_BYTES] = "";
   if (tsr_executable_is_alone(b)) return true;
   tsr_task_ends(at, &from, &to);
+  if (t->out_host) copy_parts(at, value, from, to, t->out_host, true);
   for (int i = 0; i < b->ranks_count[from]; i++) {
     int rank = b->ranks_of_stage[from][i], target = tsr_parallel_member(p, rank, TSR_PP, to);
     t->out_waits[i] = !tsr_executable_is_here(b, target) && tsr_executable_holds(b, value, rank);
@@ -43,8 +79,8 @@ bool tsr_task_send(const tsr_task_at *at, int64_t microbatch) {
     if (!transport_of(at)->table->send(
             transport_of(at)->state, tsr_rank_map_process(tsr_executable_rank_map(b), target),
             transfer_tag(b, at->task->node, microbatch),
-            tsr_executable_address(b, value, rank, at->at.microbatch), tsr_tensor_bytes(tensor),
-            &t->out[i], why))
+            message_address(at, value, rank, t->out_host, i), tsr_tensor_bytes(tensor), &t->out[i],
+            why))
       lost(at, why);
   }
   return true;
@@ -82,12 +118,13 @@ bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch) {
     if (!transport_of(at)->table->receive(
             transport_of(at)->state, tsr_rank_map_process(tsr_executable_rank_map(b), source),
             transfer_tag(b, at->task->node, microbatch),
-            tsr_executable_address(b, value, rank, at->at.microbatch), tsr_tensor_bytes(tensor),
-            &t->in[i], why))
+            message_address(at, value, rank, t->in_host, i), tsr_tensor_bytes(tensor), &t->in[i],
+            why))
       lost(at, why);
   }
   t->begun = true;
   if (!test_all(at, t->in, t->in_waits, b->ranks_count[to])) return false;
+  if (t->in_host) copy_parts(at, value, to, from, t->in_host, false);
   for (int i = 0; b->recording && i < b->ranks_count[to]; i++) {
     int rank = b->ranks_of_stage[to][i];
     bool came = !tsr_executable_is_here(b, tsr_parallel_member(p, rank, TSR_PP, from));
@@ -191,4 +228,37 @@ void tsr_executable_plan_transfers(tsr_arena *arena, tsr_executable *b) {
     if (b->ranks_count[s] > b->ranks_most) b->ranks_most = b->ranks_count[s];
   for (int i = 0; i < b->programs->graph->nodes_count; i++)
     if (b->transfers[i]) plan_transfer(arena, b, i);
+}
+
+/* One copy for each slot of the value: the program's waits keep them apart as they do the slots. */
+static int64_t place_side(
+    tsr_executable *b, int node, int value, int stage, bool sends, int64_t at, char *memory) {
+  const tsr_program *p = b->programs->of_stage[stage];
+  const tsr_tensor *t = &p->tensors[value];
+  const tsr_slot_group *group = t->slot_group < 0 ? NULL : &p->slot_groups[t->slot_group];
+  int64_t each = 0;
+  for (int i = 0; i < b->ranks_count[stage]; i++)
+    each += part_bytes(b, value, b->ranks_of_stage[stage][i]);
+  for (int m = 0; memory && m < p->pipeline->microbatches; m++) {
+    tsr_transfer *transfer = &b->transfers[node][m];
+    char *copy = memory + at + (group ? group->slot_of[m] * each : 0);
+    if (sends) transfer->out_host = copy;
+    else transfer->in_host = copy;
+  }
+  return at + each * (group ? group->slots : 1);
+}
+
+int64_t tsr_executable_place_transfers(tsr_executable *b, char *memory) {
+  const tsr_graph *g = b->programs->graph;
+  int64_t at = 0;
+  for (int n = 0; n < g->nodes_count; n++) {
+    if (!b->transfers[n]) continue;
+    tsr_task task = {.node = n};
+    tsr_task_at of = {.executable = b, .program = b->programs->of_stage[0], .task = &task};
+    int from, to;
+    tsr_task_ends(&of, &from, &to);
+    if (b->ranks_count[from]) at = place_side(b, n, g->nodes[n].inputs[0], from, true, at, memory);
+    if (b->ranks_count[to]) at = place_side(b, n, g->nodes[n].outputs[0], to, false, at, memory);
+  }
+  return at;
 }

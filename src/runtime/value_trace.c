@@ -261,8 +261,9 @@ static void add_rank(tsr_value_trace *t, const tsr_task_at *at, int value, int r
   const tsr_tensor *of = &p->tensors[value];
   const tsr_padding *padding = tsr_value_padding(p->graph, &p->graph->values[value]);
   tsr_task_call call = {p, at->task, &b->ranks[rank], at->at};
+  tsr_device_view view;
   tsr_hash_part part = {
-      .data = tsr_executable_address(b, value, rank, at->at.microbatch),
+      .data = tsr_executable_view(b, value, rank, at->at.microbatch, TSR_VIEW_READ, &view),
       .dtype = of->dtype,
       .end = tsr_tensor_elements(of)};
   bool sampled = t->values[value].sampled;
@@ -270,6 +271,7 @@ static void add_rank(tsr_value_trace *t, const tsr_task_at *at, int value, int r
   part.padding = padding && padding->blocks ? *padding : (tsr_padding){0, part.part.global[0], 1};
   if (tsr_operand_zigzag_dim(&call, of) >= 0) add_zigzag(t, &call, value, of, &part);
   else add_slice(t, value, &part);
+  tsr_device_view_close(&view);
 }
 
 /* Whether a rank has a part of a value that no rank before it has. A collective over pp is run

@@ -60,6 +60,12 @@ static int most_operands(const tsr_program *p) {
   return most;
 }
 
+void tsr_task_size_scratch(
+    const tsr_target *target, const tsr_program *p, tsr_task *t, tsr_dtype *types) {
+  cast(target, p, t, types);
+  if (target->scratch) t->scratch_bytes = t->cast_bytes + target->scratch(target, p, t);
+}
+
 void tsr_program_assign(tsr_program *p, const tsr_target *target) {
   tsr_dtype *types = tsr_arena_array(p->graph->arena, tsr_dtype, most_operands(p) + 1);
   for (int i = 0; i < p->tasks_count; i++) {
@@ -68,9 +74,7 @@ void tsr_program_assign(tsr_program *p, const tsr_target *target) {
                 !tsr_op_is_collective(t->op);
     if (!runs) continue; /* it moves bytes, of any type */
     t->on_host = target->supports && !target->supports(target, p, t);
-    const tsr_target *by = t->on_host ? target->host : target;
-    cast(by, p, t, types);
-    if (by->scratch) t->scratch_bytes = t->cast_bytes + by->scratch(by, p, t);
+    if (!t->on_host) tsr_task_size_scratch(target, p, t, types);
   }
 }
 
@@ -80,10 +84,11 @@ static void bind(tsr_tensor *kernel, const tsr_tensor *operands, int count, int6
     else kernel[k].offset += scratch;
 }
 
+void tsr_task_bind_kernel(tsr_task *t) {
+  if (t->kernel_inputs) bind(t->kernel_inputs, t->inputs, t->inputs_count, t->scratch_offset);
+  if (t->kernel_outputs) bind(t->kernel_outputs, t->outputs, t->outputs_count, t->scratch_offset);
+}
+
 void tsr_program_bind_kernels(tsr_program *p) {
-  for (int i = 0; i < p->tasks_count; i++) {
-    tsr_task *t = &p->tasks[i];
-    if (t->kernel_inputs) bind(t->kernel_inputs, t->inputs, t->inputs_count, t->scratch_offset);
-    if (t->kernel_outputs) bind(t->kernel_outputs, t->outputs, t->outputs_count, t->scratch_offset);
-  }
+  for (int i = 0; i < p->tasks_count; i++) tsr_task_bind_kernel(&p->tasks[i]);
 }

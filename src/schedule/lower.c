@@ -5,6 +5,7 @@
  * invalidates: nothing */
 #include "schedule/assign_target.h"
 #include "schedule/fuse.h"
+#include "schedule/host_tasks.h"
 #include "schedule/overlap.h"
 #include "schedule/program.h"
 #include "schedule/sink_updates.h"
@@ -390,6 +391,7 @@ static tsr_program *make_program(
   tsr_program_plan_memory(p);
   bind_tensors(&l); /* offsets */
   tsr_program_bind_kernels(p);
+  tsr_program_plan_host_tasks(p, target);
   return p;
 }
 

@@ -49,8 +49,21 @@ static void print_owner(const tsr_program *p, const tsr_task *t, tsr_text *text)
   }
 }
 
+/* How many bytes are copied to the host before it runs a task, and back. */
+static void print_host_copies(const tsr_task *t, tsr_text *text) {
+  int64_t in = 0, out = 0;
+  for (int i = 0; i < t->host->copies_count; i++) {
+    const tsr_host_copy *c = &t->host->copies[i];
+    in += c->in ? c->bytes : 0;
+    out += c->out ? c->bytes : 0;
+  }
+  tsr_text_add(
+      text, " on the host (%s bytes there, %s back)", tsr_text_count(in).text,
+      tsr_text_count(out).text);
+}
+
 static void print_task(const tsr_program *p, int index, tsr_text *text) {
-  const tsr_task *t = &p->tasks[index];
+  const tsr_task *t = &p->tasks[index], *run = t->host ? &t->host->task : t;
   const tsr_node *n = &p->graph->nodes[t->node];
   tsr_text_add(text, "%5d  %-16s", index, tsr_task_op_name(p, t).text);
   if (t->axis >= 0) tsr_text_add(text, " over %s", tsr_axis_name(t->axis));
@@ -68,19 +81,19 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
   else if (t->op == TSR_OP_WAIT && t->lag)
     tsr_text_add(text, " for what was sent %d microbatches before of", t->lag);
   else if (t->op == TSR_OP_WAIT) tsr_text_add(text, " for what was sent of");
-  if (t->on_host) tsr_text_add(text, " on the host");
+  if (t->on_host) print_host_copies(t, text);
   print_owner(p, t, text);
   for (int i = 0; i < t->outputs_count; i++) {
     tsr_text_add(text, i ? ", " : "  ");
     print_tensor(p, &t->outputs[i], text);
-    print_cast(&t->outputs[i], &tsr_kernel_outputs(t)[i], text);
+    print_cast(&run->outputs[i], &tsr_kernel_outputs(run)[i], text);
   }
   bool ends = t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT;
   if (!t->outputs_count && !ends) tsr_text_add(text, "  %s", n->name);
   if (!ends) tsr_text_add(text, " <-");
   for (int i = 0; i < t->inputs_count; i += t->bucket && ends ? 2 : 1) {
     tsr_text_add(text, "%s %s", i ? "," : "", p->graph->values[tsr_task_input(p, t, i)].name);
-    print_cast(&t->inputs[i], &tsr_kernel_inputs(t)[i], text);
+    print_cast(&run->inputs[i], &tsr_kernel_inputs(run)[i], text);
   }
   if (n->location.file && n->location.line)
     tsr_text_add(text, "  # %s:%d", n->location.file, n->location.line);
@@ -145,6 +158,10 @@ void tsr_program_print_memory(const tsr_program *p, tsr_text *text) {
   for (int s = 0; s < TSR_SEGMENTS; s++)
     if (p->bytes[s] || s != TSR_SEGMENT_CACHE)
       tsr_text_add(text, "  %-16s %20s\n", segments[s], tsr_text_count(p->bytes[s]).text);
+  if (p->host_bytes)
+    tsr_text_add(
+        text, "copies on the host, for the tasks that it runs: %s bytes\n",
+        tsr_text_count(p->host_bytes).text);
   if (!p->tasks_count) return;
   tsr_text_add(
       text, "work at its fullest, task %d (%s):\n", p->peak_task,

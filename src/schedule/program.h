@@ -91,7 +91,8 @@ typedef struct {
   int nodes_count, *nodes; /* of a fused task: all that it covers, in graph order */
   const int *values;       /* what the inputs are; NULL: what the node's are */
   const int *results;      /* what the outputs are; NULL: what the node's are */
-  bool on_host; /* the target has no kernel for it: the host runs it, on the same memory */
+  bool on_host; /* the target has no kernel for it: the host runs `host`, and it has no scratch */
+  const struct tsr_host_task *host;
   /* Where the kernel computes in another type than an operand has: the inputs and the outputs as it
    * reads and writes them, some of them copies in front of the scratch, cast before or after. NULL:
    * they are the task's. */
@@ -99,6 +100,24 @@ typedef struct {
   int64_t cast_bytes;                    /* of such copies */
   int64_t scratch_offset, scratch_bytes; /* in WORK, for this task alone; with the copies */
 } tsr_task;
+
+/* Bytes of a task's operands that are copied to the host before it runs there, or back behind it.
+ */
+typedef struct {
+  tsr_tensor tensor; /* in the device's memory */
+  int64_t offset;    /* in the host's WORK */
+  int64_t bytes;
+  bool in, out;
+} tsr_host_copy;
+
+/* A task that the host runs for a device with memory of its own (host_tasks.h). */
+typedef struct tsr_host_task {
+  tsr_task
+      task; /* with operands and scratch in the host's WORK; state that is in a file in STATE */
+  tsr_host_copy *copies;
+  int copies_count;
+  int64_t bytes; /* of WORK */
+} tsr_host_task;
 
 static inline const tsr_tensor *tsr_kernel_inputs(const tsr_task *t) {
   return t->kernel_inputs ? t->kernel_inputs : t->inputs;
@@ -161,6 +180,7 @@ typedef struct {
   const int *readers;  /* per graph value: how many inputs of nodes, outputs of the graph */
   tsr_tensor *tensors; /* per graph value; TSR_SEGMENT_ABSENT where this stage has none */
   int64_t bytes[TSR_SEGMENTS];
+  int64_t host_bytes;           /* of the host's memory, for the tasks that it runs for a device */
   int64_t peak_bytes[TSR_USES]; /* of WORK at its fullest moment, fragmentation apart */
   int peak_task;
   int64_t unplanned_bytes; /* WORK without reuse, to show what the plan saves */

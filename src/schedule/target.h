@@ -24,6 +24,7 @@ struct tsr_target {
   bool exact;
   /* Whether a row that a GEMM computes has the same bits whatever other rows there are. */
   bool rows_are_alone;
+  bool state_in_file; /* optimizer state is in a file, which is in the host's memory */
   /* Whether it runs a task. NULL: it runs all. */
   bool (*supports)(const tsr_target *target, const tsr_program *program, const tsr_task *task);
   /* Sets the types in which the kernel reads the inputs and writes the outputs, where they are not

@@ -33,8 +33,7 @@ static bool check_operand(check *c, const char *what, const tsr_tensor *t, const
       tsr_verify_address(c->v, want.segment, want.offset));
 }
 
-bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task) {
-  const tsr_task *t = &s->p->tasks[task];
+bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task, const tsr_task *t) {
   check c = {v, s, task, t->scratch_offset};
   for (int k = 0; k < t->inputs_count; k++)
     if (!check_operand(&c, "input", &t->inputs[k], &tsr_kernel_inputs(t)[k])) return false;

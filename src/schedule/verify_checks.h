@@ -48,7 +48,10 @@ bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s);
 /* Expands a fused task against the graph: the nodes that it covers, its operands, and that no task
  * else reads what it elides. */
 bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task);
-bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task);
+/* Of a task as the device, or as the host runs it. */
+bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task, const tsr_task *as);
+/* Of a task that the host runs for a device. */
+bool tsr_verify_host_task(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s);
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_experts(tsr_verify *v, const tsr_verify_subject *s, int task);

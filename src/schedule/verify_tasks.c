@@ -325,7 +325,8 @@ static bool check_task(const check *c, int task) {
     return false;
   if (t->op != TSR_OP_SEND && t->op != TSR_OP_WAIT && !check_part(c, task)) return false;
   if (!(is_move(t->op) ? check_move(c, task) : check_node(c, task))) return false;
-  return check_scratch(c, task) && tsr_verify_casts(c->v, c->s, task);
+  return check_scratch(c, task) && tsr_verify_casts(c->v, c->s, task, t) &&
+         tsr_verify_host_task(c->v, c->s, task);
 }
 
 /* Tasks of one bucket begin one after the other and go over one axis, as one message. */

@@ -182,7 +182,7 @@ take(void *context, const tsr_stored_piece *p, int64_t first, int64_t count, con
   taking *k = context;
   for (int i = 0; i < k->count; i++) {
     int64_t all = tsr_stored_elements(k->slices[i].ndim, k->slices[i].shape);
-    const tsr_part_of_value whole = {0, k->memory[i], k->slices[i], all, all};
+    const tsr_part_of_value whole = {0, k->memory[i], NULL, k->slices[i], all, all};
     tsr_portion_copy(
         tsr_kernels_get(NULL), k->stored, p, first, count, elements, k->dtypes[i], &whole);
   }

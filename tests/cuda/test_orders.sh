@@ -45,6 +45,24 @@ same "bf16" --set training_config.precision=bf16
 TESSERA_CUDA_GRAPHS=0 same "without graphs"
 options_of dp=2,tp=2
 same "dp=2,tp=2" "${options[@]}"
+all=("${seeds[@]}") seeds=("${seeds[@]:0:1}")
+# Attention over a wide head and the update of state in a file are the host's, on copies of their operands.
+same "tasks of the host" --set transformer_config.embedding_dim=264 --set transformer_config.num_heads=1 \
+  --set numerics.units.tp=1
+options_of dp=2 zero.stage=1 zero.offload=file zero.offload_path="$scratch"
+same "state in a file" "${options[@]}"
+seeds=("${all[@]:0:2}")
+# Checkpoints that are written while steps run, and one that is read.
+want=$(run seed=0)
+for seed in "${seeds[@]}"; do
+  checks=$((checks + 1))
+  rm -rf "$scratch/kept"
+  kept=(--set training_config.checkpoint_dir="$scratch/kept" --set training_config.model_save_interval=1)
+  run "seed=$seed" "${kept[@]}" --set training_config.max_steps=2 > "$scratch/first"
+  got=$(run "seed=$seed" "${kept[@]}" --resume)
+  [ "$got" = "$want" ] || wrong "a checkpoint, seed $seed: $got, not $want" "$scratch/out"
+done
+seeds=("${all[@]}")
 if ! grep -q __asan_init "$program"; then
   # The host waits once a step and after each allocation.
   want=$(run seed=0)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import struct
 import sys
 
@@ -257,6 +258,36 @@ def fewer_devices(c):
         said = c.with_keys("check", "--mesh", "m.textproto", **config(shape, device_ids=ids, **flags))
         said.matches(rf"^--set:\d+:\d+: warning: the mesh uses {len(ids)} of the descriptor's 32 devices$")
     c.with_keys("check", **config([2, 2], ddp=True, tp=True)).never_says("warning")
+
+
+@feature("A task without a GPU kernel runs on the host: the dump has the bytes copied there and back")
+def tasks_of_the_host(c):
+    gpt(c)
+    keys = {"device_config__device": "cuda", "transformer_config__num_heads": 1, "numerics__units": {}}
+    wide = c.with_keys("check", "--dump", "program,memory", transformer_config__embedding_dim=264, **keys)
+    wide.matches(r"^ +\d+ +attention +on the host \(\d[\d,]* bytes there, \d[\d,]* back\)")
+    counts = re.findall(r"\((\S+) bytes there, (\S+) back\)", wide.out)[0]
+    there, back = (int(count.replace(",", "")) for count in counts)
+    expect(there > back > 0, f"{there} bytes to the host, {back} back")
+    wide.matches(r"^copies on the host, for the tasks that it runs: \d[\d,]* bytes$")
+    narrow = c.with_keys("check", "--dump", "program,memory", transformer_config__embedding_dim=256, **keys)
+    narrow.never_says("on the host")
+
+
+@feature("A GPU's context, libraries and a reserve are left out of the plan, in a line of the start")
+def memory_outside_the_plan(c):
+    gpt(c)
+    emulated = os.path.join(os.path.dirname(c.program), "tests", "cuda")
+    if not os.path.exists(os.path.join(emulated, "libtessera-cuda.so")):
+        return
+    env = {"TESSERA_PLUGIN_PATH": emulated}
+    keys = {"training_config__max_steps": 1, **config([1], device="cuda")}
+    c.with_keys("train", env=env, **keys).matches(
+        r"^memory: cuda:0 has 4.0 GiB; outside of the plan: \S+ M?B of its context and other programs, "
+        r"\S+ MiB of libraries, 64.0 MiB kept for kernels and graphs$")
+    full = c.with_keys("train", code=1, env={**env, "EMULATED_CUDA": "bytes=34703576"}, **keys)
+    full.matches(r"error: the model does not fit: .* needed for 1 rank, 0 B available on cuda:0\n(.*\n)*"
+                 r" +=.*cuda:0 has 33.1 MiB; outside of the plan: ")
 
 
 def sets(keys):

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A CUDA device (device.h): memory, one stream of work, and every op's kernels.
  *
- * Memory is managed: the host reaches it between steps, and in a step it stays where the kernels
- * are. Numbers that change from step to step are in it too, so kernels are begun with the same
+ * Numbers that change from step to step are in its memory too, so kernels are begun with the same
  * arguments in every step. */
 #include "device/cuda/device.h"
 #include "device/cuda/nccl.h"
@@ -21,7 +20,17 @@ typedef struct keys {
   struct keys *next;
   const tsr_graph *graph;
   uint64_t *of_node; /* on the device */
+  uint64_t *staged;  /* on the host, where they are copied from */
 } keys;
+
+enum { STAGING_BYTES = 4 << 20 };
+
+/* What the host reads and writes goes through these. */
+typedef struct {
+  pthread_mutex_t access;
+  char *memory;                          /* TSR_STAGING_BUFFERS of STAGING_BYTES */
+  cudaEvent_t done[TSR_STAGING_BUFFERS]; /* the last copy of each */
+} staging;
 
 typedef struct {
   cuda_state ops;
@@ -29,8 +38,10 @@ typedef struct {
   keys *keys;         /* the first ones are of the step that is under way */
   cudaStream_t own;   /* of the tasks */
   cudaEvent_t passed; /* of a stream that another one is to wait for */
-  cuda_nccl *nccl;    /* NULL: this process is alone */
+  staging staging;
+  cuda_nccl *nccl; /* NULL: this process is alone */
   int processors;
+  int64_t used_at_open, allocated; /* bytes */
   tsr_cuda_request request;
   char name[32], arch[64], location[32], text[256];
 } device;
@@ -67,23 +78,43 @@ static void check(const device *d, const tsr_task_call *call, cudaError_t error)
 
 static bool allocate(void *state, int64_t bytes, void **ret_memory, char *why) {
   device *d = state;
-  cudaError_t error = cudaMallocManaged(ret_memory, (size_t)bytes, cudaMemAttachGlobal);
+  cudaError_t error = cudaMalloc(ret_memory, (size_t)bytes);
   if (error == cudaSuccess) error = cudaMemsetAsync(*ret_memory, 0, (size_t)bytes, d->own);
-  /* The host writes this memory next, and copies of other streams may. */
+  /* Work of any stream may use the memory from now on. */
   if (error == cudaSuccess) error = cudaStreamSynchronize(d->own);
-  if (error == cudaSuccess) return true;
-  return cuda_fail(why, "no memory", (int)error);
+  if (error != cudaSuccess) return cuda_fail(why, "no memory", (int)error);
+  d->allocated += bytes;
+  return true;
 }
 
 static void release(void *state, void *memory, int64_t bytes) {
-  (void)state, (void)bytes;
+  ((device *)state)->allocated -= bytes;
   cudaFree(memory);
 }
 
+/* Kernels are loaded when they are first begun, and graphs are made after the first step. */
+static int64_t reserve_of(size_t all) {
+  enum { MOST = 256 << 20, PART = 64 };
+  return all / PART < MOST ? (int64_t)all / PART : MOST;
+}
+
 static int64_t available(void *state) {
-  size_t unused = 0, all;
+  size_t unused = 0, all = 0;
   check(state, NULL, cudaMemGetInfo(&unused, &all));
-  return (int64_t)unused;
+  int64_t left = (int64_t)unused - reserve_of(all);
+  return left > 0 ? left : 0;
+}
+
+static void memory(void *state, tsr_device_memory *ret) {
+  const device *d = state;
+  size_t unused = 0, all = 0;
+  check(d, NULL, cudaMemGetInfo(&unused, &all));
+  int64_t since = (int64_t)(all - unused) - d->used_at_open - d->allocated;
+  *ret = (tsr_device_memory){
+      .bytes = (int64_t)all,
+      .at_open = d->used_at_open,
+      .libraries = since > 0 ? since : 0,
+      .reserve = reserve_of(all)};
 }
 
 static bool allocate_host(void *state, int64_t bytes, void **ret_memory, char *why) {
@@ -99,6 +130,49 @@ static void release_host(void *state, void *memory) {
   cudaFreeHost(memory);
 }
 
+/* ---- staging ---- */
+
+static char *buffer_of(const device *d, int buffer) {
+  return d->staging.memory + (int64_t)buffer * STAGING_BYTES;
+}
+
+static void begin_read(void *state, int buffer, const void *from, int64_t bytes) {
+  device *d = state;
+  check(
+      d, NULL,
+      cudaMemcpyAsync(buffer_of(d, buffer), from, (size_t)bytes, cudaMemcpyDeviceToHost, d->own));
+  check(d, NULL, cudaEventRecord(d->staging.done[buffer], d->own));
+}
+
+static void begin_write(void *state, int buffer, void *to, int64_t bytes) {
+  device *d = state;
+  check(
+      d, NULL,
+      cudaMemcpyAsync(to, buffer_of(d, buffer), (size_t)bytes, cudaMemcpyHostToDevice, d->own));
+  check(d, NULL, cudaEventRecord(d->staging.done[buffer], d->own));
+}
+
+static char *end_copy(void *state, int buffer) {
+  device *d = state;
+  check(d, NULL, cudaEventSynchronize(d->staging.done[buffer]));
+  return buffer_of(d, buffer);
+}
+
+static cudaError_t open_staging(staging *s) {
+  enum { BYTES = TSR_STAGING_BUFFERS * STAGING_BYTES };
+  pthread_mutex_init(&s->access, NULL);
+  cudaError_t error = cudaHostAlloc((void **)&s->memory, BYTES, cudaHostAllocDefault);
+  for (int i = 0; error == cudaSuccess && i < TSR_STAGING_BUFFERS; i++)
+    error = cudaEventCreateWithFlags(&s->done[i], cudaEventDisableTiming);
+  return error;
+}
+
+static void close_staging(staging *s) {
+  for (int i = 0; i < TSR_STAGING_BUFFERS; i++) cudaEventDestroy(s->done[i]);
+  cudaFreeHost(s->memory);
+  pthread_mutex_destroy(&s->access);
+}
+
 /* ---- work ---- */
 
 /* Of a graph; they stay where they are, because captured work has their addresses. */
@@ -109,22 +183,30 @@ static keys *find_keys(device *d, const tsr_graph *g) {
   else {
     k = calloc(1, sizeof *k);
     if (!k) fail(d, NULL, "the host has no memory");
+    size_t bytes = sizeof *k->of_node * (size_t)(g->nodes_count + 1);
     k->graph = g;
-    check(
-        d, NULL,
-        cudaMallocManaged(
-            (void **)&k->of_node, sizeof *k->of_node * (size_t)(g->nodes_count + 1),
-            cudaMemAttachGlobal));
+    check(d, NULL, cudaMalloc((void **)&k->of_node, bytes));
+    check(d, NULL, cudaHostAlloc((void **)&k->staged, bytes, cudaHostAllocDefault));
+    memset(k->staged, 0, bytes);
   }
   k->next = d->keys;
   return d->keys = k;
 }
 
+/* The copy is no part of a captured graph, which reads the keys where they always are. The device
+ * is idle, so the last step's copy is done. */
 static void begin_step(void *state, const tsr_graph *g, const tsr_step_context *m) {
-  keys *k = find_keys(state, g);
+  device *d = state;
+  keys *k = find_keys(d, g);
+  bool any = false;
   for (int i = 0; i < g->nodes_count; i++)
-    if (g->nodes[i].stream)
-      k->of_node[i] = tsr_random_key(m->seed, g->nodes[i].stream, (uint64_t)m->step);
+    if (g->nodes[i].stream) {
+      k->staged[i] = tsr_random_key(m->seed, g->nodes[i].stream, (uint64_t)m->step);
+      any = true;
+    }
+  size_t bytes = sizeof *k->of_node * (size_t)g->nodes_count;
+  if (any)
+    check(d, NULL, cudaMemcpyAsync(k->of_node, k->staged, bytes, cudaMemcpyHostToDevice, d->own));
 }
 
 /* With other processes a stream may wait for one that is gone. */
@@ -327,6 +409,7 @@ static void describe(device *d, const tsr_cuda_device *is) {
   d->device.allocate = allocate;
   d->device.release = release;
   d->device.available = available;
+  d->device.memory = memory;
   d->device.run = run;
   d->device.copy = copy;
   d->device.hash = hash;
@@ -335,6 +418,11 @@ static void describe(device *d, const tsr_cuda_device *is) {
   d->device.wait = wait;
   d->device.allocate_host = allocate_host;
   d->device.release_host = release_host;
+  d->device.staging_bytes = STAGING_BYTES;
+  d->device.access = &d->staging.access;
+  d->device.begin_read = begin_read;
+  d->device.begin_write = begin_write;
+  d->device.end_copy = end_copy;
   d->device.limits = limits;
   d->device.begin_step = begin_step;
   d->device.begin_capture = begin_capture;
@@ -344,9 +432,13 @@ static void describe(device *d, const tsr_cuda_device *is) {
 }
 
 static bool begin(device *d, char *why) {
+  size_t unused = 0, all = 0;
   cudaError_t error = cudaSetDevice(d->request.number);
+  if (error == cudaSuccess) error = cudaMemGetInfo(&unused, &all);
+  d->used_at_open = (int64_t)(all - unused);
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&d->own, cudaStreamNonBlocking);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&d->passed, cudaEventDisableTiming);
+  if (error == cudaSuccess) error = open_staging(&d->staging);
   d->ops.stream = d->own;
   if (error != cudaSuccess) return cuda_fail(why, d->name, (int)error);
   d->ops.fast = d->request.fast;
@@ -372,10 +464,12 @@ void cuda_device_close(const tsr_device *of) {
   for (keys *k = d->keys, *next; k; k = next) {
     next = k->next;
     cudaFree(k->of_node);
+    cudaFreeHost(k->staged);
     free(k);
   }
   cuda_nccl_close(d->nccl);
   tsr_cuda_blas_close(d->ops.blas);
+  close_staging(&d->staging);
   cudaEventDestroy(d->passed);
   cudaStreamDestroy(d->own);
   free(d);

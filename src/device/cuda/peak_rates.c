@@ -2,6 +2,7 @@
 /* What a device can do at most, measured by what is most like it: a large product, a large copy. */
 #include "device/cuda/device.h"
 #include <cuda_runtime_api.h>
+#include <stdlib.h>
 
 enum { ROUNDS = 5, WIDTH_OF_PROCESSOR = 64, PROCESSORS_MAX = 128, COPIED_OF_PROCESSOR = 4 << 20 };
 
@@ -47,21 +48,30 @@ static double least_seconds(const measuring *m, bool (*run)(const measuring *m))
   return least * 1e-3;
 }
 
+/* Of memory of the host that is not pinned: it is read when this returns. */
+static bool copy_to(const measuring *m, void *to, const void *from) {
+  return cudaMemcpyAsync(to, from, m->bytes, cudaMemcpyHostToDevice, m->state->stream) ==
+         cudaSuccess;
+}
+
 /* Numbers of all kinds: matrix units are quicker with zeros. */
-static void fill(void *memory, size_t bytes, tsr_cuda_type type) {
+static bool fill(const measuring *m) {
+  uint16_t *numbers = malloc(m->bytes);
   uint32_t state = 1;
-  for (size_t i = 0; i < bytes / 2; i++) {
+  for (size_t i = 0; numbers && i < m->bytes / 2; i++) {
     state = state * 1664525 + 1013904223;
-    uint16_t exponent = type == TSR_CUDA_F16 ? 0x3800 : 0x3F00; /* about 1/2, either sign */
-    ((uint16_t *)memory)[i] = (uint16_t)((state >> 16 & 0x807F) | exponent);
+    uint16_t exponent = m->type == TSR_CUDA_F16 ? 0x3800 : 0x3F00; /* about 1/2, either sign */
+    numbers[i] = (uint16_t)((state >> 16 & 0x807F) | exponent);
   }
+  bool ok = numbers && copy_to(m, m->a, numbers) && copy_to(m, m->b, numbers);
+  free(numbers);
+  return ok;
 }
 
 static bool make_room(measuring *m) {
   return cudaEventCreate(&m->begin) == cudaSuccess && cudaEventCreate(&m->end) == cudaSuccess &&
-         cudaMallocManaged(&m->a, m->bytes, cudaMemAttachGlobal) == cudaSuccess &&
-         cudaMallocManaged(&m->b, m->bytes, cudaMemAttachGlobal) == cudaSuccess &&
-         cudaMallocManaged(&m->c, m->bytes, cudaMemAttachGlobal) == cudaSuccess;
+         cudaMalloc(&m->a, m->bytes) == cudaSuccess && cudaMalloc(&m->b, m->bytes) == cudaSuccess &&
+         cudaMalloc(&m->c, m->bytes) == cudaSuccess;
 }
 
 void cuda_measure_peaks(
@@ -73,9 +83,7 @@ void cuda_measure_peaks(
   m.bytes = (size_t)count * COPIED_OF_PROCESSOR;
   if (m.bytes < matrix) m.bytes = matrix;
   *ret_flops = *ret_bytes = 0;
-  if (make_room(&m)) {
-    fill(m.a, m.bytes, type);
-    fill(m.b, m.bytes, type);
+  if (make_room(&m) && fill(&m)) {
     double gemm = least_seconds(&m, run_gemm), copy = least_seconds(&m, run_copy);
     double width = (double)m.width;
     if (gemm > 0) *ret_flops = 2 * width * width * width / gemm;

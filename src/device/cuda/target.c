@@ -171,6 +171,7 @@ tsr_target tsr_cuda_target(const tsr_target *host, bool fast, bool offloads) {
       .epilogues =
           TSR_EPILOGUE_BIAS | TSR_EPILOGUE_RESIDUAL | TSR_EPILOGUE_GELU | TSR_EPILOGUE_HALF,
       .exact = !fast,
+      .state_in_file = offloads,
       .supports = offloads ? supports_without_state : supports,
       .kernel_types = kernel_types,
       .scratch = scratch,

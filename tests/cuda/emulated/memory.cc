@@ -91,15 +91,22 @@ static void watch() {
 
 /* ---- blocks ---- */
 
+static bool is_open(const block &b, memory_access access) {
+  return access == ACCESS_DEVICE || (access == ACCESS_HOST && b.kind == MEMORY_MANAGED);
+}
+
 static void protect(const block &b, memory_access access) {
-  bool open = access == ACCESS_DEVICE || (access == ACCESS_HOST && b.kind == MEMORY_MANAGED);
+  bool open = is_open(b, access);
   size_t guard = (size_t)sysconf(_SC_PAGESIZE);
   mprotect(b.pages, b.pages_bytes - guard, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 void memory_allow(memory_access access) {
   if (access == allowed) return;
-  for (const char *end : guarded) protect(blocks[end], access);
+  for (const char *end : guarded) {
+    const block &b = blocks[end];
+    if (is_open(b, access) != is_open(b, allowed)) protect(b, access);
+  }
   allowed = access;
 }
 
