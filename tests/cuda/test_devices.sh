@@ -227,7 +227,7 @@ says devices 1 "the device is cuda: no device: no CUDA-capable device is detecte
 says devices 1 "= look at CUDA_VISIBLE_DEVICES, and at what nvidia-smi lists"
 EMULATED_CUDA=arch=75 run arch
 says arch 1 "rank 0: cuda:0: sm_75: kernels are for sm_80 (A100) and later"
-EMULATED_CUDA=bytes=34703576 run memory # the library's workspace fits
+EMULATED_CUDA=bytes=33655000 run memory # the library's workspace fits
 says memory 1 "available on cuda:0"
 options_of dp=260 training_config.batch_size=260 training_config.gradient_accumulation_steps=1 numerics.units.batch=260
 run wide "${options[@]}"
