@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The matrix product, by cuBLASLt. Each shape's algorithm is chosen once, by the library's
- * heuristic, for operands without gaps, aligned as far as the shape alone ensures, and kept for
- * all strides and addresses: those depend on the mesh, and the library would choose another
- * algorithm for others. A call of the same shape then has the same bits, which is all that the
- * contract on bits asks of it: sums that an axis can split, and rows and columns that it splits,
- * are made by calls whose shape is fixed by the recipe (device/cuda/matmul.c). */
+/* GEMMs, by cuBLASLt. Each shape's algorithm is chosen once, among those that the library's
+ * heuristic proposes for operands without gaps, aligned as far as the shape alone ensures. Its tile
+ * and stages are pinned, and K is not split (policy fast leaves that to the library). It is kept
+ * for all strides and addresses: those depend on the mesh, and the library would choose another one
+ * for others. Where it refuses some, it computes on copies of the operands without gaps. A call of
+ * the same shape then has the same bits, which is all that the contract on bits asks of it: sums
+ * that an axis can split, and rows and columns that it splits, are made by calls whose shape is
+ * fixed by the recipe (device/cuda/matmul.c). */
 #ifndef TSR_KERNELS_CUDA_GEMM_H
 #define TSR_KERNELS_CUDA_GEMM_H
 #include "kernels/cuda/kernels.h"
@@ -15,8 +17,7 @@ extern "C" {
 
 typedef struct tsr_cuda_blas tsr_cuda_blas;
 
-/* One operand: element (i, j) is data[i * stride + j], or where it is turned data[j * stride + i].
- */
+/* One operand: element (i, j) is data[i * stride + j], transposed data[j * stride + i]. */
 typedef struct {
   const void *data;
   int64_t stride;
@@ -26,8 +27,9 @@ typedef struct {
 /* c (M, N) = a (M, K) b (K, N). To a sum are added, before it is rounded, `plus` (M, N), which lies
  * as c does and may be c, and then the row `bias` (N). With `before` c is gelu (by tanh) of all
  * that, and `before` gets it, where c lies. plus, bias and before are of c's type; NULL: none. a
- * and b are of `type`; c too, or f32. Where the elements of an operand that lie one after the other
- * (K or M of a, N or K of b, N of c) are a multiple of 16 bytes, so are its address and stride. */
+ * and b are of `type`; c too, or f32. `scratch`: tsr_cuda_gemm_scratch bytes, aligned to 256, for
+ * copies of operands whose strides or addresses the algorithm refuses; NULL: a refusal is a
+ * failure. */
 typedef struct {
   int64_t M, N, K;
   tsr_cuda_type type, c_type;
@@ -36,10 +38,11 @@ typedef struct {
   int64_t c_stride;
   const void *plus, *bias;
   void *before;
+  void *scratch;
 } tsr_cuda_gemm;
 
-/* On the current device, with a workspace of its own. `fast`: products of f32 may be rounded to
- * TF32. `why` gets the reason of a failure (512 bytes). */
+/* On the current device, with a workspace of its own. `fast`: GEMMs of f32 may be rounded to TF32.
+ * `why` gets the reason of a failure (512 bytes). */
 bool tsr_cuda_blas_open(bool fast, tsr_cuda_blas **ret_blas, char *why);
 void tsr_cuda_blas_close(tsr_cuda_blas *blas);
 /* Whether there is an algorithm for that shape and what is added. */

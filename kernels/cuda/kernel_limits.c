@@ -12,6 +12,17 @@ bool tsr_cuda_has_unary(tsr_unary kind) {
   return false;
 }
 
+int64_t tsr_cuda_gemm_operand_bytes(int64_t elements, int64_t bytes) {
+  return (elements * bytes + 255) / 256 * 256;
+}
+
+int64_t tsr_cuda_gemm_scratch(int64_t M, int64_t N, int64_t K, int in, int out, bool epilogue) {
+  int64_t bytes = tsr_cuda_gemm_operand_bytes(M * K, in) + tsr_cuda_gemm_operand_bytes(K * N, in) +
+                  tsr_cuda_gemm_operand_bytes(M * N, out);
+  if (!epilogue) return bytes;
+  return bytes + tsr_cuda_gemm_operand_bytes(N, out) + tsr_cuda_gemm_operand_bytes(M * N, out);
+}
+
 /* One sum for each run of rows. */
 int64_t tsr_cuda_sum_rows_scratch(int64_t rows, int64_t C) {
   return (rows + TSR_CUDA_ROWS - 1) / TSR_CUDA_ROWS * C * (int64_t)sizeof(float);

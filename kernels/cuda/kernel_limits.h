@@ -27,6 +27,10 @@ bool tsr_cuda_has_unary(tsr_unary kind);
 
 /* ---- scratch, in bytes, of the functions in kernels.h ---- */
 
+/* Of a GEMM (gemm.h) whose operands may be copied: a and b of `in` bytes an element, c of `out`;
+ * with an epilogue its bias and the gelu's input, too. */
+int64_t tsr_cuda_gemm_scratch(int64_t M, int64_t N, int64_t K, int in, int out, bool epilogue);
+int64_t tsr_cuda_gemm_operand_bytes(int64_t elements, int64_t bytes); /* of one copy */
 int64_t tsr_cuda_sum_rows_scratch(int64_t rows, int64_t C);
 int64_t tsr_cuda_sum_scratch(int64_t rows, int64_t cols);
 int64_t tsr_cuda_embedding_scratch(int64_t R, int64_t v_begin, int64_t v_end);

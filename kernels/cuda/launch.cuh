@@ -14,8 +14,10 @@
        (kernel), __VA_ARGS__))
 /* The memory that a launch asked for, `shared_bytes` of it, aligned to 128. */
 #define TSR_SHARED(type, name) type *name = (type *)emulator::shared()
-/* Before a launch with more than 48 KiB. */
-#define TSR_ALLOW_SHARED(kernel, bytes) ((void)(bytes))
+/* Before a launch with more than 48 KiB. Its error is what cudaGetLastError returns behind the
+ * task, as a launch's is. */
+#define TSR_ALLOW_SHARED(kernel, bytes)                                                            \
+  emulator::allow_shared((const void *)(kernel), (size_t)(bytes))
 #else
 #define TSR_LAUNCH(kernel, shape, stream, ...)                                                     \
   kernel<<<launch_grid(shape), launch_block(shape), (size_t)(shape).shared_bytes, (stream)>>>(     \

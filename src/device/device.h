@@ -152,15 +152,17 @@ typedef struct {
 
   /* ---- optional: communicators between processes that each have such a device ----
    *
-   * All processes form all communicators, in one order, whether they are in them or not; a
-   * communicator is `processes`, in that order, and NULL for who is not in it. Each has a stream.
-   * Work is begun on the stream in use (NULL: that of the tasks, in use at first); work of one
-   * stream is done in the order in which it is begun. Messages of one exchange go at once; those of
-   * a communicator between two processes, in one direction, match in the order in which they are
-   * begun. NULL: messages go through the host. */
+   * Each has a stream. Work is begun on the stream in use (NULL: that of the tasks, in use at
+   * first); work of one stream is done in the order in which it is begun. Messages of one exchange
+   * go at once; those of a communicator between two processes, in one direction, match in the order
+   * in which they are begun. NULL: messages go through the host. */
 
+  /* All processes together, again and again in one order: those of one color become a communicator,
+   * in the order of their keys; a process of color -1 gets none, NULL. `all`: how many the process
+   * will be in, which may all have work at once: no work of one waits for room on the device that
+   * another's has. */
   bool (*form_communicator)(
-      void *state, const int *processes, int count, void **ret_communicator, char *why);
+      void *state, int color, int key, int all, void **ret_communicator, char *why);
   void (*set_stream)(void *state, void *communicator);
   /* What is begun from now on comes after what the communicator's stream has so far. */
   void (*wait_for_stream)(void *state, void *communicator);
@@ -173,11 +175,12 @@ typedef struct {
   /* ---- optional: capture of work ----
    *
    * From begin_capture to end_capture work is not begun but recorded, with the addresses and
-   * numbers that it is given; `launch` begins all of it, again and again. end_capture gives NULL
-   * where it could not be recorded; nothing was begun then. */
+   * numbers that it is given, on the streams of communicators too; `launch` begins all of it, again
+   * and again. Where it cannot be recorded these are false and NULL, with the reason in `why` ("":
+   * the user's wish); nothing was begun then. */
 
-  bool (*begin_capture)(void *state);
-  void *(*end_capture)(void *state);
+  bool (*begin_capture)(void *state, char *why);
+  void *(*end_capture)(void *state, char *why);
   void (*launch)(void *state, void *graph);
   void (*destroy_graph)(void *state, void *graph);
 } tsr_device;

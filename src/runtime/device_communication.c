@@ -62,6 +62,16 @@ bool tsr_device_has_transfer(const tsr_task_at *at) {
   return communicator && at->executable->communicator_uses[communicator->number].transfers;
 }
 
+bool tsr_device_has_all_transfers(const tsr_executable *b) {
+  int stages = b->programs->pipeline->stages;
+  for (int from = 0; from < stages; from++)
+    for (int to = 0; to < stages; to++) {
+      const tsr_device_communicator *c = from == to ? NULL : communicator_between(b, from, to);
+      if (c && !b->communicator_uses[c->number].transfers) return false;
+    }
+  return true;
+}
+
 static int place_of(const tsr_device_communicator *communicator, int process) {
   int i = 0;
   while (communicator->processes[i] != process) i++;

@@ -158,6 +158,8 @@ struct tsr_executable {
   tsr_staged *staged;     /* NULL: the device's memory is the host's */
   void *graphs[2];        /* captured steps, for each set of inputs */
   bool uncapturable;
+  char capture_note[TSR_DEVICE_WHY_BYTES]; /* why steps are not captured; "": no reason is told */
+  bool capture_noted;
   int64_t device_steps;  /* that could have been captured */
   bool *scaled;          /* per node: whether it gives f16 numbers made of the scaled loss */
   tsr_f16_losses losses; /* of those, here, since they were asked for */
@@ -283,6 +285,12 @@ void tsr_executable_plan_replicated(tsr_arena *arena, tsr_executable *executable
  * when they have, gives the others what they read of it. */
 void tsr_executable_compute_once(const tsr_executable *executable, tsr_launch *launch);
 void tsr_executable_copy_replicas(const tsr_executable *executable, const tsr_launch *launch);
+/* ---- step_capture.c ---- */
+/* Launches a step as a captured graph, which it captures first where there is none: `run` begins
+ * all tasks of the step. False: nothing was begun, because the step cannot be captured, or not yet.
+ */
+typedef void tsr_run_stages(const void *step);
+bool tsr_executable_run_captured(tsr_executable *executable, tsr_run_stages *run, const void *step);
 
 /* ---- nan_scores.c ---- */
 void tsr_executable_begin_nan_scores(tsr_executable *executable);
@@ -413,6 +421,8 @@ void tsr_device_wait_for_bucket(const tsr_task_at *at);
 /* Whether a transfer between the two stages goes by a device communicator; then a send, a receive,
  * a wait of it. */
 bool tsr_device_has_transfer(const tsr_task_at *at);
+/* Whether all transfers of the program go by device communicators. */
+bool tsr_device_has_all_transfers(const tsr_executable *executable);
 void tsr_device_transfer(const tsr_task_at *at);
 
 #endif

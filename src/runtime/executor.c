@@ -285,7 +285,8 @@ static void wait_for_others(const tsr_executable *b, tsr_waiting *w) {
 }
 
 /* All stages, from their first task to their last. */
-static void run_stages(const step_run *s) {
+static void run_stages(const void *step) {
+  const step_run *s = step;
   tsr_executable *b = s->executable;
   const tsr_graph *g = b->programs->graph;
   int stages = b->programs->pipeline->stages, done = 0;
@@ -312,38 +313,6 @@ static void run_stages(const step_run *s) {
   }
 }
 
-/* ---- a step as one captured graph of the device's work ---- */
-
-/* Whether a step is nothing but work that the device begins, the same in every step. */
-static bool is_capturable(const tsr_executable *b) {
-  const tsr_device *d = b->process->device;
-  if (!d->begin_capture || !tsr_executable_is_alone(b) || b->recording || b->digests || b->trace ||
-      b->uncapturable)
-    return false;
-  for (int s = 0; s < b->programs->pipeline->stages; s++) {
-    const tsr_program *p = b->programs->of_stage[s];
-    for (int i = 0; i < p->tasks_count; i++)
-      if (p->tasks[i].on_host) return false;
-  }
-  return true;
-}
-
-/* The first step is begun task by task, which leaves all that a task makes once; the next ones are
- * captured, one for each of the two sets of inputs. False: it is not done yet. */
-static bool run_captured(const step_run *s) {
-  tsr_executable *b = s->executable;
-  const tsr_device *d = b->process->device;
-  if (!is_capturable(b) || !b->device_steps++) return false;
-  void **graph = &b->graphs[tsr_inputs_set(b)];
-  if (!*graph && d->begin_capture(d->state)) {
-    run_stages(s);
-    *graph = d->end_capture(d->state);
-  }
-  if (*graph) d->launch(d->state, *graph);
-  else b->uncapturable = true;
-  return *graph;
-}
-
 void tsr_executable_run(tsr_executable *b, int64_t step, tsr_fill_row *fill, void *context) {
   step_run s = {b, {step, fill, context}};
   const tsr_device *d = b->process->device;
@@ -355,7 +324,7 @@ void tsr_executable_run(tsr_executable *b, int64_t step, tsr_fill_row *fill, voi
   if (b->trace) tsr_value_trace_begin(b->trace);
   d->begin_step(
       d->state, b->programs->graph, &(tsr_step_context){b->process->options.seed, step, 0});
-  if (!run_captured(&s)) run_stages(&s);
+  if (!tsr_executable_run_captured(b, run_stages, &s)) run_stages(&s);
   tsr_inputs_ahead(b);
   wait_for_device(b);
   tsr_executable_finish_messages(b);

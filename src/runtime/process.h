@@ -60,6 +60,9 @@ void tsr_executable_run(
  * computes. `context` stays until this one is done. */
 void tsr_executable_announce(
     tsr_executable *executable, int64_t step, tsr_fill_row *fill, void *context);
+/* Once, after a step: why steps are not launched as one captured graph on a device that has them.
+ * NULL: they are, or the reason is known already. */
+const char *tsr_executable_take_capture_note(tsr_executable *executable);
 /* The step's numbers, for all ranks. */
 void tsr_executable_set_step_scalars(
     tsr_executable *executable, const float step_scalars[TSR_SCALARS]);

@@ -78,6 +78,16 @@ static step_source source_of(const tsr_trainer *t, int64_t step) {
       .step = step + 1};
 }
 
+static void note_capture(tsr_trainer *t) {
+  const char *why = tsr_executable_take_capture_note(t->train);
+  if (!why || t->o->rank_map.process) return;
+  tsr_diag_note(
+      t->diags, tsr_config_location(t->o->config, "device_config.device"),
+      "steps are not launched as CUDA graphs: %s", why);
+  tsr_progress_clear(&t->progress);
+  tsr_diags_print(t->diags, stderr);
+}
+
 static void run_step(tsr_trainer *t) {
   step_source step = source_of(t, t->step), next = source_of(t, t->step + 1);
   const tsr_graph *g = t->training->placed;
@@ -85,6 +95,7 @@ static void run_step(tsr_trainer *t) {
   set_step_scalars(t, &step.data);
   if (t->step + 1 < t->steps) tsr_executable_announce(t->train, t->step + 1, fill_step, &next);
   tsr_executable_run(t->train, t->step, fill_step, &step);
+  note_capture(t);
   t->loss = read_number(t->train, g->loss, 0);
   int clip = tsr_graph_find_output(g, "clip");
   t->norm = clip < 0 ? NAN : read_number(t->train, clip, 0);

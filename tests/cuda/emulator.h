@@ -21,6 +21,7 @@
 #include <cstring>
 #include <functional>
 #include <link.h>
+#include <map>
 #include <sys/mman.h>
 #include <vector>
 #include "stack_switch.h"
@@ -188,8 +189,8 @@ inline void block_run() {
   }
 }
 
-/* Begins work on a stream: the runtime (emulated/runtime.cc) does it when the stream's order allows.
- * Without a runtime it is done at once. */
+/* Begins work on a stream: the runtime (emulated/runtime.cc) does it when the stream's order
+ * allows. Without a runtime it is done at once. */
 inline void (*begins)(CUstream_st *stream, const char *what, const std::function<void()> &work) =
     nullptr;
 inline void begin(CUstream_st *stream, const char *what, const std::function<void()> &work) {
@@ -221,6 +222,22 @@ inline void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<
 
 inline unsigned long launches; /* so far */
 
+/* Of each kernel, where it may have more dynamic shared memory than a launch has by itself. */
+enum { SHARED_WITHOUT = 48 << 10 };
+inline std::map<const void *, size_t> &allowed_shared() {
+  static std::map<const void *, size_t> allowed;
+  return allowed;
+}
+inline void allow_shared(const void *kernel, size_t bytes) {
+  if (bytes > SHARED_MAX) fail("that much shared memory", 0, 0);
+  allowed_shared()[kernel] = bytes;
+}
+inline void check_shared(const void *kernel, size_t bytes) {
+  auto at = allowed_shared().find(kernel);
+  size_t most = at == allowed_shared().end() ? (size_t)SHARED_WITHOUT : at->second;
+  if (bytes > most && bytes > SHARED_WITHOUT) fail("more shared memory than is allowed", 0, 0);
+}
+
 /* With EMULATED_CUDA_LAUNCHES=FILE, one line a launch: the kernel, its grid, block and dynamic
  * shared memory, for comparison with `trace --emit tile-ir`. */
 inline void log_launch(const char *kernel, dim3 grid, dim3 block, int64_t shared_bytes) {
@@ -248,6 +265,7 @@ template <typename... P>
 static void launch_kernel(
     CUstream_st *stream, const char *name, dim3 grid, dim3 block, size_t shared_bytes,
     void (*kernel)(P...), typename same<P>::type... p) {
+  check_shared((const void *)kernel, shared_bytes);
   launch(stream, name, grid, block, shared_bytes, [=]() { kernel(p...); });
 }
 

@@ -4,6 +4,7 @@
  * choices for each stride do not have them. */
 #include "tests/cuda/emulated/device.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/kernel_limits.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
@@ -11,14 +12,14 @@ enum { GAP_MAX = 24, ROOM = 1 << 20 }; /* bytes of an operand */
 
 typedef struct {
   tsr_cuda_blas *blas;
-  char *device[5], *host; /* a, b, c, plus or bias, before */
+  char *device[6], *host; /* a, b, c, plus or bias, before, scratch */
   cudaStream_t stream;
 } bench;
 
 typedef struct {
   tsr_cuda_type type, c_type;
   int64_t M, N, K;
-  bool a_transposed, b_transposed, adds, has_bias;
+  bool a_transposed, b_transposed, adds, has_bias, has_gelu;
 } problem;
 
 static void check(cudaError_t error) {
@@ -29,7 +30,7 @@ static void check(cudaError_t error) {
 static bench bench_open(void) {
   bench b = {.host = malloc(ROOM)};
   char why[512];
-  for (int i = 0; i < 5; i++) check(cudaMalloc((void **)&b.device[i], ROOM));
+  for (int i = 0; i < 6; i++) check(cudaMalloc((void **)&b.device[i], ROOM));
   check(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
   CHECK_AT(tsr_cuda_blas_open(false, &b.blas, why), "%s", why);
   return b;
@@ -38,7 +39,7 @@ static bench bench_open(void) {
 static void bench_close(bench *b) {
   tsr_cuda_blas_close(b->blas);
   check(cudaStreamDestroy(b->stream));
-  for (int i = 0; i < 5; i++) check(cudaFree(b->device[i]));
+  for (int i = 0; i < 6; i++) check(cudaFree(b->device[i]));
   free(b->host);
 }
 
@@ -64,8 +65,8 @@ put(bench *b, int operand, tsr_cuda_type type, int64_t rows, int64_t cols, int64
   return b->device[operand] + first * size;
 }
 
-/* The elements of c without its gaps, with operands `gap` elements between their rows, beginning
- * `first` elements behind an aligned address; false: there is no algorithm. */
+/* The elements of c, and of gelu's input, without their gaps, with operands `gap` elements between
+ * their rows, beginning `first` elements behind an aligned address; false: no algorithm. */
 static bool run(bench *b, const problem *p, int64_t gap, int64_t first, char *ret_c) {
   int64_t a_rows = p->a_transposed ? p->K : p->M, a_cols = p->a_transposed ? p->M : p->K;
   int64_t b_rows = p->b_transposed ? p->N : p->K, b_cols = p->b_transposed ? p->K : p->N;
@@ -79,11 +80,17 @@ static bool run(bench *b, const problem *p, int64_t gap, int64_t first, char *re
   g.c_stride = stride;
   if (p->adds) g.plus = g.c;
   if (p->has_bias) g.bias = put(b, 3, p->c_type, 1, p->N, p->N, first);
+  g.scratch = b->device[5];
+  int64_t scratch = tsr_cuda_gemm_scratch(
+      p->M, p->N, p->K, (int)bytes_of(p->type), (int)size, p->has_bias || p->has_gelu);
+  CHECK_AT(scratch <= ROOM, "%lld bytes of scratch", (long long)scratch);
   if (!tsr_cuda_run_gemm(b->blas, b->stream, &g)) return false;
-  check(cudaMemcpyAsync(b->host, b->device[2], ROOM, cudaMemcpyDefault, b->stream));
-  check(cudaStreamSynchronize(b->stream));
-  for (int64_t i = 0; i < p->M; i++)
-    memcpy(ret_c + i * p->N * size, b->host + (first + i * stride) * size, (size_t)(p->N * size));
+  for (int from = 2; from < (p->has_gelu ? 5 : 3); from += 2, ret_c += p->M * p->N * size) {
+    check(cudaMemcpyAsync(b->host, b->device[from], ROOM, cudaMemcpyDefault, b->stream));
+    check(cudaStreamSynchronize(b->stream));
+    for (int64_t i = 0; i < p->M; i++)
+      memcpy(ret_c + i * p->N * size, b->host + (first + i * stride) * size, (size_t)(p->N * size));
+  }
   return true;
 }
 
@@ -98,7 +105,7 @@ static int64_t unit_of(const problem *p) {
 static void check_problem(bench *b, const problem *p) {
   static const int64_t gaps[] = {0, 1, 2, 3, 5}, firsts[] = {0, 1, 2};
   static char want[ROOM], got[ROOM];
-  size_t bytes = (size_t)(p->M * p->N * bytes_of(p->c_type));
+  size_t bytes = (size_t)(p->M * p->N * bytes_of(p->c_type)) << p->has_gelu;
   int64_t unit = unit_of(p);
   CHECK_AT(run(b, p, 0, 0, want), "%s", tsr_cuda_blas_error(b->blas));
   for (int i = 0; i < 5; i++)
@@ -106,13 +113,31 @@ static void check_problem(bench *b, const problem *p) {
       bool is = run(b, p, gaps[i] * unit, firsts[k] * unit, got);
       CHECK_AT(
           is && !memcmp(got, want, bytes),
-          "(%lld, %lld, %lld), types %d %d, turned %d %d, adds %d, bias %d, rows %lld apart, at "
+          "(%lld, %lld, %lld), types %d %d, transposed %d %d, adds %d, bias %d, gelu %d, rows %lld "
+          "apart, at "
           "%lld: "
           "%s",
           (long long)p->M, (long long)p->N, (long long)p->K, (int)p->type, (int)p->c_type,
-          p->a_transposed, p->b_transposed, p->adds, p->has_bias, (long long)(gaps[i] * unit),
-          (long long)(firsts[k] * unit), is ? "other bits" : tsr_cuda_blas_error(b->blas));
+          p->a_transposed, p->b_transposed, p->adds, p->has_bias, p->has_gelu,
+          (long long)(gaps[i] * unit), (long long)(firsts[k] * unit),
+          is ? "other bits" : tsr_cuda_blas_error(b->blas));
     }
+}
+
+/* Without room for copies some strides are refused: the copies above were needed. */
+static void check_refusals(bench *b) {
+  int refused = 0;
+  for (int64_t stride = 17; stride < 81; stride++) {
+    tsr_cuda_gemm g = {
+        .M = 4, .N = 5, .K = 17, .a = {b->device[0], stride}, .b = {b->device[1], 5}};
+    g.c = b->device[2];
+    g.c_stride = 5;
+    if (!tsr_cuda_run_gemm(b->blas, b->stream, &g)) refused++;
+  }
+  check(cudaStreamSynchronize(b->stream));
+#ifdef TSR_TESTS_CUDA_RUNTIME_H
+  CHECK(refused > 0 && refused < 64);
+#endif
 }
 
 int main(void) {
@@ -127,11 +152,12 @@ int main(void) {
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
     for (int t = 0; t < 4; t++)
       for (int turned = 0; turned < 4; turned++)
-        for (int more = 0; more < 3; more++) {
+        for (int more = 0; more < 4; more++) {
           problem p = {types[t][0],      types[t][1],      shapes[s][0], shapes[s][1], shapes[s][2],
-                       (turned & 1) > 0, (turned & 2) > 0, more == 1,    more == 2};
+                       (turned & 1) > 0, (turned & 2) > 0, more == 1,    more == 2,    more == 3};
           check_problem(&b, &p);
         }
+  check_refusals(&b);
   bench_close(&b);
   return check_done("cuda.gemm");
 }

@@ -114,6 +114,20 @@ if [ -n "$emulated" ]; then
   says third 0 "; cuda:2, Emulated H200, sm_90; cpu "
 fi
 
+# ---- a step is a captured graph, or the log has the reason ----
+expect "a note about captures" "$(grep -c 'CUDA graphs' "$scratch/one.out")" 0
+says head 0 "note: steps are not launched as CUDA graphs: the host runs 'block.0.a' (attention)"
+if [ -n "$emulated" ]; then
+  for capture in 1 2; do
+    EMULATED_CUDA=uncaptured=$capture trains uncaptured
+    says uncaptured 0 "note: steps are not launched as CUDA graphs: the capture failed: operation failed due to a previous error"
+    expect "notes" "$(grep -c 'CUDA graphs' "$scratch/uncaptured.out")" 1
+    expect "a failed capture $capture" "$(hash_of "$scratch/uncaptured.metrics")" "$(hash_of "$scratch/one.metrics")"
+  done
+fi
+TESSERA_CUDA_GRAPHS=0 trains uncaptured
+expect "notes about the user's wish" "$(grep -c 'CUDA graphs' "$scratch/uncaptured.out")" 0
+
 # ---- profile ----
 code=0
 "$bare/tessera-train" profile --steps 2 --config "$recipe" --out "$scratch/profile" > "$scratch/profile.out" 2>&1 || code=$?
@@ -229,7 +243,7 @@ says devices 1 "the device is cuda: no device: no CUDA-capable device is detecte
 says devices 1 "= look at CUDA_VISIBLE_DEVICES, and at what nvidia-smi lists"
 EMULATED_CUDA=arch=75 run arch
 says arch 1 "rank 0: cuda:0: sm_75: kernels are for sm_80 (A100) and later"
-EMULATED_CUDA=bytes=34703576 run memory # the library's workspace fits
+EMULATED_CUDA=bytes=33655000 run memory # the library's workspace fits
 says memory 1 "available on cuda:0"
 says memory 1 "= cuda:0 has 33.1 MiB; outside of the plan: "
 options_of dp=260 training_config.batch_size=260 training_config.gradient_accumulation_steps=1 numerics.units.batch=260
@@ -271,6 +285,7 @@ bits() { # WORKERS MESH OPTION…
   options_of "${@:2}"
   work bits "$1" "${options[@]}"
   says bits 0 "links: by NCCL, "
+  says bits 0 ", NCCL 2.28.9; cpu "
   expect "$1 processes, ${*:2}" "$(hash_of "$scratch/bits.metrics")" "$want"
 }
 # Sums that policy fast leaves to the library, and those that it cannot: slices that do not lie one after
@@ -298,6 +313,11 @@ for library in openmpi mpich; do
   bits 4 dp=2,pp=2
   bits 2 dp=2,tp=2
   bits 4 dp=2,tp=2 zero.stage=1 schedule.all_reduce_overlap=true schedule.bucket_size=2048
+  # One process's capture fails: none launches a graph.
+  options_of dp=2
+  EMULATED_CUDA=devices=4,uncaptured=1 work uncaptured 2 "${options[@]}"
+  says uncaptured 0 "note: steps are not launched as CUDA graphs: the capture failed"
+  expect "2 processes without a capture" "$(hash_of "$scratch/uncaptured.metrics")" "$want"
   fast 2 all_reduce nccl dp=2
   fast 2 all_reduce nccl dp=4
   fast 2 reduce_scatter 'nccl tree' dp=2,tp=2 zero.stage=1
@@ -309,6 +329,7 @@ for library in openmpi mpich; do
   options_of dp=2
   EMULATED_CUDA=devices=1 work shared 2 "${options[@]}"
   says shared 0 "note: messages go through the host: processes 0 and 1 share the device at 0000:1b:00.0"
+  says shared 0 "note: steps are not launched as CUDA graphs: messages between processes go through the host"
   expect "$library, through the host" "$(hash_of "$scratch/shared.metrics")" "$want"
   code=0 # a graph without a loss has no metrics
   EMULATED_CUDA=devices=1 bounded "${launcher[@]}" -n 2 "$bare/tessera-train" --config "$scratch/needs.yaml" \

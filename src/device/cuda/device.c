@@ -42,15 +42,16 @@ typedef struct {
   cuda_nccl *nccl; /* NULL: this process is alone */
   int processors;
   int64_t used_at_open, allocated; /* bytes */
+  bool capturing;
+  char uncaptured[TSR_CUDA_WHY_BYTES]; /* why the capture under way fails; "": it does not so far */
   tsr_cuda_request request;
-  char name[32], arch[64], location[32], text[256];
+  char name[32], arch[96], location[32], text[256];
 } device;
 
 /* ---- runtime failures, with the task in which they showed ---- */
 
 /* What a kernel does wrong shows some calls later, unless each of them is waited for. */
-static void fail(void *state, const tsr_task_call *call, const char *why) {
-  const device *d = state;
+static void lose(const device *d, const tsr_task_call *call, const char *why) {
   char where[512] = "", report[1536];
   const char *remedy = strchr(why, '\n');
   int length = remedy ? (int)(remedy - why) : (int)strlen(why);
@@ -67,11 +68,19 @@ static void fail(void *state, const tsr_task_call *call, const char *why) {
   abort(); /* it does not return */
 }
 
-static void check(const device *d, const tsr_task_call *call, cudaError_t error) {
+/* Inside a capture nothing has begun: the step is begun without it, and what is wrong shows there
+ * again. */
+static void fail(void *state, const tsr_task_call *call, const char *why) {
+  device *d = state;
+  if (!d->capturing) lose(d, call, why);
+  if (!*d->uncaptured) snprintf(d->uncaptured, sizeof d->uncaptured, "%s", why);
+}
+
+static void check(device *d, const tsr_task_call *call, cudaError_t error) {
   char why[TSR_CUDA_WHY_BYTES];
   if (error == cudaSuccess) return;
   cuda_fail(why, "the device failed", (int)error);
-  fail((void *)d, call, why);
+  fail(d, call, why);
 }
 
 /* ---- memory ---- */
@@ -182,7 +191,7 @@ static keys *find_keys(device *d, const tsr_graph *g) {
   if ((k = *at)) *at = k->next;
   else {
     k = calloc(1, sizeof *k);
-    if (!k) fail(d, NULL, "the host has no memory");
+    if (!k) lose(d, NULL, "the host has no memory");
     size_t bytes = sizeof *k->of_node * (size_t)(g->nodes_count + 1);
     k->graph = g;
     check(d, NULL, cudaMalloc((void **)&k->of_node, bytes));
@@ -215,7 +224,7 @@ static void wait_watching(device *d) {
   bool failed = false, idle = false;
   while (!idle) {
     idle = cuda_nccl_are_idle(d->nccl, &failed, why);
-    if (failed) fail(d, NULL, why);
+    if (failed) lose(d, NULL, why);
     cudaError_t error = cudaStreamQuery(d->own);
     if (error != cudaErrorNotReady) check(d, NULL, error);
     idle &= error == cudaSuccess;
@@ -300,9 +309,11 @@ static void move(
 
 /* ---- other processes ---- */
 
-static bool form_communicator(
-    void *state, const int *processes, int count, void **ret_communicator, char *why) {
-  return cuda_nccl_form(((device *)state)->nccl, processes, count, ret_communicator, why);
+static bool
+form_communicator(void *state, int color, int key, int all, void **ret_communicator, char *why) {
+  device *d = state;
+  int blocks = all ? d->processors / all : 0;
+  return cuda_nccl_form(d->nccl, color, key, blocks, ret_communicator, why);
 }
 
 static cudaStream_t stream_of(const device *d, void *communicator) {
@@ -314,35 +325,51 @@ static void set_stream(void *state, void *communicator) {
   d->ops.stream = stream_of(d, communicator);
 }
 
+/* A capture begins on the tasks' stream, and another one is in it from when it waits for one that
+ * is. What has no work in the capture has none at all: the device was idle when it began. */
 static void wait_for_stream(void *state, void *communicator) {
   device *d = state;
-  check(d, NULL, cudaEventRecord(d->passed, stream_of(d, communicator)));
-  check(d, NULL, cudaStreamWaitEvent(d->ops.stream, d->passed, 0));
+  cudaStream_t from = stream_of(d, communicator), to = d->ops.stream;
+  if (d->capturing && from != d->own && !cuda_nccl_is_captured(d->nccl, from)) return;
+  check(d, NULL, cudaEventRecord(d->passed, from));
+  check(d, NULL, cudaStreamWaitEvent(to, d->passed, 0));
+  if (d->capturing && to != d->own) cuda_nccl_set_captured(d->nccl, to);
 }
 
 static void
 exchange(void *state, void *communicator, const tsr_device_message *messages, int count) {
   device *d = state;
   char why[TSR_CUDA_WHY_BYTES];
-  if (!cuda_nccl_exchange(d->nccl, communicator, messages, count, why)) fail(d, NULL, why);
+  if (!cuda_nccl_exchange(d->nccl, communicator, messages, count, why)) lose(d, NULL, why);
 }
 
 static void sum(void *state, void *communicator, const float *in, float *out, int64_t count) {
   device *d = state;
   char why[TSR_CUDA_WHY_BYTES];
-  if (!cuda_nccl_sum(d->nccl, communicator, in, out, count, why)) fail(d, NULL, why);
+  if (!cuda_nccl_sum(d->nccl, communicator, in, out, count, why)) lose(d, NULL, why);
 }
 
 static void
 sum_slices(void *state, void *communicator, const float *in, float *out, int64_t count) {
   device *d = state;
   char why[TSR_CUDA_WHY_BYTES];
-  if (!cuda_nccl_sum_slices(d->nccl, communicator, in, out, count, why)) fail(d, NULL, why);
+  if (!cuda_nccl_sum_slices(d->nccl, communicator, in, out, count, why)) lose(d, NULL, why);
+}
+
+/* Bits depend on the version where the library adds. */
+static void add_nccl(device *d) {
+  char version[32];
+  int number = cuda_nccl_version(d->nccl);
+  snprintf(
+      version, sizeof version, ", NCCL %d.%d.%d", number / 10000, number / 100 % 100, number % 100);
+  strncat(d->text, version, sizeof d->text - strlen(d->text) - 1);
+  if (d->request.fast) strncat(d->arch, version, sizeof d->arch - strlen(d->arch) - 1);
 }
 
 bool cuda_device_join(const tsr_device *of, const tsr_cuda_job *job, char *why) {
   device *d = of->state;
   if (!cuda_nccl_open(job, &d->nccl, why)) return d->nccl = NULL, false;
+  add_nccl(d);
   d->device.form_communicator = form_communicator;
   d->device.set_stream = set_stream;
   d->device.wait_for_stream = wait_for_stream;
@@ -362,28 +389,55 @@ static void limits(void *state, tsr_dtype dtype, double *ret_flops, double *ret_
 
 /* ---- capture: a CUDA graph ---- */
 
-static bool begin_capture(void *state) {
+static bool begin_capture(void *state, char *why) {
   device *d = state;
   const char *value = getenv("TESSERA_CUDA_GRAPHS");
+  *why = 0;
   if (value && !strcmp(value, "0")) return false;
-  return cudaStreamBeginCapture(d->ops.stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+  cudaError_t error = cudaStreamBeginCapture(d->own, cudaStreamCaptureModeThreadLocal);
+  if (error != cudaSuccess) return cuda_fail(why, "no capture begins", (int)error);
+  *d->uncaptured = 0;
+  d->capturing = true;
+  if (d->nccl) cuda_nccl_begin_capture(d->nccl);
+  return true;
 }
 
-/* NULL where the work cannot be captured: it is begun task by task then. */
-static void *end_capture(void *state) {
+/* The streams of communicators join that of the tasks, which ends the capture. */
+static cudaError_t end_streams(device *d, cudaGraph_t *ret_graph) {
+  cudaStream_t of;
+  while (d->nccl && cuda_nccl_take_captured(d->nccl, &of)) {
+    check(d, NULL, cudaEventRecord(d->passed, of));
+    check(d, NULL, cudaStreamWaitEvent(d->own, d->passed, 0));
+  }
+  if (d->nccl) cuda_nccl_end_capture(d->nccl);
+  return cudaStreamEndCapture(d->own, ret_graph);
+}
+
+static void *end_capture(void *state, char *why) {
   device *d = state;
   cudaGraph_t graph = NULL;
   cudaGraphExec_t executable = NULL;
-  if (cudaStreamEndCapture(d->ops.stream, &graph) == cudaSuccess && graph)
-    if (cudaGraphInstantiate(&executable, graph, 0) != cudaSuccess) executable = NULL;
-  if (graph) cudaGraphDestroy(graph);
-  cudaGetLastError();
-  return executable;
+  cudaError_t error = end_streams(d, &graph);
+  d->capturing = false;
+  *why = 0;
+  if (error == cudaSuccess && !*d->uncaptured) error = cudaGraphInstantiate(&executable, graph, 0);
+  if (graph && cudaGraphDestroy(graph) != cudaSuccess && error == cudaSuccess)
+    error = cudaErrorInvalidValue;
+  if (*d->uncaptured) snprintf(why, TSR_CUDA_WHY_BYTES, "%s", d->uncaptured);
+  else if (error != cudaSuccess) cuda_fail(why, "the capture failed", (int)error);
+  cudaGetLastError(); /* it is in `why` */
+  if (!*why) return executable;
+  if (executable) cudaGraphExecDestroy(executable);
+  char *remedy = strchr(why, '\n');
+  if (remedy) *remedy = 0;
+  return NULL;
 }
 
 static void launch(void *state, void *graph) {
   device *d = state;
-  check(d, NULL, cudaGraphLaunch(graph, d->ops.stream));
+  char why[TSR_CUDA_WHY_BYTES];
+  check(d, NULL, cudaGraphLaunch(graph, d->own));
+  if (d->nccl && !cuda_nccl_mark_graph(d->nccl, d->own, why)) lose(d, NULL, why);
 }
 
 static void destroy_graph(void *state, void *graph) {

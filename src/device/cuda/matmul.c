@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Matrix products. cuBLASLt's bits depend on a call's shape, so rows and columns that
- * an axis may split are computed in calls as large as the recipe's units, and sums that an axis may
- * split are made of one call a unit, added in the tree's order. Without units, which is a mesh's
- * default, a product is one call. */
+/* GEMMs, in the calls of gemm_calls.h. */
+#include "device/cuda/gemm_calls.h"
 #include "device/cuda/ops.h"
 #include <assert.h>
 #include <stdio.h>
@@ -10,42 +8,7 @@
 
 /* ---- calls of fixed shape ---- */
 
-/* Into how many equal pieces the recipe's units split what a rank holds of a dimension. */
-static int64_t pieces_along(const cuda_call *c, const tsr_tensor *t, int dim) {
-  const tsr_lowering *l = &c->call.program->lowering;
-  const tsr_value *v = tsr_operand_value(&c->call, t);
-  int64_t pieces = 1;
-  for (int a = 0; a < TSR_AXES; a++) {
-    if (v->placement[a].kind != TSR_SHARD || v->placement[a].dim != dim) continue;
-    if (a == TSR_DP) pieces *= l->batch_units;
-    if (a == TSR_CP && l->sequence_units > 1) pieces *= l->sequence_units;
-    if (a == TSR_TP) pieces *= l->tp_units;
-  }
-  return pieces > 0 && t->shape[dim] % pieces == 0 ? pieces : 1;
-}
-
-/* Whether the recipe's units split positions that lie along a dimension, perhaps into one for each
- * rank. */
-static bool splits_positions(const cuda_call *c, const tsr_tensor *t, int dim) {
-  const tsr_lowering *l = &c->call.program->lowering;
-  tsr_placement p = tsr_operand_value(&c->call, t)->placement[TSR_CP];
-  return p.kind == TSR_SHARD && p.dim == dim && l->sequence_units * l->size[TSR_CP] > 1;
-}
-
-/* Runs of rows (all dimensions but the last) of one length: the units of the batch, or where
- * positions are split, those of each sample: also on a rank that has one unit of them, where all
- * its rows lie one after the other, for other meshes have several. */
-static int64_t runs_of_rows(const cuda_call *c, const tsr_tensor *t) {
-  int64_t runs = pieces_along(c, t, 0), outer = 1;
-  for (int d = 1; d < t->ndim - 1; d++) {
-    outer *= t->shape[d - 1];
-    int64_t pieces = pieces_along(c, t, d);
-    if (pieces > 1 || splits_positions(c, t, d)) runs = outer * pieces;
-  }
-  return runs;
-}
-
-/* A product whose rows and columns are computed in so many equal pieces. */
+/* A GEMM whose rows and columns are computed in so many equal pieces. */
 typedef struct {
   tsr_cuda_gemm whole;
   int64_t row_pieces, col_pieces;
@@ -57,8 +20,10 @@ static const char *moved(const void *data, int64_t elements, tsr_cuda_type type)
 
 /* The world fails here alone: a shape for which the library has nothing, or a device that is lost.
  */
-static void run_gemm(const cuda_call *c, const tsr_cuda_gemm *p) {
-  if (tsr_cuda_run_gemm(c->state->blas, c->state->stream, p)) return;
+static void run_gemm(const cuda_call *c, const tsr_cuda_gemm *of) {
+  tsr_cuda_gemm p = *of;
+  p.scratch = cuda_matmul_scratch_at(&c->call, cuda_scratch(c)).operands;
+  if (tsr_cuda_run_gemm(c->state->blas, c->state->stream, &p)) return;
   c->state->fail(c->state->context, &c->call, tsr_cuda_blas_error(c->state->blas));
 }
 
@@ -112,7 +77,7 @@ static void run_sum(const cuda_call *c, make_sum *make) {
     make(c, 0, 0, cuda_out(c, 0), type);
     return;
   }
-  cuda_matmul_scratch s = cuda_matmul_scratch_at(t, cuda_scratch(c));
+  cuda_matmul_scratch s = cuda_matmul_scratch_at(&c->call, cuda_scratch(c));
   float *out = wide ? s.wide : cuda_out(c, 0);
   assert(!wide || tsr_reduction_blocks(&t->sum) == 1); /* blocks are partial, and those are f32 */
   for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++)
@@ -134,8 +99,9 @@ static tsr_reduced_rows leaf_of(const cuda_call *c, int64_t block, int64_t leaf,
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
 
 static pieced linear_pieced(const cuda_call *c, int64_t leaf, void *into, tsr_cuda_type type) {
-  const tsr_tensor *x = cuda_x(c, 0), *w = cuda_x(c, 1), *y = cuda_y(c, 0);
+  const tsr_tensor *x = cuda_x(c, 0), *y = cuda_y(c, 0);
   int64_t K = tsr_tensor_last(x);
+  cuda_gemm_calls calls = cuda_gemm_calls_of(&c->call, 0);
   tsr_reduced_rows part = leaf_of(c, 0, leaf, K);
   tsr_cuda_type in = cuda_type(x);
   pieced p = {
@@ -149,8 +115,8 @@ static pieced linear_pieced(const cuda_call *c, int64_t leaf, void *into, tsr_cu
           .b = transposed(moved(cuda_in(c, 1), part.first, in), K),
           .c = into,
           .c_stride = tsr_tensor_last(y)}};
-  p.row_pieces = runs_of_rows(c, x);
-  p.col_pieces = pieces_along(c, w, 0);
+  p.row_pieces = calls.row_pieces;
+  p.col_pieces = calls.col_pieces;
   return p;
 }
 
@@ -204,8 +170,9 @@ static void
 linear_dx_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
   const tsr_tensor *dx = cuda_y(c, 0);
   for (int i = 0; i < c->call.task->inputs_count; i += 2) {
-    const tsr_tensor *dy = cuda_x(c, i), *w = cuda_x(c, i + 1);
+    const tsr_tensor *dy = cuda_x(c, i);
     int64_t N = tsr_tensor_last(dy), K = tsr_tensor_last(dx);
+    cuda_gemm_calls calls = cuda_gemm_calls_of(&c->call, i);
     tsr_reduced_rows part = leaf_of(c, block, leaf, N);
     tsr_cuda_type in = cuda_type(dy);
     pieced p = {
@@ -220,8 +187,8 @@ linear_dx_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_
             .c = into,
             .c_stride = K,
             .plus = i > 0 ? into : NULL}};
-    p.row_pieces = runs_of_rows(c, dy);
-    p.col_pieces = pieces_along(c, w, 1);
+    p.row_pieces = calls.row_pieces;
+    p.col_pieces = calls.col_pieces;
     run_pieces(c, &p);
   }
 }
@@ -233,8 +200,9 @@ const cuda_op cuda_linear_dx = linear_dx_run;
 
 static void
 linear_dw_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
-  const tsr_tensor *dy = cuda_x(c, 0), *x = cuda_x(c, 1), *w = cuda_x(c, 2);
+  const tsr_tensor *dy = cuda_x(c, 0), *x = cuda_x(c, 1);
   int64_t N = tsr_tensor_last(dy), K = tsr_tensor_last(x);
+  cuda_gemm_calls calls = cuda_gemm_calls_of(&c->call, 0);
   tsr_cuda_type in = cuda_type(dy);
   tsr_reduced_rows run;
   for (int64_t k = 0; tsr_reduction_rows(&c->call.task->sum, block, leaf, k, &run); k++) {
@@ -250,8 +218,8 @@ linear_dw_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_
             .c = into,
             .c_stride = K,
             .plus = k > 0 ? into : NULL}};
-    p.row_pieces = pieces_along(c, w, 0);
-    p.col_pieces = pieces_along(c, w, 1);
+    p.row_pieces = calls.row_pieces;
+    p.col_pieces = calls.col_pieces;
     run_pieces(c, &p);
   }
 }

@@ -59,6 +59,7 @@ typedef struct communicator {
   struct communicator *next;
   ncclComm_t comm;
   cudaStream_t stream;
+  bool captured; /* its stream is in the capture under way */
 } communicator;
 
 struct cuda_nccl {
@@ -70,6 +71,10 @@ struct cuda_nccl {
   cudaEvent_t marks[MARKS];
   int64_t begun, done;
   double since; /* when something came last, or nothing was under way */
+  bool capturing;
+  double began,
+      longest;      /* since when there is work, and the longest that it took without a graph */
+  double allowance; /* of the graph under way */
 };
 
 static double now(void) {
@@ -117,6 +122,7 @@ bool cuda_nccl_open(const tsr_cuda_job *job, cuda_nccl **ret_nccl, char *why) {
   l->job = *job;
   if (!load(&l->nccl, why)) return free(l), false;
   ncclUniqueId id;
+  cudaError_t error;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   memcpy(&id, job->id, sizeof id);
   config.blocking = 0;
@@ -124,23 +130,29 @@ bool cuda_nccl_open(const tsr_cuda_job *job, cuda_nccl **ret_nccl, char *why) {
       l->nccl.CommInitRankConfig(&l->world, job->processes, id, job->process, &config);
   bool ok = complete(l, l->world, result, "joining the job", why);
   for (int i = 0; ok && i < MARKS; i++)
-    ok = cudaEventCreateWithFlags(&l->marks[i], cudaEventDisableTiming) == cudaSuccess ||
-         cuda_fail(why, "an event", cudaGetLastError());
+    if ((error = cudaEventCreateWithFlags(&l->marks[i], cudaEventDisableTiming)) != cudaSuccess)
+      ok = cuda_fail(why, "an event", (int)error);
   *ret_nccl = l;
   if (!ok) cuda_nccl_close(l);
   return ok;
 }
 
+int cuda_nccl_version(const cuda_nccl *l) {
+  int version = 0;
+  return l->nccl.GetVersion(&version) == ncclSuccess ? version : 0;
+}
+
+enum { BLOCKS_MAX = 32 }; /* that the library uses for a communicator, unless it is told */
+
 bool cuda_nccl_form(
-    cuda_nccl *l, const int *processes, int count, void **ret_communicator, char *why) {
-  int place = 0;
-  while (place < count && processes[place] != l->job.process) place++;
-  bool is_in = place < count;
+    cuda_nccl *l, int color, int key, int blocks, void **ret_communicator, char *why) {
+  bool is_in = color >= 0;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  if (blocks > 0 && blocks < BLOCKS_MAX) config.maxCTAs = blocks;
   ncclComm_t comm = NULL;
   ncclResult_t result =
-      l->nccl.CommSplit(l->world, is_in ? 0 : NCCL_SPLIT_NOCOLOR, place, &comm, &config);
+      l->nccl.CommSplit(l->world, is_in ? color : NCCL_SPLIT_NOCOLOR, key, &comm, &config);
   *ret_communicator = NULL;
   if (!complete(l, l->world, result, "forming a communicator", why)) return false;
   if (!is_in) return true;
@@ -150,8 +162,8 @@ bool cuda_nccl_form(
   *g = (communicator){.next = l->all, .comm = comm};
   l->all = g;
   *ret_communicator = g;
-  return cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking) == cudaSuccess ||
-         cuda_fail(why, "a stream", cudaGetLastError());
+  cudaError_t error = cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking);
+  return error == cudaSuccess || cuda_fail(why, "a stream", (int)error);
 }
 
 cudaStream_t cuda_nccl_stream(const void *of) { return ((const communicator *)of)->stream; }
@@ -159,18 +171,19 @@ cudaStream_t cuda_nccl_stream(const void *of) { return ((const communicator *)of
 /* ---- what is begun on them ---- */
 
 /* So that a later look sees how far streams are. Of more than there are marks the last one moves
- * on.
- */
-static void mark(cuda_nccl *l, const communicator *g) {
+ * on. */
+static bool mark(cuda_nccl *l, cudaStream_t stream, char *why) {
   if (l->begun == l->done) l->since = now();
   if (l->begun - l->done < MARKS) l->begun++;
-  cudaEventRecord(l->marks[(l->begun - 1) % MARKS], g->stream);
+  cudaError_t error = cudaEventRecord(l->marks[(l->begun - 1) % MARKS], stream);
+  return error == cudaSuccess || cuda_fail(why, "an event", (int)error);
 }
 
 static bool begun(cuda_nccl *l, communicator *g, ncclResult_t result, const char *what, char *why) {
   if (!complete(l, g->comm, result, what, why)) return false;
-  mark(l, g);
-  return true;
+  if (l->capturing) return true;
+  if (!l->began) l->began = now();
+  return mark(l, g->stream, why);
 }
 
 bool cuda_nccl_exchange(
@@ -204,6 +217,39 @@ bool cuda_nccl_sum_slices(
   return begun(l, g, result, "a sum's slices", why);
 }
 
+/* ---- capture ---- */
+
+void cuda_nccl_begin_capture(cuda_nccl *l) { l->capturing = true; }
+void cuda_nccl_end_capture(cuda_nccl *l) { l->capturing = false; }
+
+static communicator *of_stream(const cuda_nccl *l, cudaStream_t stream) {
+  communicator *g = l->all;
+  while (g->stream != stream) g = g->next;
+  return g;
+}
+
+bool cuda_nccl_is_captured(const cuda_nccl *l, cudaStream_t stream) {
+  return of_stream(l, stream)->captured;
+}
+
+void cuda_nccl_set_captured(cuda_nccl *l, cudaStream_t stream) {
+  of_stream(l, stream)->captured = true;
+}
+
+bool cuda_nccl_take_captured(cuda_nccl *l, cudaStream_t *ret_stream) {
+  communicator *g = l->all;
+  while (g && !g->captured) g = g->next;
+  if (!g) return false;
+  g->captured = false;
+  *ret_stream = g->stream;
+  return true;
+}
+
+bool cuda_nccl_mark_graph(cuda_nccl *l, cudaStream_t stream, char *why) {
+  l->allowance = l->longest;
+  return mark(l, stream, why);
+}
+
 /* ---- watching ---- */
 
 static void abort_all(cuda_nccl *l) {
@@ -227,9 +273,14 @@ static bool peers_are_well(const cuda_nccl *l, char *why) {
 /* Whether any stream moves, or none has anything to do. */
 static bool is_in_time(cuda_nccl *l, bool idle, char *why) {
   int64_t before = l->done;
-  while (l->done < l->begun && cudaEventQuery(l->marks[l->done % MARKS]) == cudaSuccess) l->done++;
+  cudaError_t error = cudaSuccess;
+  while (l->done < l->begun && !(error = cudaEventQuery(l->marks[l->done % MARKS]))) l->done++;
+  if (error != cudaSuccess && error != cudaErrorNotReady)
+    return cuda_fail(why, "messages", (int)error);
   if (l->done > before || idle) l->since = now();
-  bool late = l->job.timeout_s > 0 && now() - l->since > l->job.timeout_s;
+  if (idle && l->began && now() - l->began > l->longest) l->longest = now() - l->began;
+  if (idle) l->began = l->allowance = 0;
+  bool late = l->job.timeout_s > 0 && now() - l->since > l->job.timeout_s + l->allowance;
   return !late || fail_late(l, "waiting for messages", why);
 }
 

@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/scratch.h"
+#include "device/cuda/gemm_calls.h"
 
 static void *offset(char *at, int64_t bytes) { return at ? at + bytes : NULL; }
 
 /* ---- sums of GEMMs ---- */
 
-/* How many results of GEMMs are added up, in all leaves together. */
-static int64_t summands_of(const tsr_task *t) {
-  int64_t leaves = tsr_task_leaves(t);
-  if (t->op == TSR_OP_LINEAR_DX) return leaves * t->inputs_count / 2;
-  if (t->op == TSR_OP_LINEAR_DW) return leaves * tsr_reduction_runs(&t->sum);
-  return leaves;
-}
-
-bool cuda_matmul_is_wide(const tsr_task *t) {
-  return tsr_kernel_outputs(t)[0].dtype != TSR_F32 && summands_of(t) > 1;
-}
-
-cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task *t, char *at) {
+cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task_call *c, char *at) {
+  const tsr_task *t = c->task;
   int64_t elements = tsr_task_block_elements(t);
   int64_t wide = cuda_matmul_is_wide(t) ? cuda_aligned(elements * 4) : 0;
+  int64_t stack = tsr_task_stack_bytes(t, elements), operands = cuda_gemm_calls_scratch(c);
+  if (operands) stack = cuda_aligned(stack);
   return (cuda_matmul_scratch){
       .wide = wide ? offset(at, 0) : NULL,
       .stack = offset(at, wide),
-      .bytes = wide + tsr_task_stack_bytes(t, elements)};
+      .operands = operands ? offset(at, wide + stack) : NULL,
+      .bytes = wide + stack + operands};
 }
 
 /* ---- attention ---- */
@@ -122,7 +115,7 @@ int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
   case TSR_OP_LINEAR_DX:
   case TSR_OP_LINEAR_DW:
   case TSR_OP_MATMUL:
-    return cuda_matmul_scratch_at(t, NULL).bytes;
+    return cuda_matmul_scratch_at(&(tsr_task_call){.program = p, .task = t}, NULL).bytes;
   case TSR_OP_ATTENTION:
   case TSR_OP_ATTENTION_DX:
     return attention_bytes(p, t);

@@ -10,14 +10,15 @@
 static inline int64_t cuda_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /* Sums of GEMMs (linear, linear_dx, linear_dw, matmul): where several results are added and then
- * rounded to half precision, the sum in f32; then the stack of leaves. */
+ * rounded to half precision, the sum in f32; then the stack of leaves; then what a call copies its
+ * operands to if the library's algorithm refuses them (gemm_calls.h). */
 typedef struct {
   float *wide; /* NULL: the sum is made in the output */
   float *stack;
+  void *operands; /* NULL: no call has operands that can be refused */
   int64_t bytes;
 } cuda_matmul_scratch;
-cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task *task, char *at);
-bool cuda_matmul_is_wide(const tsr_task *task);
+cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task_call *call, char *at);
 
 /* Attention over the units of whole sequences. */
 typedef struct {

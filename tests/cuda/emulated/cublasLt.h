@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The part of cuBLASLt that kernels/cuda/gemm.c calls, for emulated devices. Like the library it
- * chooses another algorithm, which adds in another order and so has other bits, for another shape,
- * another stride, another alignment or another epilogue; and an algorithm for aligned operands
- * refuses others. */
+ * proposes another algorithm, which adds in another order and so has other bits, for another shape,
+ * another stride, another alignment or another epilogue. Of its proposals some split K, whatever
+ * the preference is, and some cannot run. What was not written into an algorithm's configuration
+ * the library chooses in each call anew, by the strides. An algorithm for aligned operands refuses
+ * others; some refuse strides with which the proposal was not made, or addresses. */
 #ifndef TSR_TESTS_CUBLASLT_H
 #define TSR_TESTS_CUBLASLT_H
 #include "cuda_runtime_api.h"
@@ -50,13 +52,29 @@ typedef struct cublasLtContext *cublasLtHandle_t;
 typedef struct emulated_matmul *cublasLtMatmulDesc_t;
 typedef struct emulated_layout *cublasLtMatrixLayout_t;
 typedef struct emulated_preference *cublasLtMatmulPreference_t;
+typedef enum {
+  CUBLASLT_ALGO_CONFIG_ID,
+  CUBLASLT_ALGO_CONFIG_TILE_ID,
+  CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+  CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+  CUBLASLT_ALGO_CONFIG_STAGES_ID = 6,
+  CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID
+} cublasLtMatmulAlgoConfigAttributes_t;
+typedef enum { CUBLASLT_ALGO_CAP_TILE_IDS = 6 } cublasLtMatmulAlgoCapAttributes_t;
+enum { CUBLASLT_MATMUL_TILE_UNDEFINED = 0 };
+
 typedef struct {
   int64_t run;           /* K is split into runs of so many, each of them a sum by itself */
   uint32_t alignment[3]; /* that A, B and C must have */
+  int64_t strides[3];    /* of the proposal */
+  uint32_t config[8];    /* by cublasLtMatmulAlgoConfigAttributes_t */
+  uint32_t written;      /* a bit for each that was written */
+  uint64_t hash;
 } cublasLtMatmulAlgo_t;
 typedef struct {
   cublasLtMatmulAlgo_t algo;
   size_t workspaceSize;
+  cublasStatus_t state;
 } cublasLtMatmulHeuristicResult_t;
 
 size_t cublasLtGetVersion(void);
@@ -82,6 +100,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
     cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t *found,
     int *ret_count);
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
+    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute, void *ret,
+    size_t bytes, size_t *ret_written);
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(
+    cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute, const void *value,
+    size_t bytes);
+cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(
+    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoCapAttributes_t attribute, void *ret,
+    size_t bytes, size_t *ret_written);
 cublasStatus_t cublasLtMatmulAlgoCheck(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t m, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

@@ -160,6 +160,23 @@ static bool has_epilogue(cublasLtMatmulDesc_t m) {
   return m->epilogue == CUBLASLT_EPILOGUE_DEFAULT || !faults || !strstr(faults, "ends");
 }
 
+/* What a proposal is: by its place among all, which the hash begins. */
+typedef enum { SPLITS, LEAVES_TILE, CANNOT_RUN, HAS_NO_TILES, RUNS, KINDS } proposal_kind;
+enum { PROPOSALS = 8, TILES = 20 };
+
+static cublasLtMatmulHeuristicResult_t
+proposal(cublasLtMatmulAlgo_t algo, proposal_kind kind, uint64_t hash) {
+  algo.hash = hash;
+  algo.run = 1 + (int64_t)(hash >> 60) % 7;
+  algo.config[CUBLASLT_ALGO_CONFIG_TILE_ID] =
+      kind == LEAVES_TILE || kind == HAS_NO_TILES ? 0 : TILES;
+  algo.config[CUBLASLT_ALGO_CONFIG_ID] = kind;
+  algo.config[CUBLASLT_ALGO_CONFIG_SPLITK_NUM] = kind == SPLITS ? 2 + (hash >> 40) % 3 : 1;
+  if (kind == SPLITS) algo.config[CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME] = hash >> 50 & 3;
+  cublasStatus_t state = kind == CANNOT_RUN ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+  return (cublasLtMatmulHeuristicResult_t){algo, 0, state};
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t m, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -167,21 +184,58 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     int *ret_count) {
   (void)handle, (void)c;
   const cublasLtMatrixLayout_t operands[] = {a, b, d};
+  cublasLtMatmulAlgo_t algo = {0};
   cublasStatus_t status = check_shapes(m, a, b, d);
   if (status || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
-  *ret_count = has_epilogue(m);
   uint64_t hash = mixed(mixed(m->a * 2 + m->b, d->rows), d->cols);
   hash = mixed(mixed(hash, m->a ? a->rows : a->cols), (int64_t)m->epilogue);
   hash = mixed(mixed(hash, (int64_t)a->type), (int64_t)d->type);
-  *found = (cublasLtMatmulHeuristicResult_t){.workspaceSize = 0};
   for (int i = 0; i < 3; i++) {
     uint32_t alignment = preference->alignment[i], of_rows = stride_alignment(operands[i]);
     if (operands[i]->cols > 1 && of_rows < alignment) alignment = of_rows;
-    found->algo.alignment[i] = alignment > 16 ? 16 : alignment;
-    hash = mixed(mixed(hash, operands[i]->stride), found->algo.alignment[i]);
+    algo.alignment[i] = alignment > 16 ? 16 : alignment;
+    algo.strides[i] = operands[i]->stride;
+    hash = mixed(mixed(hash, operands[i]->stride), algo.alignment[i]);
   }
-  found->algo.run = 1 + (int64_t)(hash >> 60) % 7;
+  int first = (int)(hash >> 32) % KINDS;
+  *ret_count = !has_epilogue(m) ? 0 : wanted < PROPOSALS ? wanted : PROPOSALS;
+  for (int i = 0; i < *ret_count; i++)
+    found[i] = proposal(algo, (proposal_kind)((first + i) % KINDS), mixed(hash, i));
   return CUBLAS_STATUS_SUCCESS;
+}
+
+static size_t config_bytes(cublasLtMatmulAlgoConfigAttributes_t attribute) {
+  return attribute >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 2 : 4;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
+    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute, void *ret,
+    size_t bytes, size_t *ret_written) {
+  if (bytes != config_bytes(attribute)) return CUBLAS_STATUS_INVALID_VALUE;
+  *ret_written = bytes;
+  return memcpy(ret, &algo->config[attribute], bytes), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(
+    cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute, const void *value,
+    size_t bytes) {
+  if (bytes != config_bytes(attribute)) return CUBLAS_STATUS_INVALID_VALUE;
+  algo->written |= 1u << attribute;
+  return memcpy(&algo->config[attribute], value, bytes), CUBLAS_STATUS_SUCCESS;
+}
+/* The tiles that it has. */
+cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(
+    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoCapAttributes_t attribute, void *ret,
+    size_t bytes, size_t *ret_written) {
+  if (attribute != CUBLASLT_ALGO_CAP_TILE_IDS || ret || bytes) return CUBLAS_STATUS_INVALID_VALUE;
+  bool none = algo->config[CUBLASLT_ALGO_CONFIG_ID] == HAS_NO_TILES;
+  return *ret_written = none ? sizeof(uint32_t) : TILES * sizeof(uint32_t), CUBLAS_STATUS_SUCCESS;
+}
+
+/* Whether an algorithm runs with a stride: with that of the proposal. */
+static bool fits(const cublasLtMatmulAlgo_t *algo, int operand, cublasLtMatrixLayout_t l) {
+  if (l->cols <= 1 || l->stride == algo->strides[operand]) return true;
+  return stride_alignment(l) >= algo->alignment[operand] &&
+         (mixed(algo->hash, l->stride + operand) >> 40) % 3;
 }
 
 cublasStatus_t cublasLtMatmulAlgoCheck(
@@ -191,14 +245,37 @@ cublasStatus_t cublasLtMatmulAlgoCheck(
   (void)handle, (void)c;
   const cublasLtMatrixLayout_t operands[] = {a, b, d};
   cublasStatus_t status = check_shapes(m, a, b, d);
+  if (algo->config[CUBLASLT_ALGO_CONFIG_ID] == CANNOT_RUN) status = CUBLAS_STATUS_NOT_SUPPORTED;
   for (int i = 0; !status && i < 3; i++)
-    if (operands[i]->cols > 1 && stride_alignment(operands[i]) < algo->alignment[i])
-      status = CUBLAS_STATUS_NOT_SUPPORTED;
-  *ret = (cublasLtMatmulHeuristicResult_t){*algo, 0};
+    if (!fits(algo, i, operands[i])) status = CUBLAS_STATUS_NOT_SUPPORTED;
+  *ret = (cublasLtMatmulHeuristicResult_t){*algo, 0, status};
   return status;
 }
 
-/* ---- the product ---- */
+/* Whether an algorithm runs with an address: some not with one that is aligned to its type alone,
+ * whatever they were asked for. */
+static bool runs_at(const cublasLtMatmulAlgo_t *algo, int operand, const void *data) {
+  uint32_t alignment = algo->alignment[operand];
+  if ((algo->hash >> (20 + operand)) % 4 == 0) alignment = 16;
+  return (uintptr_t)data % alignment == 0;
+}
+
+/* The order of the additions in a call: of what was not written into the configuration, by the
+ * strides; of parts that blocks add to the result, by chance. */
+static int64_t run_of(const cublasLtMatmulAlgo_t *algo, const cublasLtMatrixLayout_t *operands) {
+  static uint64_t calls;
+  const uint32_t pinned =
+      1u << CUBLASLT_ALGO_CONFIG_TILE_ID | 1u << CUBLASLT_ALGO_CONFIG_SPLITK_NUM |
+      1u << CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME | 1u << CUBLASLT_ALGO_CONFIG_STAGES_ID;
+  uint64_t hash = algo->hash;
+  if (algo->config[CUBLASLT_ALGO_CONFIG_SPLITK_NUM] > 1) hash = mixed(hash, (int64_t)calls++);
+  bool open =
+      (algo->written & pinned) != pinned || algo->config[CUBLASLT_ALGO_CONFIG_ID] == LEAVES_TILE;
+  for (int i = 0; open && i < 3; i++) hash = mixed(hash, operands[i]->stride);
+  return hash == algo->hash ? algo->run : 1 + (int64_t)(hash >> 60) % 7;
+}
+
+/* ---- the GEMM ---- */
 
 typedef struct {
   struct emulated_matmul m;
@@ -304,12 +381,14 @@ cublasStatus_t cublasLtMatmul(
   memcpy(&plus, beta, sizeof plus);
   cublasStatus_t status = cublasLtMatmulAlgoCheck(handle, m, a, b, c, d, algo, &checked);
   for (int i = 0; !status && i < 3; i++)
-    if ((uintptr_t)at[i] % algo->alignment[i]) status = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!runs_at(algo, i, at[i])) status = CUBLAS_STATUS_NOT_SUPPORTED;
   /* As some of the library's algorithms on an H100. */
   if (m->epilogue & 4 && (uintptr_t)m->bias % 4) status = CUBLAS_STATUS_NOT_SUPPORTED;
   if (status || one != 1 || (plus != 0 && plus != 1))
     return status ? status : CUBLAS_STATUS_INVALID_VALUE;
-  const product p = {*m, *a, *b, *d, a_data, b_data, plus == 1 ? c_data : NULL, d_data, algo->run};
+  const cublasLtMatrixLayout_t operands[] = {a, b, d};
+  int64_t run = run_of(algo, operands);
+  const product p = {*m, *a, *b, *d, a_data, b_data, plus == 1 ? c_data : NULL, d_data, run};
   log_product(&p);
   emulated_begin(stream, "cublasLtMatmul", run_product, &p, sizeof p);
   return CUBLAS_STATUS_SUCCESS;

@@ -14,7 +14,8 @@
  *   drop_wait=N   the Nth cudaStreamWaitEvent does nothing
  *   drop_sync=N   the Nth cudaStreamSynchronize, cudaEventSynchronize or cudaDeviceSynchronize does
  *                 nothing
- *   ends          cublasLt has no epilogue but the plain one */
+ *   ends          cublasLt has no epilogue but the plain one
+ *   uncaptured=N  the Nth capture fails when it ends */
 #ifndef TSR_TESTS_CUDA_RUNTIME_H
 #define TSR_TESTS_CUDA_RUNTIME_H
 #include <stdbool.h>
@@ -150,7 +151,9 @@ void emulated_begin(
  * returns. */
 typedef bool emulated_step(void *context, bool *ret_moved);
 struct emulated_stream {
+  /* `step` of a captured stream is called in each launch of the graph until it returns true. */
   void (*begin)(cudaStream_t stream, const char *what, emulated_step *step, void *context);
+  bool (*is_captured)(cudaStream_t stream);
 };
 
 #ifdef __cplusplus

@@ -43,7 +43,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret) {
     }
   stream->captured = nullptr;
   stream->heads = {};
-  if (of->is_invalid) return cudaErrorStreamCaptureInvalidated;
+  static long long captures;
+  if (of->is_invalid || is_dropped("uncaptured=", &captures))
+    return cudaErrorStreamCaptureInvalidated;
   if (!joined) return cudaErrorStreamCaptureUnjoined;
   *ret = new CUgraph_st{std::move(of->nodes), nullptr};
   return cudaSuccess;

@@ -21,7 +21,7 @@ enum { ALIGNMENT = 256, FREED_MAX = 1024 };
 /* By the end of their pages. A device may be opened before constructors have run. */
 EMULATED_FIRST static std::map<const char *, block> blocks;
 EMULATED_FIRST static std::deque<const char *> freed;
-EMULATED_FIRST static std::set<const char *> guarded; /* those that are protected */
+EMULATED_FIRST static std::set<block *> guarded; /* those that are protected */
 static memory_access allowed = ACCESS_HOST;
 static size_t used;
 
@@ -65,8 +65,16 @@ void memory_report(const char *what, const block *b, const void *address) {
 
 static struct sigaction others; /* handler */
 
+static void protect(block *b, bool open);
+
+/* An operation opens what it touches. */
 static void on_fault(int, siginfo_t *info, void *) {
-  const block *b = memory_find(info->si_addr);
+  auto found = blocks.upper_bound((const char *)info->si_addr);
+  block *b =
+      found == blocks.end() || info->si_addr < found->second.pages ? nullptr : &found->second;
+  bool is_guard = b && (const char *)info->si_addr >= b->data + b->bytes;
+  if (b && !b->is_freed && !is_guard && !b->is_open && allowed == ACCESS_DEVICE && queue_running())
+    return protect(b, true);
   if (!b) {
     sigaction(SIGSEGV, &others, nullptr); /* the access is repeated */
     return;
@@ -91,27 +99,21 @@ static void watch() {
 
 /* ---- blocks ---- */
 
-static bool is_open(const block &b, memory_access access) {
-  return access == ACCESS_DEVICE || (access == ACCESS_HOST && b.kind == MEMORY_MANAGED);
-}
-
-static void protect(const block &b, memory_access access) {
-  bool open = is_open(b, access);
+static void protect(block *b, bool open) {
   size_t guard = (size_t)sysconf(_SC_PAGESIZE);
-  mprotect(b.pages, b.pages_bytes - guard, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  if (open == b->is_open) return;
+  mprotect(b->pages, b->pages_bytes - guard, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  b->is_open = open;
 }
 
 void memory_allow(memory_access access) {
   if (access == allowed) return;
-  for (const char *end : guarded) {
-    const block &b = blocks[end];
-    if (is_open(b, access) != is_open(b, allowed)) protect(b, access);
-  }
   allowed = access;
-}
-
-void memory_leave_host() {
-  if (allowed == ACCESS_HOST) memory_allow(ACCESS_HOST_BUSY);
+  for (block *b : guarded) {
+    if (access == ACCESS_HOST_BUSY || (access == ACCESS_HOST && b->kind == MEMORY_DEVICE))
+      protect(b, false);
+    else if (access == ACCESS_HOST) protect(b, true);
+  }
 }
 
 void *memory_new(memory_kind kind, size_t bytes, const void *caller) {
@@ -126,11 +128,11 @@ void *memory_new(memory_kind kind, size_t bytes, const void *caller) {
   char *begin = (char *)pages, *data = begin + (all - page - rounded);
   memset(begin, 0xFF, all - page);
   mprotect(begin + all - page, page, PROT_NONE);
-  block b = {begin, data, all, rounded, kind, ++numbers, caller, false};
-  blocks[begin + all] = b;
+  block *b =
+      &(blocks[begin + all] = {begin, data, all, rounded, kind, ++numbers, caller, true, false});
   if (kind != MEMORY_PINNED && setting("seed=", 0) != 0) {
-    guarded.insert(begin + all);
-    protect(b, allowed);
+    guarded.insert(b);
+    protect(b, allowed == ACCESS_HOST && kind == MEMORY_MANAGED);
   }
   if (kind != MEMORY_PINNED) used += rounded;
   return data;
@@ -142,7 +144,7 @@ bool memory_free(void *data) {
   block *b = &blocks[found->pages + found->pages_bytes];
   if (b->kind != MEMORY_PINNED) used -= b->bytes;
   b->is_freed = true;
-  guarded.erase(b->pages + b->pages_bytes);
+  guarded.erase(b);
   madvise(b->pages, b->pages_bytes, MADV_DONTNEED);
   mprotect(b->pages, b->pages_bytes, PROT_NONE);
   freed.push_back(b->pages + b->pages_bytes);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The memory of emulated devices. Each block has pages of its own and ends at one that nobody may
- * touch. Where operations are delayed (queue.h), a block of cudaMalloc is accessible while
- * operations run, and one of cudaMallocManaged then and while none is pending: whoever touches one
- * at another time, or one that was freed, stops the program with a report. New blocks are all ones,
- * NaNs. */
+ * touch. Where operations are delayed (queue.h), a block of cudaMalloc is accessible to operations,
+ * and one of cudaMallocManaged to the host too from when it has waited for all until it begins
+ * another one: whoever touches one at another time, or one that was freed, stops the program with a
+ * report. New blocks are all ones, NaNs. */
 #ifndef TSR_TESTS_CUDA_MEMORY_H
 #define TSR_TESTS_CUDA_MEMORY_H
 #include <cstddef>
@@ -11,7 +11,8 @@
 namespace emulator {
 
 enum memory_kind { MEMORY_PAGEABLE, MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_PINNED };
-/* Operations run; the host does, and operations are pending; the host does, and none are. */
+/* Operations run, each of which opens what it touches; the host does, and operations may be
+ * pending; the host does, and it knows that none are. */
 enum memory_access { ACCESS_DEVICE, ACCESS_HOST_BUSY, ACCESS_HOST };
 
 struct block {
@@ -20,6 +21,7 @@ struct block {
   memory_kind kind;
   unsigned long number; /* of all that were allocated */
   const void *caller;   /* who allocated it */
+  bool is_open;         /* accessible now */
   bool is_freed;
 };
 
@@ -31,8 +33,6 @@ bool memory_free(void *data);
 const block *memory_find(const void *address);
 memory_kind memory_kind_of(const void *address);
 void memory_allow(memory_access access);
-/* The host is no longer alone: an operation is pending. */
-void memory_leave_host();
 /* Of what cudaMalloc and cudaMallocManaged gave and was not freed. */
 size_t memory_used();
 [[noreturn]] void memory_report(const char *what, const block *b, const void *address);

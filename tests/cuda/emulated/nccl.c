@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* NCCL between processes of one machine: messages go through shared memory. A group is an operation
- * of its stream; of what is sent as much is taken as there is room.
+ * of its stream, or a node of the graph that the stream is captured into; of what is sent as much
+ * is taken as there is room. Two processes that begin the groups of two communicators in different
+ * orders could wait for each other on hardware: they end with a report. Groups in which a process
+ * only sends, or only receives, are transfers, whose orders may differ.
  *
  * $EMULATED_NCCL: hang@N: a process's Nth group of messages never begins; lost@N: it finds that a
  * peer has failed. */
@@ -16,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS = 8, COMMS = 48, ROOM = 1 << 18, QUEUE = 4096 };
+enum { RANKS = 8, COMMS = 48, ROOM = 1 << 18, QUEUE = 4096, KEPT = 64 };
 
 /* What goes from one rank of a communicator to another one. */
 typedef struct {
@@ -29,10 +32,18 @@ typedef struct {
   _Atomic int color[RANKS], key[RANKS];
 } rendezvous;
 
-/* It is sparse: what nobody touches takes no memory. */
+/* How many groups of each communicator a process had begun when it began one. */
+typedef struct {
+  _Atomic int64_t number; /* of the group, from 1 */
+  int counts[COMMS];
+} beginning;
+
+/* It is sparse: what nobody touches takes no memory. By ranks of the world; communicators of one
+ * split have no process in common. */
 typedef struct {
   rendezvous rendezvous_of[COMMS];
   pipe_of pipes[COMMS][RANKS][RANKS];
+  beginning beginnings[COMMS][RANKS][KEPT];
 } shared;
 
 struct ncclComm {
@@ -42,9 +53,14 @@ struct ncclComm {
   struct ncclComm *world; /* NULL: it is that */
   int waits;              /* for so many in its rendezvous; 0: it is formed */
   int color, key;
-  int begun; /* groups that are not done */
+  int world_of[RANKS]; /* the rank in the world of each rank */
+  int begun;           /* groups that are not done */
   bool aborted;
 };
+
+/* Those of this process, by number, and how many groups each has begun. */
+static ncclComm_t formed[COMMS];
+static int counts[COMMS];
 
 static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
 
@@ -83,10 +99,16 @@ static void find_rank(ncclComm_t c) {
   c->ranks = c->rank = 0;
   for (int r = 0; r < all; r++) {
     if (atomic_load(&m->color[r]) != c->color) continue;
+    int rank = 0;
+    for (int q = 0; q < all; q++)
+      rank += atomic_load(&m->color[q]) == c->color &&
+              atomic_load(&m->key[q]) < atomic_load(&m->key[r]);
+    c->world_of[rank] = r;
     c->ranks++;
     c->rank += atomic_load(&m->key[r]) < c->key;
   }
   c->waits = 0;
+  formed[c->number] = c;
 }
 
 ncclResult_t ncclCommInitRankConfig(
@@ -136,11 +158,13 @@ typedef struct {
   size_t elements, first, count;
 } sum_of;
 
-/* What a stream is given: the messages of one communicator in a group, and a sum of them. */
-typedef struct {
+/* What a stream is given: the messages of one communicator in a group, and a sum of them. One that
+ * was captured has a copy of itself while its graph runs. */
+typedef struct group {
   ncclComm_t comm;
   sum_of sum; /* without `all` there is none */
-  bool has_begun;
+  bool has_begun, captured;
+  struct group *copy;
   int count;
   message messages[];
 } group;
@@ -161,8 +185,9 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 /* As many bytes as are there, or have room. */
 static size_t step(message *m) {
   ncclComm_t c = m->comm;
-  pipe_of *p = m->to ? &c->shared->pipes[c->number][m->peer][c->rank]
-                     : &c->shared->pipes[c->number][c->rank][m->peer];
+  int self = c->world_of[c->rank], peer = c->world_of[m->peer];
+  pipe_of *p =
+      m->to ? &c->shared->pipes[c->number][peer][self] : &c->shared->pipes[c->number][self][peer];
   uint64_t written = atomic_load(&p->written), read = atomic_load(&p->read);
   uint64_t at = (m->to ? read : written) % ROOM;
   size_t n = least(m->left, m->to ? written - read : ROOM - (written - read));
@@ -191,6 +216,34 @@ static void add_ranks(const group *g) {
   }
 }
 
+static void *copied(const void *of, size_t bytes) {
+  void *copy = malloc(bytes);
+  return memcpy(copy, of, bytes);
+}
+
+static bool run_group(void *context, bool *ret_moved);
+
+static bool run_captured(void *context, bool *ret_moved) {
+  group *g = context;
+  if (!g->copy) {
+    g->copy = copied(g, sizeof *g + (size_t)g->count * sizeof *g->messages);
+    size_t bytes = (size_t)g->comm->ranks * g->sum.elements * sizeof *g->sum.all;
+    if (g->sum.all) {
+      char *from = (char *)g->sum.all, *to = copied(from, bytes);
+      g->copy->sum.all = (float *)to;
+      for (int i = 0; i < g->count; i++) {
+        message *m = &g->copy->messages[i];
+        if (m->to) m->to = to + (m->to - from);
+        else m->from = to + (m->from - from);
+      }
+    }
+    g->comm->begun++;
+  }
+  if (!run_group(g->copy, ret_moved)) return false;
+  g->copy = NULL;
+  return true;
+}
+
 static bool end_group(group *g) {
   g->comm->begun--;
   free(g->sum.all);
@@ -216,10 +269,52 @@ static bool run_group(void *context, bool *ret_moved) {
   return end_group(g);
 }
 
+static bool is_transfer(const group *g) {
+  int sends = 0;
+  for (int i = 0; i < g->count; i++) sends += !g->messages[i].to;
+  return sends == 0 || sends == g->count;
+}
+
+static bool has_process(ncclComm_t c, int process) {
+  for (int i = 0; i < c->ranks; i++)
+    if (c->world_of[i] == process) return true;
+  return false;
+}
+
+/* Of the communicators that both processes have, both must have begun as many groups. */
+static void check_order(ncclComm_t c, int self, int other, int64_t number) {
+  const beginning *mine = &c->shared->beginnings[c->number][self][number % KEPT],
+                  *theirs = &c->shared->beginnings[c->number][other][number % KEPT];
+  if (atomic_load(&theirs->number) != number) return;
+  for (int d = 0; d < COMMS; d++) {
+    if (!formed[d] || !has_process(formed[d], other) || mine->counts[d] == theirs->counts[d])
+      continue;
+    fprintf(
+        stderr,
+        "emulator: processes %d and %d begin group %lld of communicator %d behind %d and %d groups "
+        "of communicator %d, so each could wait for the other\n",
+        self, other, (long long)number, c->number, mine->counts[d], theirs->counts[d], d);
+    abort();
+  }
+}
+
+static void keep_order(const group *g) {
+  ncclComm_t c = g->comm;
+  if (is_transfer(g)) return;
+  int self = c->world_of[c->rank];
+  int64_t number = ++counts[c->number];
+  beginning *b = &c->shared->beginnings[c->number][self][number % KEPT];
+  memcpy(b->counts, counts, sizeof counts);
+  atomic_store(&b->number, number);
+  for (int i = 0; i < c->ranks; i++)
+    if (i != c->rank) check_order(c, self, c->world_of[i], number);
+}
+
 /* Those of one communicator, whose stream is that of the first one. */
 static void begin_group(int first, const sum_of *sum) {
   ncclComm_t comm = queue[first].comm;
   group *g = calloc(1, sizeof *g + (size_t)queued * sizeof *g->messages);
+  const struct emulated_stream *stream = (const void *)streams[first];
   g->comm = comm;
   if (sum) g->sum = *sum;
   for (int i = first; i < queued; i++) {
@@ -227,9 +322,10 @@ static void begin_group(int first, const sum_of *sum) {
     g->messages[g->count++] = queue[i];
     queue[i].comm = NULL;
   }
-  comm->begun++;
-  const struct emulated_stream *stream = (const void *)streams[first];
-  stream->begin(streams[first], "NCCL's messages", run_group, g);
+  keep_order(g);
+  g->captured = stream->is_captured(streams[first]);
+  if (!g->captured) comm->begun++;
+  stream->begin(streams[first], "NCCL's messages", g->captured ? run_captured : run_group, g);
 }
 
 static ncclResult_t run_queue(const sum_of *sum) {

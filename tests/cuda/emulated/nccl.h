@@ -9,7 +9,7 @@
 #define NCCL_VERSION_CODE 22809
 #define NCCL_SPLIT_NOCOLOR -1
 #define NCCL_CONFIG_INITIALIZER                                                                    \
-  { 1 }
+  { 1, 32 }
 typedef enum {
   ncclSuccess = 0,
   ncclSystemError = 2,
@@ -23,7 +23,7 @@ typedef struct {
   char internal[128];
 } ncclUniqueId;
 typedef struct {
-  int blocking;
+  int blocking, maxCTAs;
 } ncclConfig_t;
 typedef struct ncclComm *ncclComm_t;
 

@@ -30,7 +30,7 @@ static bool in_order() {
   return is;
 }
 
-enum { PRIORITIES = 1 << 20, CHANGES_IN = 32, EAGERNESS = 16, PASSES = 64, CLOSES_IN = 16 };
+enum { PRIORITIES = 1 << 20, CHANGES_IN = 32, EAGERNESS = 16, PASSES = 64, CLOSES_IN = 4 };
 
 std::shared_ptr<queue_lane> lane_new() {
   return std::make_shared<queue_lane>(queue_lane{in_order() ? 0 : drawn(PRIORITIES)});
@@ -93,16 +93,11 @@ static bool run_one() {
   return false;
 }
 
-/* While operations run, device memory is accessible; then mostly not, because to protect it takes
- * longer than most operations. */
-struct window {
-  uint64_t stays_open_in; /* one in so many times it does not */
-  window(uint64_t in) : stays_open_in(in) { memory_allow(ACCESS_DEVICE); }
-  ~window() {
-    if (!pending) memory_allow(ACCESS_HOST);
-    else if (drawn(stays_open_in) == 0) memory_allow(ACCESS_HOST_BUSY);
-  }
-};
+/* The blocks that operations have opened stay so for a while, because to close them takes longer
+ * than most operations. */
+static void close_memory() {
+  if (drawn(CLOSES_IN) == 0) memory_allow(ACCESS_HOST_BUSY);
+}
 
 static void rest() {
   timespec t = {0, 50000};
@@ -110,20 +105,26 @@ static void rest() {
 }
 
 void queue_wait(const op &target) {
-  if (target ? target->done : pending == 0) return;
-  window open(1);
+  bool waits = target ? !target->done : pending > 0;
+  if (waits) memory_allow(ACCESS_DEVICE);
   while (target ? !target->done : pending > 0)
     if (!run_one()) rest();
+  if (!pending) memory_allow(ACCESS_HOST);
+  else if (waits) memory_allow(ACCESS_HOST_BUSY);
 }
 
 static void run_some(uint64_t most) {
   if (ready.empty()) return;
-  window open(CLOSES_IN);
+  memory_allow(ACCESS_DEVICE);
   while (most-- && run_one()) {
   }
+  close_memory();
 }
 
-void queue_pass() { run_some(drawn(PASSES)); }
+void queue_pass() {
+  run_some(drawn(PASSES));
+  if (!pending) memory_allow(ACCESS_HOST); /* the host asks */
+}
 
 void queue_call_host(const std::function<void()> &function) {
   memory_allow(ACCESS_HOST_BUSY);
@@ -164,7 +165,7 @@ op queue_add(
   }
   if (in_order()) queue_wait(nullptr);
   else if (drawn(EAGERNESS) < eagerness()) run_some(drawn(PASSES));
-  else memory_leave_host();
+  else close_memory();
   return o;
 }
 

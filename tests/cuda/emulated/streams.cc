@@ -12,10 +12,12 @@ static void begin_step(cudaStream_t s, const char *what, emulated_step *step, vo
   });
 }
 
+static bool is_captured(cudaStream_t s) { return s->captured != nullptr; }
+
 EMULATED_FIRST static std::vector<CUstream_st *> streams;
 
 static CUstream_st *stream_new(bool is_blocking) {
-  return new CUstream_st{{begin_step}, lane_new(), is_blocking, nullptr, nullptr, {}};
+  return new CUstream_st{{begin_step, is_captured}, lane_new(), is_blocking, nullptr, nullptr, {}};
 }
 
 CUstream_st *stream_at(cudaStream_t stream) {
