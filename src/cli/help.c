@@ -143,6 +143,13 @@ static const entry options[] = {
      "into DIR/routing-N.safetensors\n"},
     {ONLY(TRAIN),
      "  --replay-routing DIR  train: takes the experts of each token from there, on any mesh\n"},
+    {ONLY(TRAIN),
+     "  --tensorboard DIR  train: writes TensorBoard's event files into DIR: the metrics, the "
+     "recipe, the graph, samples\n"
+     "  --tensorboard-histograms REGEX  train: and the distributions of the weights whose name has "
+     "a match, and of\n"
+     "                   their gradients\n"
+     "  --tensorboard-every N  train: these of every N-th step; 100 unless given\n"},
     {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
                   "1h30m\n"},
     {ONLY(CHECK),

@@ -52,6 +52,9 @@ static const option options[] = {
     {"--steps", VALUE, AT(steps_text), ONLY(PROFILE) | ONLY(VERIFY) | ONLY(COMPARE) | ONLY(TRACE)},
     {"--save", PATH, AT(save), ONLY(TRACE)},
     {"--tensors", VALUE, AT(tensors), ONLY(TRACE)},
+    {"--tensorboard", PATH, AT(tensorboard), ONLY(TRAIN)},
+    {"--tensorboard-histograms", VALUE, AT(histograms), ONLY(TRAIN)},
+    {"--tensorboard-every", VALUE, AT(histograms_every_text), ONLY(TRAIN)},
     {"--locked", PATH, AT(locked), ONLY(TRAIN)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
@@ -391,6 +394,8 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   option_check_number("--check-determinism", c->determinism_text, 1, &c->determinism, diags);
   if (c->determinism_text && c->dump_grads)
     tsr_diag_error(diags, TSR_NOWHERE, "--check-determinism writes nothing, not even --dump-grads");
+  option_check_number(
+      "--tensorboard-every", c->histograms_every_text, 1, &c->histograms_every, diags);
   option_check_number("--shards", c->shards_text, 1, &c->shards, diags);
   option_check_number("--shots", c->shots_text, 1, &c->shots, diags);
   option_check_number("--max-length", c->max_length_text, 1, &c->max_length, diags);

@@ -49,7 +49,9 @@ typedef struct {
   /* train */
   const char *dump_grads, *record_routing, *replay_routing, *determinism_text;
   int64_t determinism; /* steps */
-  const char *resume;  /* "": the newest */
+  const char *tensorboard, *histograms, *histograms_every_text;
+  int64_t histograms_every; /* 0: not given */
+  const char *resume;       /* "": the newest */
   const char *locked;
   bool overwrite; /* and profile, tokenize */
   const char *time_limit_text;

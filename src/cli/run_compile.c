@@ -68,7 +68,7 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
   else if (tokens == TSR_TOKENS_BYTE) o.vocab_detected = BYTES_UNSEEN;
   o.vocab_assumed = tokens == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = app_graphs_folder(a);
-  if (a->options.dump_grads) o.outputs = TSR_OUTPUTS_GRADIENTS;
+  if (a->options.dump_grads || a->options.histograms) o.outputs = TSR_OUTPUTS_GRADIENTS;
   o.records_routing = a->options.record_routing != NULL;
   o.replays_routing = a->options.replay_routing != NULL;
   o.pages = a->options.cache_pages;
@@ -114,6 +114,7 @@ static bool check_untrained(app *a, const setup *s) {
        {o->time_limit_text, "--time-limit"},
        {o->determinism_text, "--check-determinism"},
        {o->dump_grads, "--dump-grads"},
+       {o->tensorboard, "--tensorboard"},
        {o->record_routing, "--record-routing"},
        {o->replay_routing, "--replay-routing"}},
     keys[] = {

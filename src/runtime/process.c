@@ -356,8 +356,7 @@ void tsr_process_close(tsr_process *w) {
 
 int64_t tsr_process_bytes(const tsr_process *w) { return w->bytes; }
 
-/* Of this process, in memory. */
-static int64_t resident_bytes(void) {
+int64_t tsr_process_resident_bytes(void) {
   long pages = 0;
   FILE *f = fopen("/proc/self/statm", "r");
   if (f && fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
@@ -367,7 +366,7 @@ static int64_t resident_bytes(void) {
 
 int64_t tsr_executable_memory_left(const tsr_executable *b) {
   const tsr_process *w = b->process;
-  int64_t limit = w->options.memory_limit, untouched = w->bytes - resident_bytes();
+  int64_t limit = w->options.memory_limit, untouched = w->bytes - tsr_process_resident_bytes();
   if (untouched < 0 || w->device != w->host) untouched = 0;
   int64_t left = limit ? limit - w->bytes : available_bytes(w) - untouched;
   return left > 0 ? left : 0;

@@ -58,6 +58,17 @@ write_chart(tsr_arena *arena, const tsr_report *report, const char *file, tsr_di
   return ok;
 }
 
+double tsr_plan_ideal_step(
+    tsr_arena *arena, const tsr_config *config, const tsr_parallel *parallel,
+    const tsr_compiled *training, const tsr_machine *machine) {
+  tsr_estimate_options o = {&training->programs, training->graph, parallel, machine, false};
+  o.tf32 = config->numerics.policy == TSR_NUMERICS_FAST;
+  o.all_reduce = tsr_config_all_reduce(config);
+  tsr_estimate e;
+  tsr_estimate_make(arena, &o, &e);
+  return e.utilization * e.step;
+}
+
 bool tsr_plan_command(
     const tsr_plan_request *r, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags) {
   tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX];

@@ -21,6 +21,12 @@ typedef struct {
 bool tsr_plan_command(
     const tsr_plan_request *request, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags);
 
+/* Seconds of a step of the model if all devices computed at their peak, as in the plan's MFU: its
+ * ratio to a step's time is that step's MFU. 0: unknown. */
+double tsr_plan_ideal_step(
+    tsr_arena *arena, const tsr_config *config, const tsr_parallel *parallel,
+    const tsr_compiled *training, const tsr_machine *machine);
+
 /* The programs that a run holds at once; how many. */
 int tsr_plan_programs(
     const tsr_compiled *training, const tsr_compiled *evaluation, const tsr_compiled *generation,
