@@ -65,11 +65,17 @@ static void check_tensorboard(const tsr_options *c, tsr_diags *diags) {
         diags, TSR_NOWHERE, "--check-determinism writes nothing, no --tensorboard either");
 }
 
+static void check_report(const tsr_options *c, tsr_diags *diags) {
+  if (c->command == TSR_COMMAND_REPORT && !c->html && !c->help)
+    tsr_diag_error(diags, TSR_NOWHERE, "report needs --html FILE, which it writes");
+}
+
 void tsr_options_check_pairs(const tsr_options *c, tsr_diags *diags) {
   check_bench(c, diags);
   check_prove(c, diags);
   check_tensor(c, diags);
   check_tensorboard(c, diags);
+  check_report(c, diags);
   check_save(c, diags);
   check_eval_sets(c, diags);
 }

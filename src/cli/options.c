@@ -11,9 +11,9 @@
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",      "inspect", "trace",   "profile",  "plan", "evaluate",
-    "generate", "checkpoint", "import",  "export",  "tokenize", "data", "kernels",
-    "doctor",   "verify",     "lock",    "compare", "serve"};
+    "train",    "check",      "inspect", "trace",   "profile",  "plan",  "evaluate",
+    "generate", "checkpoint", "import",  "export",  "tokenize", "data",  "kernels",
+    "doctor",   "verify",     "lock",    "compare", "serve",    "report"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
@@ -41,7 +41,8 @@ static const option options[] = {
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(TOKENIZE)},
     {"--prove", FLAG, AT(prove), ONLY(CHECK)},
     {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
-    {"--machine", PATH, AT(machine), ONLY(PLAN)},
+    {"--machine", PATH, AT(machine), ONLY(PLAN) | ONLY(REPORT)},
+    {"--html", PATH, AT(html), ONLY(REPORT)},
     {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
     {"--svg", PATH, AT(svg), ONLY(PLAN)},
     {"--calibrate", OPTIONAL, AT(calibration), ONLY(PLAN), "machine.yaml"},
@@ -318,6 +319,7 @@ static void check_arguments(const tsr_options *c, tsr_diags *diags) {
       {TSR_COMMAND_VERIFY, 1, 1, "a run.lock, or the folder of a run"},
       {TSR_COMMAND_COMPARE, 2, 2,
        "two of a kind: recipes or runs, checkpoints, files of tensors (.safetensors)"},
+      {TSR_COMMAND_REPORT, 1, TSR_WORDS_MAX, "a folder of --out, or a file of --metrics"},
       {TSR_COMMAND_LOCK, 3, 3, "what to do: diff, and two files run.lock"},
       {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
       {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
@@ -354,6 +356,7 @@ static bool lacks_config(const tsr_options *c) {
   case TSR_COMMAND_VERIFY:
   case TSR_COMMAND_LOCK:
   case TSR_COMMAND_COMPARE:
+  case TSR_COMMAND_REPORT:
     return false;
   default:
     return true;

@@ -26,6 +26,7 @@ typedef enum {
   TSR_COMMAND_LOCK,
   TSR_COMMAND_COMPARE,
   TSR_COMMAND_SERVE,
+  TSR_COMMAND_REPORT,
   TSR_COMMANDS
 } tsr_command;
 
@@ -67,6 +68,8 @@ typedef struct {
   /* plan */
   const char *machine, *svg, *calibration; /* calibration: the file for --calibrate */
   bool gantt;
+  /* report */
+  const char *html;
   /* data */
   const char *sample_text, *split;
   int64_t sample;

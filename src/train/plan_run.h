@@ -3,7 +3,7 @@
 #ifndef TSR_TRAIN_PLAN_RUN_H
 #define TSR_TRAIN_PLAN_RUN_H
 #include "device/cpu/cpu.h"
-#include "plan/machine.h"
+#include "plan/report.h"
 #include "train/compile.h"
 
 typedef struct {
@@ -16,6 +16,10 @@ typedef struct {
   int threads;                                            /* that the run would have */
 } tsr_plan_request;
 
+/* What the report is made of, with its estimate; both, and `programs`, must outlive it. */
+bool tsr_plan_make_report(
+    const tsr_plan_request *request, tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX],
+    tsr_estimate *estimate, tsr_report *ret_report, tsr_diags *diags);
 /* Appends the report to `text`, with `gantt` the pipeline over time, which is also written as a
  * picture to the file `svg` (NULL: none). Notes on the way. */
 bool tsr_plan_command(

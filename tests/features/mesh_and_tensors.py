@@ -286,6 +286,28 @@ def named_training_step(c):
         raise AssertionError(f"the metrics begin with {start}")
 
 
+@feature("report: runs as one page with curves, differences, memory over a step, communication, pipeline and restarts")
+def report_page(c):
+    c.write("page.yaml", """training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4,
+  sequence_length: 8, eval_every: 0, sample_tokens: 4, model_save_interval: 2, optimizer: {type: AdamW, lr: 0.01}}
+transformer_config: {model_type: gpt2, embedding_dim: 8, num_blocks: 2, num_heads: 1, max_sequence_length: 8}
+mesh: {axes: [pp], shape: [2]}
+""")
+    for steps, more in ((2, []), (4, ["--resume"])):
+        c.run("--config", "page.yaml", "--out", "one", "--set", f"training_config.max_steps={steps}", *more)
+    c.run("--config", "page.yaml", "--out", "two", "--set", "training_config.max_steps=4", "--set", "mesh={axes: [dp], shape: [2]}")
+    done = c.run("report", "one", "two", "--html", "page.html").says("one: 4 steps, the last one 4, 1 restart")
+    with open(os.path.join(c.folder, "page.html")) as f:
+        data = json.loads(re.search(r'id="data">(.*?)</script>', f.read(), re.DOTALL)[1])
+    one, two = data["runs"]
+    losses = [o["loss"] for o in c.metrics("two/metrics.jsonl") if o["event"] == "step"]
+    is_close(done, two["series"][0]["y"], losses, 1e-4)
+    if one["restarts"] != [2] or not one["plan"]["pipeline"]["actions"] or not two["plan"]["communication"]["axes"]:
+        done.fail(f"restarts {one['restarts']}, plans {one['plan']}, {two['plan']}")
+    if max(two["plan"]["memory"]["work"]) != two["plan"]["memory"]["peak"][1] or "shape: [2]" not in two["config"]:
+        done.fail(f"memory {two['plan']['memory']}, configuration {two['config']}")
+
+
 @feature("--tensorboard: event files with metrics, recipe, graph, samples and histograms; a resumed run shows no step twice")
 def tensorboard(c):
     sys.path.insert(0, os.path.join(c.source_root, "tests/tensorboard"))

@@ -34,13 +34,14 @@ ALLOWED = {
     "checkpoint": "runtime data tokenizer model config graph kernels",
     "tensorboard": "",
     "report": "runtime plan schedule comm parallel config",
+    "html_report": "config graph parallel schedule plan checkpoint report",
     "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report "
              "tensorboard",
     "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
     "serve": "jinja config graph runtime data tokenizer checkpoint train",
     "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report tensorboard "
-           "train compare prove serve",
+           "html_report train compare prove serve",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.
