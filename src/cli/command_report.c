@@ -99,6 +99,8 @@ static bool read_run(app *a, const char *path, tsr_page_run *run) {
   const char *metrics = folder ? tsr_path_join(a->arena, path, "metrics.jsonl") : path;
   *run = (tsr_page_run){.name = path};
   bool ok = tsr_run_metrics_read(a->arena, metrics, &run->metrics, a->diags);
+  if (!ok && folder)
+    tsr_diag_hint(a->diags, "a run with --metrics has written them there: name that file");
   if (ok && run->metrics.lines && run->metrics.broken == run->metrics.lines) {
     tsr_diag_error(a->diags, (tsr_location){.file = metrics}, "the file has no metrics of a run");
     ok = false;

@@ -73,6 +73,7 @@ static int fullest_stage(const tsr_report *r) {
 void tsr_plan_json(tsr_arena *arena, const tsr_report *r, tsr_text *json) {
   const tsr_estimate *e = r->estimate;
   int stages = r->programs->pipeline->stages;
+  int64_t ranks = r->parallel->ranks / stages; /* of each */
   tsr_plan plan;
   tsr_plan_make(r->programs->of_stage[0], &plan);
   tsr_text_add(json, "{");
@@ -89,7 +90,7 @@ void tsr_plan_json(tsr_arena *arena, const tsr_report *r, tsr_text *json) {
   add_key_number("bubble", stages > 1 ? e->times.bubble : 0, json);
   add_key_number("mfu", e->utilization, json);
   add_key_number("ideal", e->utilization * e->step, json);
-  add_key_number("ranks", (double)(r->parallel->ranks / stages), json);
+  add_key_number("ranks", (double)ranks, json);
   tsr_text_add(json, "\"stages\":[");
   for (int s = 0; s < stages; s++) {
     if (s) tsr_text_add(json, ",");

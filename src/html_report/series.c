@@ -37,7 +37,7 @@ typedef struct {
 static bucket bucket_of(const tsr_series_point *points, int count) {
   bucket b = {.low = NAN, .high = NAN};
   double sum = 0;
-  int finite = 0;
+  int finite = 0, middle = count / 2;
   for (int i = 0; i < count; i++) {
     double v = points[i].value;
     if (!isfinite(v)) continue;
@@ -46,7 +46,7 @@ static bucket bucket_of(const tsr_series_point *points, int count) {
     sum += v;
     finite++;
   }
-  b.step = (double)points[count / 2].step;
+  b.step = (double)points[middle].step;
   b.mean = finite ? sum / finite : NAN;
   return b;
 }

@@ -187,7 +187,7 @@ def check_refused(c, r):
     r.run("report", "tiny.jsonl", code=2, says="report needs --html FILE")
     r.run("report", "nowhere", "--html", "x.html", code=2, says="'nowhere'")
     os.mkdir("bare")
-    r.run("report", "bare", "--html", "x.html", code=2, says="cannot read 'bare/metrics.jsonl': No such file")
+    r.run("report", "bare", "--html", "x.html", code=2, says="has written them there: name that file")
     Path("other.txt").write_text("no metrics\nat all\n")
     r.run("report", "other.txt", "--html", "x.html", code=2, says="other.txt: error: the file has no metrics of a run")
     r.run("report", "tiny.jsonl", "--html", "other.txt", code=2, says="other.txt")

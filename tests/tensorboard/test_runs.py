@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """train --tensorboard: every tag and value of the event files against the metrics, the dumped gradients and the checkpoints;
-a run that is killed and resumes; folders of other runs.
-usage: test_runs.py PROGRAM"""
+a run that is killed and resumes, or that returns to a checkpoint; folders of other runs.
+usage: test_runs.py PROGRAM PROGRAM-flips"""
 
 import json
 import math
@@ -234,6 +234,20 @@ def check_resume(c, runs):
     c.check(steps == sorted(set(steps)) and steps[-1] == last + 40, f"steps behind damage: {steps}")
 
 
+def check_return(c, runs, flips):
+    """A bit that is inverted in one replica between steps: the run returns to a checkpoint and makes the steps again."""
+    Path("return.yaml").write_text(RUN + "mesh: {axes: [dp], shape: [4]}\nvalidate: replicas\nvalidate_every: 3\nvalidate_policy: resume\n")
+    words = ["--config", "return.yaml", "--quiet", "--set", "training_config.max_steps=9"]
+    runs.train(*words[:2], *words[3:], "--out", "plain", "--tensorboard", "plain_events")
+    done = subprocess.run([flips, *words, "--out", "returned", "--tensorboard", "returned_events"], capture_output=True, text=True,
+                          env={**os.environ, "TESSERA_FLIP": "5:1:wpe:0:1"})
+    c.check(done.returncode == 0 and "flipped bit" in done.stderr, f"{done.returncode} {done.stderr}")
+    plain, found = event_reader.series("plain_events"), event_reader.series("returned_events")
+    for tag in ("loss/train", "loss/validation", "sample", "optimizer/learning_rate"):
+        c.same(found[tag], plain[tag], f"{tag} of a run that returned")
+    c.same(len(event_reader.files("returned_events")), 2, "files of a run that returned")
+
+
 # ---- folders ----
 
 def check_folders(c, runs):
@@ -257,8 +271,8 @@ def check_folders(c, runs):
 
 
 def main():
-    c, runs = Checks(), Runs(Checks(), Path(sys.argv[1]).resolve())
-    runs.c = c
+    c, flips = Checks(), Path(sys.argv[2]).resolve()
+    runs = Runs(c, Path(sys.argv[1]).resolve())
     here = os.getcwd()
     folder = tempfile.mkdtemp()
     try:
@@ -267,6 +281,7 @@ def main():
         Path("run.yaml").write_text(RUN)
         for part in (check_values, check_experts, check_resume, check_folders):
             part(c, runs)
+        check_return(c, runs, flips)
     finally:
         os.chdir(here)
         shutil.rmtree(folder)
