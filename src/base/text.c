@@ -40,6 +40,16 @@ void tsr_text_add_code_point(tsr_text *text, uint32_t code) {
   tsr_text_add_bytes(text, bytes, (size_t)tsr_utf8_put(code, bytes));
 }
 
+void tsr_text_add_clean(tsr_text *text, const char *bytes, size_t length) {
+  for (size_t at = 0; at < length;) {
+    uint32_t code;
+    int valid = tsr_utf8_next(bytes + at, length - at, &code);
+    if (valid && code) tsr_text_add_bytes(text, bytes + at, (size_t)valid);
+    else tsr_text_add(text, "\xef\xbf\xbd");
+    at += valid ? (size_t)valid : 1;
+  }
+}
+
 void tsr_text_free(tsr_text *text) {
   free(text->data);
   *text = (tsr_text){0};

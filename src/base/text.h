@@ -17,6 +17,8 @@ void tsr_text_add(tsr_text *text, const char *format, ...) __attribute__((format
 void tsr_text_add_bytes(tsr_text *text, const void *bytes, size_t length);
 /* A character as UTF-8; `code` is a code point below 0x110000. */
 void tsr_text_add_code_point(tsr_text *text, uint32_t code);
+/* Bytes that are not UTF-8, and NUL, become U+FFFD. */
+void tsr_text_add_clean(tsr_text *text, const char *bytes, size_t length);
 void tsr_text_free(tsr_text *text);
 
 /* The candidate within an edit distance (insert, delete, replace, swap) of a third of the word's

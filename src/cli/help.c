@@ -44,6 +44,7 @@ static const entry usages[] = {
     {ONLY(DOCTOR), "tessera-train doctor [--topology]\n"},
     {ONLY(VERIFY), "tessera-train verify (DIR | FILE) [--steps A-B] [--set KEY=VALUE]\n"},
     {ONLY(COMPARE), "tessera-train compare A B [--steps N] [--set KEY=VALUE]\n"},
+    {ONLY(REPORT), "tessera-train report (DIR | FILE)… --html FILE [--machine NAME|FILE]\n"},
     {ONLY(LOCK), "tessera-train lock diff (DIR | FILE) (DIR | FILE)\n"},
 };
 
@@ -98,6 +99,10 @@ static const entry summaries[] = {
      "  compare          finds the first tensor in which two recipes, runs, checkpoints or files "
      "of tensors differ,\n"
      "                   and the keys of their recipes that do\n"},
+    {ONLY(REPORT),
+     "  report           writes runs as one page: curves, differences, memory, communication, "
+     "pipeline, samples;\n"
+     "                   a folder of --out has all of it, a file of --metrics the curves\n"},
     {ONLY(LOCK),
      "  lock diff        prints what differs between the recipes, machines and steps of two runs' "
      "run.lock\n"},
@@ -143,6 +148,13 @@ static const entry options[] = {
      "into DIR/routing-N.safetensors\n"},
     {ONLY(TRAIN),
      "  --replay-routing DIR  train: takes the experts of each token from there, on any mesh\n"},
+    {ONLY(TRAIN),
+     "  --tensorboard DIR  train: writes TensorBoard's event files into DIR: the metrics, the "
+     "recipe, the graph, samples\n"
+     "  --tensorboard-histograms REGEX  train: and the distributions of the weights whose name has "
+     "a match, and of\n"
+     "                   their gradients\n"
+     "  --tensorboard-every N  train: these of every N-th step; 100 unless given\n"},
     {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
                   "1h30m\n"},
     {ONLY(CHECK),
@@ -151,8 +163,10 @@ static const entry options[] = {
      "                   compares their bits, and the loss and gradients with the "
      "interpreter; no data are read\n"},
     {ONLY(CHECK), "  --full-mesh      check --prove: keeps the sizes of all mesh axes\n"},
-    {ONLY(PLAN),
-     "  --machine WHAT   plan: a shipped machine (blackhole, cpu, galaxy, h100, h200) or "
+    {ONLY(REPORT),
+     "  --html FILE      report: the page, which needs no other file and no network\n"},
+    {ONLY(PLAN) | ONLY(REPORT),
+     "  --machine WHAT   plan, report: a shipped machine (blackhole, cpu, galaxy, h100, h200) or "
      "a file\n"},
     {ONLY(PLAN), "  --gantt          plan: draws the pipeline over time\n"},
     {ONLY(PLAN), "  --svg FILE       plan: the same as a picture\n"},

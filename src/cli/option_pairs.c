@@ -55,10 +55,27 @@ static void check_tensor(const tsr_options *c, tsr_diags *diags) {
     tsr_diag_error(diags, TSR_NOWHERE, "--tensor goes with --config, whose graph has the tensor");
 }
 
+static void check_tensorboard(const tsr_options *c, tsr_diags *diags) {
+  if (c->histograms && !c->tensorboard)
+    tsr_diag_error(diags, TSR_NOWHERE, "--tensorboard-histograms goes with --tensorboard");
+  if (c->histograms_every_text && !c->histograms)
+    tsr_diag_error(diags, TSR_NOWHERE, "--tensorboard-every goes with --tensorboard-histograms");
+  if (c->determinism_text && c->tensorboard)
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "--check-determinism writes nothing, no --tensorboard either");
+}
+
+static void check_report(const tsr_options *c, tsr_diags *diags) {
+  if (c->command == TSR_COMMAND_REPORT && !c->html && !c->help)
+    tsr_diag_error(diags, TSR_NOWHERE, "report needs --html FILE, which it writes");
+}
+
 void tsr_options_check_pairs(const tsr_options *c, tsr_diags *diags) {
   check_bench(c, diags);
   check_prove(c, diags);
   check_tensor(c, diags);
+  check_tensorboard(c, diags);
+  check_report(c, diags);
   check_save(c, diags);
   check_eval_sets(c, diags);
 }

@@ -11,9 +11,9 @@
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",      "inspect", "trace",   "profile",  "plan", "evaluate",
-    "generate", "checkpoint", "import",  "export",  "tokenize", "data", "kernels",
-    "doctor",   "verify",     "lock",    "compare", "serve"};
+    "train",    "check",      "inspect", "trace",   "profile",  "plan",  "evaluate",
+    "generate", "checkpoint", "import",  "export",  "tokenize", "data",  "kernels",
+    "doctor",   "verify",     "lock",    "compare", "serve",    "report"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
@@ -41,7 +41,8 @@ static const option options[] = {
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(TOKENIZE)},
     {"--prove", FLAG, AT(prove), ONLY(CHECK)},
     {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
-    {"--machine", PATH, AT(machine), ONLY(PLAN)},
+    {"--machine", PATH, AT(machine), ONLY(PLAN) | ONLY(REPORT)},
+    {"--html", PATH, AT(html), ONLY(REPORT)},
     {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
     {"--svg", PATH, AT(svg), ONLY(PLAN)},
     {"--calibrate", OPTIONAL, AT(calibration), ONLY(PLAN), "machine.yaml"},
@@ -52,6 +53,9 @@ static const option options[] = {
     {"--steps", VALUE, AT(steps_text), ONLY(PROFILE) | ONLY(VERIFY) | ONLY(COMPARE) | ONLY(TRACE)},
     {"--save", PATH, AT(save), ONLY(TRACE)},
     {"--tensors", VALUE, AT(tensors), ONLY(TRACE)},
+    {"--tensorboard", PATH, AT(tensorboard), ONLY(TRAIN)},
+    {"--tensorboard-histograms", VALUE, AT(histograms), ONLY(TRAIN)},
+    {"--tensorboard-every", VALUE, AT(histograms_every_text), ONLY(TRAIN)},
     {"--locked", PATH, AT(locked), ONLY(TRAIN)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
@@ -315,6 +319,7 @@ static void check_arguments(const tsr_options *c, tsr_diags *diags) {
       {TSR_COMMAND_VERIFY, 1, 1, "a run.lock, or the folder of a run"},
       {TSR_COMMAND_COMPARE, 2, 2,
        "two of a kind: recipes or runs, checkpoints, files of tensors (.safetensors)"},
+      {TSR_COMMAND_REPORT, 1, TSR_WORDS_MAX, "a folder of --out, or a file of --metrics"},
       {TSR_COMMAND_LOCK, 3, 3, "what to do: diff, and two files run.lock"},
       {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
       {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
@@ -351,6 +356,7 @@ static bool lacks_config(const tsr_options *c) {
   case TSR_COMMAND_VERIFY:
   case TSR_COMMAND_LOCK:
   case TSR_COMMAND_COMPARE:
+  case TSR_COMMAND_REPORT:
     return false;
   default:
     return true;
@@ -391,6 +397,8 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   option_check_number("--check-determinism", c->determinism_text, 1, &c->determinism, diags);
   if (c->determinism_text && c->dump_grads)
     tsr_diag_error(diags, TSR_NOWHERE, "--check-determinism writes nothing, not even --dump-grads");
+  option_check_number(
+      "--tensorboard-every", c->histograms_every_text, 1, &c->histograms_every, diags);
   option_check_number("--shards", c->shards_text, 1, &c->shards, diags);
   option_check_number("--shots", c->shots_text, 1, &c->shots, diags);
   option_check_number("--max-length", c->max_length_text, 1, &c->max_length, diags);

@@ -26,6 +26,7 @@ typedef enum {
   TSR_COMMAND_LOCK,
   TSR_COMMAND_COMPARE,
   TSR_COMMAND_SERVE,
+  TSR_COMMAND_REPORT,
   TSR_COMMANDS
 } tsr_command;
 
@@ -49,7 +50,9 @@ typedef struct {
   /* train */
   const char *dump_grads, *record_routing, *replay_routing, *determinism_text;
   int64_t determinism; /* steps */
-  const char *resume;  /* "": the newest */
+  const char *tensorboard, *histograms, *histograms_every_text;
+  int64_t histograms_every; /* 0: not given */
+  const char *resume;       /* "": the newest */
   const char *locked;
   bool overwrite; /* and profile, tokenize */
   const char *time_limit_text;
@@ -65,6 +68,8 @@ typedef struct {
   /* plan */
   const char *machine, *svg, *calibration; /* calibration: the file for --calibrate */
   bool gantt;
+  /* report */
+  const char *html;
   /* data */
   const char *sample_text, *split;
   int64_t sample;

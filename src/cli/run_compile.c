@@ -69,7 +69,7 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
   else if (tokens == TSR_TOKENS_BYTE) o.vocab_detected = BYTES_UNSEEN;
   o.vocab_assumed = tokens == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = app_graphs_folder(a);
-  if (a->options.dump_grads) o.outputs = TSR_OUTPUTS_GRADIENTS;
+  if (a->options.dump_grads || a->options.histograms) o.outputs = TSR_OUTPUTS_GRADIENTS;
   o.records_routing = a->options.record_routing != NULL;
   o.replays_routing = a->options.replay_routing != NULL;
   o.pages = a->options.cache_pages;
@@ -115,6 +115,7 @@ static bool check_untrained(app *a, const setup *s) {
        {o->time_limit_text, "--time-limit"},
        {o->determinism_text, "--check-determinism"},
        {o->dump_grads, "--dump-grads"},
+       {o->tensorboard, "--tensorboard"},
        {o->record_routing, "--record-routing"},
        {o->replay_routing, "--replay-routing"}},
     keys[] = {
@@ -170,7 +171,7 @@ static bool check_source(app *a, const setup *s, prepared *p) {
   const tsr_config *c = s->config;
   tsr_command command = a->options.command;
   bool prints = command == TSR_COMMAND_PLAN || command == TSR_COMMAND_INSPECT ||
-                (command == TSR_COMMAND_TRACE && !a->options.save);
+                command == TSR_COMMAND_REPORT || (command == TSR_COMMAND_TRACE && !a->options.save);
   if (p->training.graph->loss < 0)
     return prints || tsr_graph_check_inputs(p->training.graph, a->diags);
   if (!tsr_run_data_needs_of(p->training.graph, &needs, a->diags) ||
@@ -206,7 +207,8 @@ void prepare_explain_model(app *a, const setup *s, const prepared *p) {
 
 /* A plan for other devices does not depend on this machine's kernels. */
 static bool choose_machine(app *a, setup *s, prepared *p) {
-  if (a->options.command != TSR_COMMAND_PLAN) return true;
+  tsr_command command = a->options.command;
+  if (command != TSR_COMMAND_PLAN && command != TSR_COMMAND_REPORT) return true;
   if (!tsr_machine_choose(
           a->arena, a->share, a->options.machine, s->mesh, &p->machine, &p->machine_why, a->diags))
     return false;

@@ -6,6 +6,7 @@
 #include "base/folder_lock.h"
 #include "train/determinism.h"
 #include "train/epochs.h"
+#include "train/plan_run.h"
 #include "train/profile_run.h"
 #include "train/step_files.h"
 #include <limits.h>
@@ -14,7 +15,7 @@
 
 /* What a run leaves, on the process that writes it. */
 typedef struct {
-  tsr_out_folder out, gradients, routing;
+  tsr_out_folder out, gradients, routing, events;
   tsr_metrics *metrics;
   tsr_run_lock_writer *lock;
 } results;
@@ -22,6 +23,7 @@ typedef struct {
 static void close_results(results *r) {
   if (r->metrics) tsr_metrics_close(r->metrics);
   if (r->lock) tsr_run_lock_close(r->lock);
+  tsr_out_folder_close(&r->events);
   tsr_out_folder_close(&r->routing); /* which may be in the others */
   tsr_out_folder_close(&r->gradients);
   tsr_out_folder_close(&r->out);
@@ -32,24 +34,28 @@ static bool take_step_folders(
     app *a, const setup *s, const tsr_checkpoint_manager_options *keep, const char *metrics,
     results *r) {
   const char *gradients = a->options.dump_grads, *routing = a->options.record_routing;
+  const char *events = a->options.tensorboard;
   tsr_step_files_run run = {
       .config = s->config,
       .metrics = metrics,
-      .taken = {&r->out, &r->gradients},
+      .taken = {&r->out, &r->gradients, &r->routing},
       .resumes = keep->resumes,
       .overwrites = a->options.overwrite};
   return (!gradients ||
           tsr_step_folder_take(
               a->arena, &tsr_gradient_files, gradients, &run, &r->gradients, a->diags)) &&
-         (!routing ||
-          tsr_step_folder_take(a->arena, &tsr_routing_files, routing, &run, &r->routing, a->diags));
+         (!routing || tsr_step_folder_take(
+                          a->arena, &tsr_routing_files, routing, &run, &r->routing, a->diags)) &&
+         (!events || tsr_step_folder_take(
+                         a->arena, &tsr_tensorboard_files, events, &run, &r->events, a->diags));
 }
 
 static bool open_metrics(app *a, const char *metrics, results *r) {
-  const char *others[] = {a->options.dump_grads, a->options.record_routing}, *own = a->options.out;
+  const char *own = a->options.out;
+  const char *others[] = {a->options.dump_grads, a->options.record_routing, a->options.tensorboard};
   if (!tsr_metrics_open(a->arena, metrics, a->stop, &r->metrics, a->diags)) return false;
   if (!metrics) return true;
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 3; i++)
     if (others[i] && tsr_file_is_same(tsr_path_folder(a->arena, metrics), others[i]))
       own = others[i];
   return tsr_out_folder_check_metrics(a->arena, metrics, own, a->diags);
@@ -67,7 +73,7 @@ open_results(app *a, const setup *s, const tsr_checkpoint_manager_options *keep,
   bool first = a->job.transport.process == 0;
   const char *metrics = first ? a->options.metrics : NULL;
   *r = (results){.out.lock = TSR_FOLDER_LOCK_NONE, .gradients.lock = TSR_FOLDER_LOCK_NONE};
-  r->routing.lock = TSR_FOLDER_LOCK_NONE;
+  r->routing.lock = r->events.lock = TSR_FOLDER_LOCK_NONE;
   bool ok = !first || !a->options.out ||
             tsr_out_folder_take(
                 a->arena, a->options.out, run_begin_out_purpose(a, s, keep), s->config, &r->out,
@@ -98,6 +104,23 @@ static bool check_determinism(
   return ok;
 }
 
+/* The machine is the one that `plan` would take; without one no MFU is written. */
+static bool choose_tensorboard(
+    app *a, const setup *s, const prepared *p, tsr_tensorboard_run *ret, tsr_trainer_options *o) {
+  enum { EVERY = 100 };
+  const char *why, *wanted = a->options.histograms;
+  tsr_machine *machine;
+  *ret = (tsr_tensorboard_run){.every = EVERY};
+  if (!a->options.tensorboard) return true;
+  o->tensorboard = ret;
+  if (a->options.histograms_every) ret->every = a->options.histograms_every;
+  if (tsr_machine_choose(
+          a->arena, a->share, NULL, s->mesh, &machine, &why, tsr_diags_new(a->arena)))
+    ret->ideal_step_s =
+        tsr_plan_ideal_step(a->arena, s->config, s->parallel, &p->training, machine);
+  return !wanted || tsr_tensorboard_choose(a->arena, p->training.graph, wanted, ret, a->diags);
+}
+
 static bool train(
     app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
     tsr_routing_replay *replay, tsr_locked_run *locked, int *ret_signal) {
@@ -123,7 +146,9 @@ static bool train(
   o.lost_context = &a->job;
   o.keep = *keep;
   o.keep.mesh_text = o.mesh_text;
-  if (!share_owner(a, &o.keep) || !open_results(a, s, keep, &r)) {
+  tsr_tensorboard_run tensorboard;
+  bool chosen = tsr_job_all_succeeded(&a->job, choose_tensorboard(a, s, p, &tensorboard, &o));
+  if (!chosen || !share_owner(a, &o.keep) || !open_results(a, s, keep, &r)) {
     *ret_signal = (int)*a->stop;
     return false;
   }
@@ -133,6 +158,7 @@ static bool train(
   if (r.out.path) o.out = &r.out;
   if (r.gradients.path) o.gradient_folder = &r.gradients;
   if (r.routing.path) o.routing_folder = &r.routing;
+  if (r.events.path) tensorboard.folder = &r.events;
   const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
   bool ok =
@@ -142,6 +168,7 @@ static bool train(
       : a->options.determinism
           ? check_determinism(a, &o, &p->training, ret_signal)
           : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
+  if (tensorboard.writer) tsr_tensorboard_close(tensorboard.writer);
   close_results(&r);
   return ok;
 }

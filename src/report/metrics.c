@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/metrics.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "report/json_lines.h"
 #include <inttypes.h>
 #include <math.h>
@@ -76,20 +75,32 @@ void tsr_metrics_write_start(
   tsr_json_lines_add(metrics->lines, line, 0, diags);
 }
 
-static cJSON *experts_object(const tsr_metrics_experts *e) {
-  double all = 0, most = 0, entropy = 0;
+double tsr_metrics_imbalance(const tsr_metrics_experts *e) {
+  double all = 0, most = 0;
+  for (int64_t i = 0; i < e->experts; i++) {
+    all += e->counts[i];
+    if (e->counts[i] > most) most = e->counts[i];
+  }
+  return all > 0 ? most * (double)e->experts / all : 1;
+}
+
+double tsr_metrics_entropy(const tsr_metrics_experts *e) {
+  double all = 0, entropy = 0;
   for (int64_t i = 0; i < e->experts; i++) all += e->counts[i];
   for (int64_t i = 0; i < e->experts; i++) {
     double share = all > 0 ? e->counts[i] / all : 0;
     if (share > 0) entropy -= share * log(share);
-    if (e->counts[i] > most) most = e->counts[i];
   }
+  return e->experts > 1 ? entropy / log((double)e->experts) : 1;
+}
+
+static cJSON *experts_object(const tsr_metrics_experts *e) {
   cJSON *object = cJSON_CreateObject(), *load = cJSON_AddArrayToObject(object, "load");
   for (int64_t i = 0; i < e->experts; i++)
     cJSON_AddItemToArray(load, cJSON_CreateNumber(e->counts[i]));
   add_text(object, "layer", e->layer);
-  add_double(object, "imbalance", all > 0 ? most * (double)e->experts / all : 1);
-  add_double(object, "entropy", e->experts > 1 ? entropy / log((double)e->experts) : 1);
+  add_double(object, "imbalance", tsr_metrics_imbalance(e));
+  add_double(object, "entropy", tsr_metrics_entropy(e));
   add_double(object, "dropped", e->dropped);
   return object;
 }
@@ -127,23 +138,12 @@ void tsr_metrics_write_eval(tsr_metrics *metrics, const tsr_metrics_eval *e, tsr
   tsr_json_lines_add(metrics->lines, line, e->step, diags);
 }
 
-/* The text as UTF-8 that a JSON string can hold. */
-static void clean_text(const char *text, size_t length, tsr_text *ret_clean) {
-  for (size_t at = 0; at < length;) {
-    uint32_t code;
-    int bytes = tsr_utf8_next(text + at, length - at, &code);
-    if (bytes && code) tsr_text_add_bytes(ret_clean, text + at, (size_t)bytes);
-    else tsr_text_add(ret_clean, "\xef\xbf\xbd");
-    at += bytes ? (size_t)bytes : 1;
-  }
-}
-
 void tsr_metrics_write_sample(
     tsr_metrics *metrics, int64_t step, const char *text, size_t length, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "sample");
   if (!line) return;
   tsr_text clean = {0};
-  clean_text(text, length, &clean);
+  tsr_text_add_clean(&clean, text, length);
   tsr_json_add_int(line, "step", step);
   add_text(line, "text", clean.data ? clean.data : "");
   tsr_text_free(&clean);

@@ -41,6 +41,8 @@ typedef struct {
   double *counts; /* per expert */
   double dropped; /* choices without a row */
 } tsr_metrics_experts;
+double tsr_metrics_imbalance(const tsr_metrics_experts *experts);
+double tsr_metrics_entropy(const tsr_metrics_experts *experts);
 
 typedef struct {
   int64_t step;

@@ -423,8 +423,7 @@ void tsr_process_close(tsr_process *w) {
 
 int64_t tsr_process_bytes(const tsr_process *w) { return w->bytes; }
 
-/* Of this process, in memory. */
-static int64_t resident_bytes(void) {
+int64_t tsr_process_resident_bytes(void) {
   long pages = 0;
   FILE *f = fopen("/proc/self/statm", "r");
   if (f && fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
@@ -435,7 +434,7 @@ static int64_t resident_bytes(void) {
 int64_t tsr_executable_memory_left(const tsr_executable *b) {
   const tsr_process *w = b->process;
   const tsr_device *host = w->host;
-  int64_t limit = w->options.memory_limit, untouched = w->bytes - resident_bytes();
+  int64_t limit = w->options.memory_limit, untouched = w->bytes - tsr_process_resident_bytes();
   if (w->device != host) limit = untouched = 0; /* the limit is the device's */
   if (untouched < 0) untouched = 0;
   int64_t left = limit ? limit - w->bytes : host->available(host->state) - untouched;

@@ -41,6 +41,8 @@ bool tsr_process_open(
     tsr_arena *arena, const tsr_process_options *options, const tsr_programs *programs,
     int programs_count, tsr_process **ret_process, tsr_executable **ret_bound, tsr_diags *diags);
 void tsr_process_close(tsr_process *process);
+int64_t
+tsr_process_resident_bytes(void); /* of the operating-system process, in memory; 0: unknown */
 int64_t tsr_process_bytes(const tsr_process *process); /* allocated for tensors and messages here */
 
 /* Bytes of the host's memory that may still be allocated beside the process's: under its limit, or

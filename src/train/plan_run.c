@@ -58,24 +58,43 @@ write_chart(tsr_arena *arena, const tsr_report *report, const char *file, tsr_di
   return ok;
 }
 
-bool tsr_plan_command(
-    const tsr_plan_request *r, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags) {
-  tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX];
+double tsr_plan_ideal_step(
+    tsr_arena *arena, const tsr_config *config, const tsr_parallel *parallel,
+    const tsr_compiled *training, const tsr_machine *machine) {
+  tsr_estimate_options o = {&training->programs, training->graph, parallel, machine, false};
+  o.tf32 = config->numerics.policy == TSR_NUMERICS_FAST;
+  o.all_reduce = tsr_config_all_reduce(config);
+  tsr_estimate e;
+  tsr_estimate_make(arena, &o, &e);
+  return e.utilization * e.step;
+}
+
+bool tsr_plan_make_report(
+    const tsr_plan_request *r, tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX],
+    tsr_estimate *estimate, tsr_report *ret, tsr_diags *diags) {
   if (!check_links(r, diags)) return false;
-  tsr_report report = {.config = r->config, .parallel = r->parallel, .machine = r->machine};
-  report.machine_why = r->machine_why;
-  report.programs_count = tsr_plan_programs(r->training, r->evaluation, r->generation, programs);
-  report.programs = programs;
-  report.graph = r->training->graph;
+  *ret = (tsr_report){.config = r->config, .parallel = r->parallel, .machine = r->machine};
+  ret->machine_why = r->machine_why;
+  ret->programs_count = tsr_plan_programs(r->training, r->evaluation, r->generation, programs);
+  ret->programs = programs;
+  ret->graph = r->training->graph;
   int64_t samples = r->training->batch * programs[0].pipeline->microbatches;
-  report.has_positions = r->training->model->sequence > 0;
-  report.tokens = samples * (report.has_positions ? r->training->model->sequence : 1);
+  ret->has_positions = r->training->model->sequence > 0;
+  ret->tokens = samples * (ret->has_positions ? r->training->model->sequence : 1);
   tsr_estimate_options options = {programs, r->training->graph, r->parallel, r->machine, false};
   options.tf32 = r->config->numerics.policy == TSR_NUMERICS_FAST;
   options.all_reduce = tsr_config_all_reduce(r->config);
+  tsr_estimate_make(r->arena, &options, estimate);
+  ret->estimate = estimate;
+  return true;
+}
+
+bool tsr_plan_command(
+    const tsr_plan_request *r, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags) {
+  tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX];
   tsr_estimate estimate;
-  tsr_estimate_make(r->arena, &options, &estimate);
-  report.estimate = &estimate;
+  tsr_report report;
+  if (!tsr_plan_make_report(r, programs, &estimate, &report, diags)) return false;
   warn_of_threads(r, diags);
   tsr_report_print(&report, text);
   if (gantt) tsr_report_gantt(r->arena, &report, CHART_COLUMNS, text);

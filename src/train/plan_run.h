@@ -3,7 +3,7 @@
 #ifndef TSR_TRAIN_PLAN_RUN_H
 #define TSR_TRAIN_PLAN_RUN_H
 #include "device/cpu/cpu.h"
-#include "plan/machine.h"
+#include "plan/report.h"
 #include "train/compile.h"
 
 typedef struct {
@@ -16,10 +16,20 @@ typedef struct {
   int threads;                                            /* that the run would have */
 } tsr_plan_request;
 
+/* What the report is made of, with its estimate; both, and `programs`, must outlive it. */
+bool tsr_plan_make_report(
+    const tsr_plan_request *request, tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX],
+    tsr_estimate *estimate, tsr_report *ret_report, tsr_diags *diags);
 /* Appends the report to `text`, with `gantt` the pipeline over time, which is also written as a
  * picture to the file `svg` (NULL: none). Notes on the way. */
 bool tsr_plan_command(
     const tsr_plan_request *request, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags);
+
+/* Seconds of a step of the model if all devices computed at their peak, as in the plan's MFU: its
+ * ratio to a step's time is that step's MFU. 0: unknown. */
+double tsr_plan_ideal_step(
+    tsr_arena *arena, const tsr_config *config, const tsr_parallel *parallel,
+    const tsr_compiled *training, const tsr_machine *machine);
 
 /* The programs that a run holds at once; how many. */
 int tsr_plan_programs(

@@ -127,8 +127,8 @@ static bool return_to_checkpoint(tsr_trainer *t) {
   t->evaluated = 0;
   t->replicas.failed = left;
   t->replicas.checked = t->step;
-  bool ok =
-      tsr_metrics_begin(t->o->metrics, t->step, t->diags) && tsr_run_hashes_return(t, t->diags);
+  bool ok = tsr_metrics_begin(t->o->metrics, t->step, t->diags) && tsr_tensorboard_run_begin(t) &&
+            tsr_run_hashes_return(t, t->diags);
   if (tsr_executable_agree(t->train, !ok)) return false;
   tsr_trainer_write_start(t);
   if (!t->o->rank_map.process)

@@ -2,24 +2,26 @@
 #include "train/step_files.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
+#include "tensorboard/event_file.h"
 #include <errno.h>
 #include <string.h>
 
-static const char ending[] = ".safetensors";
-
-const tsr_step_files tsr_gradient_files = {"gradients", "--dump-grads", "step-"};
-const tsr_step_files tsr_routing_files = {"recorded routing", "--record-routing", "routing-"};
+const tsr_step_files tsr_gradient_files = {"gradients", "--dump-grads", "step-", ".safetensors"};
+const tsr_step_files tsr_routing_files = {
+    "recorded routing", "--record-routing", "routing-", ".safetensors"};
+const tsr_step_files tsr_tensorboard_files = {
+    "event files", "--tensorboard", TSR_EVENT_FILE_PREFIX, ""};
 
 void tsr_step_file_path(
     const tsr_step_files *files, const char *folder, int64_t step, char *ret_path) {
   snprintf(
       ret_path, strlen(folder) + TSR_STEP_FILE_BYTES, "%s/%s%08lld%s", folder, files->prefix,
-      (long long)step, ending);
+      (long long)step, files->ending);
 }
 
 /* Of a step, whole or not. */
 static bool is_of_step(const tsr_step_files *files, const char *name) {
-  return !strncmp(name, files->prefix, strlen(files->prefix)) && strstr(name, ending);
+  return !strncmp(name, files->prefix, strlen(files->prefix)) && strstr(name, files->ending);
 }
 
 /* Calls for every file of such, until one fails. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Folders in which a run leaves a safetensors file of each step: its gradients, its routing. */
+/* Folders in which a run leaves a safetensors file of each step, its gradients or its routing, or
+ * event files. */
 #ifndef TSR_TRAIN_STEP_FILES_H
 #define TSR_TRAIN_STEP_FILES_H
 #include "train/out_folder.h"
@@ -8,8 +9,9 @@ typedef struct {
   const char *what;   /* "gradients" */
   const char *option; /* that names the folder */
   const char *prefix; /* "step-": files are step-00000001.safetensors, … */
+  const char *ending; /* ".safetensors"; "": any */
 } tsr_step_files;
-extern const tsr_step_files tsr_gradient_files, tsr_routing_files;
+extern const tsr_step_files tsr_gradient_files, tsr_routing_files, tsr_tensorboard_files;
 
 /* A step's file in a folder; room for the folder's name and TSR_STEP_FILE_BYTES. */
 enum { TSR_STEP_FILE_BYTES = 40 };
@@ -17,7 +19,7 @@ void tsr_step_file_path(
     const tsr_step_files *files, const char *folder, int64_t step, char *ret_path);
 
 /* What else the run writes, and how it begins. */
-enum { TSR_STEP_FOLDERS = 2 };
+enum { TSR_STEP_FOLDERS = 3 };
 typedef struct {
   const tsr_config *config;
   const char *metrics; /* the file of --metrics; NULL: none */

@@ -181,7 +181,8 @@ static bool begin_results(tsr_trainer *t) {
                                        o->arena, &tsr_routing_files, o->routing_folder, overwrites,
                                        o->config, t->diags)) &&
             (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
-            tsr_metrics_begin(o->metrics, from, t->diags) && tsr_run_hashes_begin(t, t->diags);
+            tsr_metrics_begin(o->metrics, from, t->diags) && tsr_tensorboard_run_begin(t) &&
+            tsr_run_hashes_begin(t, t->diags);
   return !tsr_executable_agree(t->train, !ok);
 }
 
@@ -296,7 +297,8 @@ static bool run_steps(tsr_trainer *t, uint64_t *requests) {
     if (!load_routing(t) || !observe_before(t)) return false;
     run_step(t);
     if (!tsr_run_data_check_used(t->o->data, t->diags) || !check_scores(t)) return false;
-    if (!write_gradients(t) || !write_routing(t)) return false;
+    if (!write_gradients(t) || !write_routing(t) || !tsr_tensorboard_run_histograms(t))
+      return false;
     bool due = tsr_replica_checks_are_due(t);
     tsr_replicas_outcome replicas = due ? tsr_replica_checks_run(t) : TSR_REPLICAS_PASS;
     if (replicas == TSR_REPLICAS_RETURN) continue;

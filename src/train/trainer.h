@@ -11,6 +11,7 @@
 #include "train/generate.h"
 #include "train/checkpoint_manager.h"
 #include "train/routing_files.h"
+#include "train/tensorboard_run.h"
 #include <signal.h>
 
 /* A run that ends with the last of some recorded steps. */
@@ -72,6 +73,7 @@ typedef struct {
   tsr_out_folder *gradient_folder;     /* the same, of the process that writes; else NULL */
   const char *routing;                 /* the folder that routing is recorded in; NULL: none */
   tsr_out_folder *routing_folder;      /* the same, of the process that writes; else NULL */
+  tsr_tensorboard_run *tensorboard;    /* NULL: none; of all processes alike */
   tsr_routing_replay *replay;          /* NULL: each step chooses experts itself */
   const char *mesh_text;               /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop;         /* a signal's number ends the run after the step */

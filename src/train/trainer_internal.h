@@ -21,7 +21,7 @@ typedef struct {
   int64_t count, differing; /* comparisons, and those that found a difference */
 } tsr_replica_checks;
 
-typedef struct {
+struct tsr_trainer {
   const tsr_trainer_options *o;
   const tsr_compiled *training, *evaluation, *generation;
   tsr_executable *train, *eval;
@@ -58,7 +58,7 @@ typedef struct {
   char recipe[TSR_HASH_TEXT]; /* the hash of these */
   uint64_t weights_hash;      /* of a run that hashes its steps (train/run_hashes.h) */
   tsr_replica_checks replicas;
-} tsr_trainer;
+};
 
 static inline bool tsr_trainer_scales_loss(const tsr_trainer *t) {
   return t->o->config->training.precision == TSR_PRECISION_FP16;

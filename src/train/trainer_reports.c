@@ -124,6 +124,7 @@ bool tsr_trainer_report_evaluation(tsr_trainer *t) {
   metrics.accuracy = tsr_accuracy_value(&accuracy);
   metrics.accuracy_error = tsr_accuracy_error(&accuracy);
   tsr_metrics_write_eval(t->o->metrics, &metrics, t->diags);
+  tsr_tensorboard_run_eval(t, &metrics);
   monitor(t, loss);
   return true;
 }
@@ -151,9 +152,9 @@ static bool report_sample(tsr_trainer *t) {
   bool ok = tsr_generate(t->o, &t->generator, how, &tokens, &text, t->diags);
   tsr_progress_clear(&t->progress);
   if (ok && !t->o->quiet) print_sample(t, tokens, &text);
-  if (ok)
-    tsr_metrics_write_sample(
-        t->o->metrics, t->step, text.data ? text.data : "", text.length, t->diags);
+  const char *data = text.data ? text.data : "";
+  if (ok) tsr_metrics_write_sample(t->o->metrics, t->step, data, text.length, t->diags);
+  if (ok) tsr_tensorboard_run_sample(t, data, text.length);
   tsr_text_free(&text);
   return ok;
 }
@@ -184,6 +185,7 @@ void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now) {
       -1,      !text,    .is_global = tsr_parallel_batch_ranks(t->o->parallel) > 1};
   tsr_progress_show(&t->progress, state, now);
   tsr_metrics_write_step(t->o->metrics, &line, t->diags);
+  tsr_tensorboard_run_step(t, &line);
 }
 
 bool tsr_trainer_report_texts(tsr_trainer *t, bool last) {
@@ -256,5 +258,6 @@ bool tsr_trainer_write_end(tsr_trainer *t, int ended_by) {
         t->step < t->steps ? "stopped" : "done", (long long)t->step, t->loss, sha, t->recipe);
   tsr_metrics_end end = {t->step, t->loss, end_reason(t, ended_by), sha, t->recipe};
   tsr_metrics_write_end(t->o->metrics, &end, t->diags);
-  return tsr_metrics_finish(t->o->metrics, t->diags) & tsr_run_hashes_finish(t, t->diags);
+  return tsr_metrics_finish(t->o->metrics, t->diags) & tsr_run_hashes_finish(t, t->diags) &
+         tsr_tensorboard_run_end(t, !ended_by);
 }

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import sys
 
 from feature import feature
 from small_models import (gpt, has_line, initial, is_close, layer, mesh, printed, rank_slices, safetensors, steps,
@@ -283,6 +284,48 @@ def named_training_step(c):
     start = c.metrics("named.jsonl")[0]
     if (start["event"], "DistTransformer" in start.values()) != ("start", True):
         raise AssertionError(f"the metrics begin with {start}")
+
+
+@feature("report: runs as one page with curves, differences, memory over a step, communication, pipeline and restarts")
+def report_page(c):
+    c.write("page.yaml", """training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4,
+  sequence_length: 8, eval_every: 0, sample_tokens: 4, model_save_interval: 2, optimizer: {type: AdamW, lr: 0.01}}
+transformer_config: {model_type: gpt2, embedding_dim: 8, num_blocks: 2, num_heads: 1, max_sequence_length: 8}
+mesh: {axes: [pp], shape: [2]}
+""")
+    for steps, more in ((2, []), (4, ["--resume"])):
+        c.run("--config", "page.yaml", "--out", "one", "--set", f"training_config.max_steps={steps}", *more)
+    c.run("--config", "page.yaml", "--out", "two", "--set", "training_config.max_steps=4", "--set", "mesh={axes: [dp], shape: [2]}")
+    done = c.run("report", "one", "two", "--html", "page.html").says("one: 4 steps, the last one 4, 1 restart")
+    with open(os.path.join(c.folder, "page.html")) as f:
+        data = json.loads(re.search(r'id="data">(.*?)</script>', f.read(), re.DOTALL)[1])
+    one, two = data["runs"]
+    losses = [o["loss"] for o in c.metrics("two/metrics.jsonl") if o["event"] == "step"]
+    is_close(done, two["series"][0]["y"], losses, 1e-4)
+    if one["restarts"] != [2] or not one["plan"]["pipeline"]["actions"] or not two["plan"]["communication"]["axes"]:
+        done.fail(f"restarts {one['restarts']}, plans {one['plan']}, {two['plan']}")
+    if max(two["plan"]["memory"]["work"]) != two["plan"]["memory"]["peak"][1] or "shape: [2]" not in two["config"]:
+        done.fail(f"memory {two['plan']['memory']}, configuration {two['config']}")
+
+
+@feature("--tensorboard: event files with metrics, recipe, graph, samples and histograms; a resumed run shows no step twice")
+def tensorboard(c):
+    sys.path.insert(0, os.path.join(c.source_root, "tests/tensorboard"))
+    import event_reader
+    c.write("events.yaml", """training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 2,
+  sequence_length: 8, eval_every: 0, sample_tokens: 4, model_save_interval: 2, optimizer: {type: AdamW, lr: 0.01}}
+transformer_config: {model_type: gpt2, embedding_dim: 8, num_blocks: 1, num_heads: 1, max_sequence_length: 8}
+""")
+    words = ["--config", "events.yaml", "--out", "run", "--tensorboard", "events", "--tensorboard-histograms", "wte",
+             "--tensorboard-every", "1"]
+    for steps in (3, 5):
+        run = c.run(*words, "--set", f"training_config.max_steps={steps}", *(["--resume"] if steps == 5 else []))
+    found = event_reader.series(os.path.join(c.folder, "events"))
+    lines = [o for o in c.metrics("run/metrics.jsonl") if o["event"] == "step"]
+    is_close(run, [value for _, value in found["loss/train"]], [o["loss"] for o in lines], 1e-6)
+    of_steps = {tag: [step for step, _ in values] for tag, values in found.items()}
+    if of_steps["loss/train"] != [1, 2, 3, 4, 5] or of_steps["gradients/wte"] != [1, 2, 3, 4, 5] or "sample" not in found:
+        run.fail(f"the tags and their steps are {of_steps}")
 
 
 @feature("Loss of every step as JSON lines; --dump-grads writes the gradients of all parameters")

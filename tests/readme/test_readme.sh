@@ -97,6 +97,7 @@ check docs/checkpoints.md 12
 check docs/fine_tuning.md 8
 check docs/data.md 19
 check docs/trust.md 12
+check docs/reports.md 9
 check docs/fine_tuning_tutorial.md 23
 if [ "$sanitizers" != none ]; then
   echo "docs/clusters.md: skipped: the program is instrumented, and MPI is not"

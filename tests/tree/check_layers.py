@@ -32,19 +32,22 @@ ALLOWED = {
     "job": "runtime comm device parallel config mesh",
     "data": "config jinja tokenizer kernels",  # kernels: the generator of random numbers
     "checkpoint": "runtime data tokenizer model config graph kernels",
+    "tensorboard": "",
     "report": "runtime plan schedule comm parallel config",
-    "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report",
+    "html_report": "config graph parallel schedule plan checkpoint report",
+    "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report "
+             "tensorboard",
     "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
     "serve": "jinja config graph runtime data tokenizer checkpoint train",
-    "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report train "
-           "compare prove serve",
+    "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report tensorboard "
+           "html_report train compare prove serve",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.
 THIRD_PARTY = {
     "yaml.h": "config data model",
-    "protobuf-c/": "mesh",
+    "protobuf-c/": "mesh tensorboard",
     "cjson/": "base report",
     "xxhash.h": "base data tokenizer",
     "oniguruma.h": "tokenizer",
@@ -77,7 +80,7 @@ def check_quoted(path: Path, header: str, root: Path) -> str:
     """What is wrong with an include of ours; "": nothing."""
     folder = folder_of(path)
     if header.endswith("pb-c.h"):
-        return "" if folder == "mesh" else f'"{header}" belongs to mesh only'
+        return "" if folder in ("mesh", "tensorboard") else f'"{header}" belongs to mesh and tensorboard only'
     target = folder_of(Path("src") / header) if (root / "src" / header).exists() else folder_of(Path(header))
     if "/" not in header or target not in ALLOWED:
         return f'"{header}" is named by no path from src/'

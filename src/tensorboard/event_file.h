@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* TensorBoard's event files of a run: TFRecord files, which a run appends records to and resumes
+ * behind a step.
+ *
+ * A record is: its length (u64, little-endian), the masked CRC-32C of these 8 bytes, the bytes, the
+ * masked CRC-32C of the bytes. What is added is written by one write at each flush. A crash may
+ * leave a part of the last record, which readers take for the end of the file; the next start cuts
+ * it off. A folder has one file for each start of the run, whose names sort in the order of the
+ * starts; TensorBoard reads them in this order. */
+#ifndef TSR_TENSORBOARD_EVENT_FILE_H
+#define TSR_TENSORBOARD_EVENT_FILE_H
+#include "base/diag.h"
+#include "base/text.h"
+#include <stdint.h>
+
+#define TSR_EVENT_FILE_PREFIX "events.out.tfevents."
+
+typedef struct tsr_event_file tsr_event_file;
+
+tsr_event_file *tsr_event_file_new(tsr_arena *arena, const char *folder);
+/* The run begins behind step `step`, or returns to it. Of the files that the folder has, records
+ * behind the step are cut off, and what follows them; step 0: the files are removed. Then a new
+ * file is opened. `ret_kept`: whether any record but those about files was kept. */
+bool tsr_event_file_begin(tsr_event_file *file, int64_t step, bool *ret_kept, tsr_diags *diags);
+/* Adds a record of the packed event, behind those that are not written yet. */
+void tsr_event_file_add(tsr_event_file *file, const tsr_text *event);
+/* Writes all records that are not written. A run does not end because they cannot be: the first
+ * failure is a warning with the step, and they are written with the next ones. */
+void tsr_event_file_flush(tsr_event_file *file, int64_t step, tsr_diags *diags);
+/* At the end: a failure where records are still not written. */
+bool tsr_event_file_finish(tsr_event_file *file, tsr_diags *diags);
+void tsr_event_file_close(tsr_event_file *file);
+
+#endif
