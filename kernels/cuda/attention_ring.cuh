@@ -188,7 +188,9 @@ static __global__ void __launch_bounds__(P::THREADS) ring_walk(
     const ring_shape r, const __grid_constant__ ring_turns turns, const uint64_t *key,
     const ring_arrays<typename P::N> x) {
   TSR_SHARED(float, shared);
-  ring_target t = ring_target_of(r, P::OWN);
+  __shared__ ring_target t;
+  if (threadIdx.x == 0) t = ring_target_of(r, P::OWN);
+  __syncthreads();
   int64_t begin = 0;                 /* of the part in registers */
   bool here = false, opened = false; /* here: it is not hidden */
   P p;

@@ -23,7 +23,7 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
   __device__ inline void
   open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
     int64_t start = t.at.q_start + t.position * t.at.q_stride;
-    p = tensor_forward_layout<W, M>((uint16_t *)shared, r.a);
+    p = tensor_forward_layout<W, M>((uint16_t *)shared);
     begin();
     tensor_load<W, S::QUERIES, TENSOR_THREADS>(
         p.queries, x.q + start, t.at.q_stride, r.unit.T - t.first, r.a.D);
@@ -64,7 +64,7 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dq {
   __device__ inline void
   open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
     int64_t start = t.at.q_start + t.position * t.at.q_stride, left = r.unit.T - t.first;
-    p = tensor_backward_layout<W, M>((uint16_t *)shared, r.a);
+    p = tensor_backward_layout<W, M>((uint16_t *)shared);
     zero<W, M>(dq);
     tensor_load<W, OWN, THREADS>(p.own, x.q + start, t.at.q_stride, left, r.a.D);
     tensor_load<W, OWN, THREADS>(p.own + S::OWN_SIZE, x.dout + start, t.at.q_stride, left, r.a.D);
@@ -99,7 +99,7 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dkv {
   __device__ inline void
   open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
     int64_t from = t.at.k_start + t.position * t.at.k_stride, left = r.unit.T - t.first;
-    p = tensor_backward_layout<W, M>((uint16_t *)shared, r.a);
+    p = tensor_backward_layout<W, M>((uint16_t *)shared);
     zero<W, M>(dk);
     zero<W, M>(dv);
     tensor_load<W, OWN, THREADS>(p.own, x.k + from, t.at.k_stride, left, r.a.D);

@@ -26,15 +26,17 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2) attention_tensor_for
     const uint16_t *k, const uint16_t *v) {
   typedef tensor_forward<W, M> S;
   TSR_SHARED(uint16_t, shared);
-  tensor_forward_parts p = tensor_forward_layout<W, M>(shared, a);
+  tensor_forward_parts p = tensor_forward_layout<W, M>(shared);
   attention_item item = attention_item_of_queries(a.B * a.H, S::QUERIES);
   int64_t b = item.line / a.H, h = item.line % a.H;
   int64_t end = attention_tile_end(a, item.first, S::QUERIES);
   for (int64_t own = item.first; own < end;) {
-    attention_part part = attention_part_at(a, b, own, end, false);
+    __shared__ attention_part part;
+    attention_part next = attention_part_at(a, b, own, end, false);
+    if (threadIdx.x == 0) part = next;
+    __syncthreads();
     attention_head at = attention_head_of_part(a, part, b, h);
     int64_t start = attention_own_start(a, part, b, h, a.H), stride = at.q_stride;
-    float *numbers = stats + 2 * (at.line * attention_own(a) + own);
     int row = tensor_row(M);
     forward_rows<W, M> rows;
     rows_begin(&rows);
@@ -44,6 +46,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2) attention_tensor_for
         attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, k + at.k_start,
         v + at.k_start, at.k_stride);
     rows_end(&rows);
+    float *numbers = stats + 2 * (at.line * attention_own(a) + part.row);
 #pragma unroll
     for (int m = 0; m < M; m++) {
       int from = row + 16 * m;
@@ -51,7 +54,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2) attention_tensor_for
           rows, m, a, stride, part.count - from, out + start + from * stride, numbers + 2 * from,
           p.queries + from * S::STRIDE);
     }
-    own += part.count;
+    own = part.row + part.count;
     __syncthreads(); /* p is loaded anew */
   }
 }

@@ -15,12 +15,15 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
   typedef tensor_backward<W, M> S;
   const int TILE = S::OWN;
   TSR_SHARED(uint16_t, shared);
-  tensor_backward_parts p = tensor_backward_layout<W, M>(shared, a);
+  tensor_backward_parts p = tensor_backward_layout<W, M>(shared);
   attention_item item = attention_item_of_queries(a.B * a.H, TILE);
   int64_t b = item.line / a.H, h = item.line % a.H;
   int64_t end = attention_tile_end(a, item.first, TILE);
   for (int64_t own = item.first; own < end;) {
-    attention_part part = attention_part_at(a, b, own, end, false);
+    __shared__ attention_part part;
+    attention_part next = attention_part_at(a, b, own, end, false);
+    if (threadIdx.x == 0) part = next;
+    __syncthreads();
     attention_head at = attention_head_of_part(a, part, b, h);
     attention_statistics rows =
         attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin);
@@ -42,7 +45,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
       tensor_store<TYPE, W>(
           x.dq + to + row * stride, stride, part.count - row, a.D, p.own + row * S::STRIDE, sums[m],
           a.scale, a.scale);
-    own += part.count;
+    own = part.row + part.count;
     __syncthreads(); /* p is loaded anew */
   }
 }
@@ -53,12 +56,15 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
   typedef tensor_backward<W, M> S;
   const int TILE = S::OWN;
   TSR_SHARED(uint16_t, shared);
-  tensor_backward_parts p = tensor_backward_layout<W, M>(shared, a);
+  tensor_backward_parts p = tensor_backward_layout<W, M>(shared);
   attention_item item = attention_item_of_keys(a.B * a.G, TILE);
   int64_t heads = a.H / a.G, b = item.line / a.G, g = item.line % a.G;
   int64_t end = attention_tile_end(a, item.first, TILE);
   for (int64_t own = item.first; own < end;) {
-    attention_part part = attention_part_at(a, b, own, end, true);
+    __shared__ attention_part part;
+    attention_part next = attention_part_at(a, b, own, end, true);
+    if (threadIdx.x == 0) part = next;
+    __syncthreads();
     attention_head at = attention_head_of_part(a, part, b, g * heads);
     int64_t from = at.k_start + part.first * at.k_stride, stride = at.k_stride;
     int row = tensor_row(M);
@@ -84,7 +90,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
       tensor_store<TYPE, W>(x.dk + at_row, stride, left, a.D, tile, dk[m], a.scale, a.scale);
       tensor_store<TYPE, W>(x.dv + at_row, stride, left, a.D, tile + S::OWN_SIZE, dv[m], 1, 1);
     }
-    own += part.count;
+    own = part.row + part.count;
     __syncthreads(); /* p is loaded anew */
   }
 }

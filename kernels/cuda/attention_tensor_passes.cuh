@@ -20,7 +20,9 @@
 /* The first of the 16 * M rows of this thread's warp. */
 static __device__ inline int tensor_row(int M) { return (int)threadIdx.x / TENSOR_LANES * 16 * M; }
 
-/* DROP: there may be dropout, without which the state of its mask takes no registers. */
+/* DROP: there may be dropout, without which the state of its mask takes no registers. What a loop
+ * needs once a tile lies in shared memory: sums take most of the 255 registers of a thread, and
+ * what does not fit into them is spilled (scripts/kernel_registers). */
 
 /* ---- products of a warp's 16 * M rows, the same for all passes ---- */
 
@@ -188,17 +190,16 @@ template <int W, int M> static __device__ inline void rows_end(forward_rows<W, M
  * next. */
 typedef struct {
   uint16_t *queries, *keys;
-  uint16_t *bits; /* or NULL */
+  uint16_t *bits; /* of dropout */
 } tensor_forward_parts;
 
 template <int W, int M>
-static __device__ inline tensor_forward_parts
-tensor_forward_layout(uint16_t *shared, const tsr_attention &a) {
+static __device__ inline tensor_forward_parts tensor_forward_layout(uint16_t *shared) {
   typedef tensor_forward<W, M> S;
   tensor_forward_parts p;
   p.queries = shared;
   p.keys = p.queries + S::QUERIES * S::STRIDE;
-  p.bits = a.dropout != 0 ? shared + S::HALVES : NULL;
+  p.bits = shared + S::HALVES;
   return p;
 }
 
@@ -207,9 +208,11 @@ tensor_forward_layout(uint16_t *shared, const tsr_attention &a) {
 template <tsr_cuda_type TYPE, int W, int M, bool DROP>
 static __device__ inline void tensor_forward_add(
     forward_rows<W, M> *rows, const tensor_forward_parts &p, const tsr_attention &a,
-    const attention_drop &drop, int64_t first, const uint16_t *k, const uint16_t *v,
+    const attention_drop &dropout, int64_t first, const uint16_t *k, const uint16_t *v,
     int64_t stride) {
   typedef tensor_forward<W, M> S;
+  __shared__ attention_drop drop;
+  if (DROP && threadIdx.x == 0) drop = dropout;
   const int QUERIES = S::QUERIES, KEYS = TENSOR_KEYS, THREADS = TENSOR_THREADS;
   int64_t end = attention_keys(a, first + QUERIES);
   int64_t begin = attention_keys_begin(a, first, end, KEYS);
@@ -232,7 +235,7 @@ static __device__ inline void tensor_forward_add(
       tensor_load<W, KEYS, THREADS>(
           after + S::TILE_SIZE, v + next * stride, stride, a.T - next, a.D);
     }
-    if (DROP && p.bits) {
+    if (DROP && a.dropout != 0) {
       attention_mask(p.bits, drop, first, t, QUERIES, KEYS);
       __syncthreads();
     }
@@ -242,7 +245,7 @@ static __device__ inline void tensor_forward_add(
       float shrunk[2];
       scores_hide<KEYS, false>(scores[m], attention_bounds_of(a, first + row + 16 * m, t));
       softmax_step(rows->max[m], rows->sum[m], shrunk, scores[m], factor);
-      if (DROP && p.bits) scores_drop(scores[m], p.bits, row + 16 * m);
+      if (DROP && a.dropout != 0) scores_drop(scores[m], p.bits, row + 16 * m);
 #pragma unroll
       for (int n = 0; n < W / 8; n++)
 #pragma unroll
@@ -270,18 +273,17 @@ template <int W, int M> struct tensor_backward {
 typedef struct {
   uint16_t *own, *others;
   float *rows;
-  uint16_t *bits; /* or NULL */
+  uint16_t *bits; /* of dropout */
 } tensor_backward_parts;
 
 template <int W, int M>
-static __device__ inline tensor_backward_parts
-tensor_backward_layout(uint16_t *shared, const tsr_attention &a) {
+static __device__ inline tensor_backward_parts tensor_backward_layout(uint16_t *shared) {
   typedef tensor_backward<W, M> S;
   tensor_backward_parts p;
   p.own = shared;
   p.others = shared + 2 * S::OWN_SIZE;
   p.rows = (float *)(shared + S::HALVES);
-  p.bits = a.dropout != 0 ? (uint16_t *)(p.rows + 2 * S::ROWS) : NULL;
+  p.bits = (uint16_t *)(p.rows + 2 * S::ROWS);
   return p;
 }
 
@@ -312,7 +314,7 @@ static __device__ inline void query_row_write(float *rows, const query_row &row,
 
 /* Scores and dP of a warp (16, N) to P f and dS. Rows are queries, or where `transposed` keys, from
  * `row` of the tile on; `keys` is the width of the mask, and the bounds are of the warp's. */
-template <int N, bool transposed>
+template <int N, bool transposed, bool DROP>
 static __device__ inline void gradients(
     float (&scores)[N / 8][4], float (&grads)[N / 8][4], const tsr_attention &a, const float *rows,
     const uint16_t *bits, const attention_bounds &bounds, int row, int keys) {
@@ -325,7 +327,7 @@ static __device__ inline void gradients(
       int own = row + tensor_c_row(i), other = n * 8 + tensor_c_column(i);
       int q = transposed ? other : own, k = transposed ? own : other;
       float x = tensor_power(fmaf(scores[n][i], factor, -rows[2 * q])), delta = rows[2 * q + 1];
-      if (bits) {
+      if (DROP && a.dropout != 0) {
         float kept = attention_bit(bits, keys, q, k) ? attention_kept(a) : 0.0f;
         scores[n][i] = x * kept;
         grads[n][i] = x * fmaf(grads[n][i], kept, -delta);
@@ -341,9 +343,11 @@ static __device__ inline void gradients(
 template <tsr_cuda_type TYPE, int W, int M, bool DROP>
 static __device__ inline void tensor_dq_add(
     float (&sums)[M][W / 8][4], const tensor_backward_parts &p, const tsr_attention &a,
-    const attention_drop &drop, int64_t first, const uint16_t *k, const uint16_t *v,
+    const attention_drop &dropout, int64_t first, const uint16_t *k, const uint16_t *v,
     int64_t stride) {
   typedef tensor_backward<W, M> S;
+  __shared__ attention_drop drop;
+  if (DROP && threadIdx.x == 0) drop = dropout;
   const int N = S::OTHERS;
   int64_t end = attention_keys(a, first + S::OWN);
   int64_t begin = attention_keys_begin(a, first, end, N), left = a.T - begin;
@@ -364,7 +368,7 @@ static __device__ inline void tensor_dq_add(
       tensor_load<W, N, TENSOR_THREADS>(
           after + S::OTHER_SIZE, v + next * stride, stride, a.T - next, a.D);
     }
-    if (DROP && p.bits) {
+    if (DROP && a.dropout != 0) {
       attention_mask(p.bits, drop, first, t, S::OWN, N);
       __syncthreads();
     }
@@ -372,7 +376,7 @@ static __device__ inline void tensor_dq_add(
     dot<TYPE, W, M, N>(grads, douts, tile + S::OTHER_SIZE);
 #pragma unroll
     for (int m = 0; m < M; m++)
-      gradients<N, false>(
+      gradients<N, false, DROP>(
           scores[m], grads[m], a, p.rows, p.bits, attention_bounds_of(a, first + row + 16 * m, t),
           row + 16 * m, N);
     add<TYPE, W, M, N>(sums, grads, tile);
@@ -390,11 +394,11 @@ typedef struct {
 
 /* A step of the pass of dk and dv: a tile of queries of one of the group's heads. */
 typedef struct {
-  int64_t head, query;
+  int head, query;
 } query_step;
 
 static __device__ inline query_step
-query_step_after(query_step step, int64_t begin, int64_t end, int size) {
+query_step_after(query_step step, int begin, int end, int size) {
   step.query += size;
   if (step.query >= end) step.query = begin, step.head++;
   return step;
@@ -422,13 +426,18 @@ static __device__ inline query_row step_load(
 template <tsr_cuda_type TYPE, int W, int M, bool DROP>
 static __device__ inline void tensor_dkv_add(
     float (&dk)[M][W / 8][4], float (&dv)[M][W / 8][4], const tensor_backward_parts &p,
-    const tsr_attention &a, const tensor_queries &x, int64_t first) {
+    const tsr_attention &of, const tensor_queries &all, int64_t first) {
   typedef tensor_backward<W, M> S;
   const int N = S::OTHERS;
-  int64_t begin = attention_queries(a, first, N);
-  int64_t end = attention_queries_end(a, begin, first + S::OWN);
+  __shared__ tensor_queries x;
+  __shared__ tsr_attention a;
+  if (threadIdx.x == 0) x = all, a = of;
+  __syncthreads();
+  int begin = (int)attention_queries(a, first, N);
+  int end = (int)attention_queries_end(a, begin, first + S::OWN);
   int row = tensor_row(M), turn = 0;
-  float scores[M][N / 8][4], grads[M][N / 8][4];
+  const int H = DROP && M > 1 ? N / 2 : N; /* queries at once: the mask takes registers, too */
+  float scores[M][H / 8][4], grads[M][H / 8][4];
   const tensor_left<W, M, false> keys(p.own, row), values(p.own + S::OWN_SIZE, row);
   query_step step = {0, begin};
   query_row_write(p.rows, step_load<W, M>(p, 0, a, x, step), N);
@@ -439,20 +448,24 @@ static __device__ inline void tensor_dkv_add(
     tensor_fetch_wait();
     __syncthreads();
     if (next.head < x.heads) coming = step_load<W, M>(p, turn ^ 1, a, x, next);
-    if (DROP && p.bits) {
+    if (DROP && a.dropout != 0) {
       attention_drop drop = attention_drop_next(x.drop, step.head);
       attention_mask(p.bits, drop, step.query, first, N, S::OWN);
       __syncthreads();
     }
-    dot<TYPE, W, M, N>(scores, keys, tile);
-    dot<TYPE, W, M, N>(grads, values, tile + S::OTHER_SIZE);
+#pragma unroll 1
+    for (int h = 0; h < N; h += H, tile += H * S::STRIDE) {
+      dot<TYPE, W, M, H>(scores, keys, tile);
+      dot<TYPE, W, M, H>(grads, values, tile + S::OTHER_SIZE);
 #pragma unroll
-    for (int m = 0; m < M; m++)
-      gradients<N, true>(
-          scores[m], grads[m], a, p.rows + turn * S::ROWS, DROP ? p.bits : NULL,
-          attention_bounds_of(a, step.query, first + row + 16 * m), row + 16 * m, S::OWN);
-    add<TYPE, W, M, N>(dv, scores, tile + S::OTHER_SIZE);
-    add<TYPE, W, M, N>(dk, grads, tile);
+      for (int m = 0; m < M; m++)
+        gradients<H, true, DROP>(
+            scores[m], grads[m], a, p.rows + turn * S::ROWS + 2 * h,
+            p.bits + h * S::OWN / ATTENTION_RUN,
+            attention_bounds_of(a, step.query + h, first + row + 16 * m), row + 16 * m, S::OWN);
+      add<TYPE, W, M, H>(dv, scores, tile + S::OTHER_SIZE);
+      add<TYPE, W, M, H>(dk, grads, tile);
+    }
     turn ^= 1;
     query_row_write(p.rows + turn * S::ROWS, coming, N); /* nobody reads these by now */
     step = next;

@@ -308,26 +308,3 @@ extern "C" void tsr_cuda_epilogue(
           row_epilogue<T>, launch_rows(R, C), s, (T *)out, (T *)sum, (const T *)x, (const T *)row,
           (const T *)plus, gelu, C, packed))
 }
-
-template <typename TO, typename FROM>
-static __global__ void cast(TO *out, const FROM *x, int64_t n, bool packed) {
-  enum { W = LAUNCH_CAST_WIDTH };
-  for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
-    float v[W];
-    row_load(v, x, i, n, packed);
-    row_store(out, v, i, n, packed);
-  }
-}
-
-template <typename TO>
-static void cast_launch(tsr_cuda_stream s, TO *out, tsr_cuda_type from, const void *x, int64_t n) {
-  bool packed = is_aligned(out, 16) && is_aligned(x, 16);
-  TSR_BY_TYPE(
-      from, FROM, TSR_LAUNCH((cast<TO, FROM>), launch_cast(n), s, out, (const FROM *)x, n, packed))
-}
-
-extern "C" void tsr_cuda_cast(
-    tsr_cuda_stream s, tsr_cuda_type to, void *out, tsr_cuda_type from, const void *x, int64_t n) {
-  if (n <= 0) return;
-  TSR_BY_TYPE(to, TO, cast_launch(s, (TO *)out, from, x, n))
-}

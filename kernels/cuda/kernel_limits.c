@@ -29,9 +29,15 @@ int64_t tsr_cuda_sum_rows_scratch(int64_t rows, int64_t C) {
 }
 
 /* A double for each block. */
-int64_t tsr_cuda_sum_scratch(int64_t rows, int64_t cols) {
-  int64_t blocks = (rows * cols + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK;
+int64_t tsr_cuda_sum_scratch(int64_t n) {
+  int64_t blocks = (n + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK;
   return (blocks > 0 ? blocks : 1) * (int64_t)sizeof(double);
+}
+
+/* The same for each rectangle; none where each has one block. */
+int64_t tsr_cuda_gradient_scratch(const tsr_norm_grid *g) {
+  int64_t blocks = (tsr_norm_grid_most(g) + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK;
+  return blocks > 1 ? (int64_t)g->units * g->pieces * blocks * (int64_t)sizeof(double) : 0;
 }
 
 /* The tokens' counting sort: how many rows each token has, where they begin, and the rows twice. */

@@ -3,6 +3,7 @@
  * without a device and without nvcc. */
 #ifndef TSR_KERNELS_CUDA_KERNEL_LIMITS_H
 #define TSR_KERNELS_CUDA_KERNEL_LIMITS_H
+#include "base/norm_grid.h"
 #include "kernels/kernels.h"
 
 #ifdef __cplusplus
@@ -32,7 +33,8 @@ bool tsr_cuda_has_unary(tsr_unary kind);
 int64_t tsr_cuda_gemm_scratch(int64_t M, int64_t N, int64_t K, int in, int out, bool epilogue);
 int64_t tsr_cuda_gemm_operand_bytes(int64_t elements, int64_t bytes); /* of one copy */
 int64_t tsr_cuda_sum_rows_scratch(int64_t rows, int64_t C);
-int64_t tsr_cuda_sum_scratch(int64_t rows, int64_t cols);
+int64_t tsr_cuda_sum_scratch(int64_t n);
+int64_t tsr_cuda_gradient_scratch(const tsr_norm_grid *grid);
 int64_t tsr_cuda_embedding_scratch(int64_t R, int64_t v_begin, int64_t v_end);
 int64_t tsr_cuda_attention_scratch(const tsr_attention *a);
 

@@ -17,6 +17,7 @@
  * all else is f32; arithmetic is f32, and a result is rounded once, when it is written. */
 #ifndef TSR_KERNELS_CUDA_KERNELS_H
 #define TSR_KERNELS_CUDA_KERNELS_H
+#include "base/norm_grid.h"
 #include "base/quantized_layout.h"
 #include "base/tensor_slice.h"
 #include "kernels/members_sum.h"
@@ -64,9 +65,20 @@ void tsr_cuda_mul_row(
 void tsr_cuda_epilogue(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, void *sum, const void *x, const void *row,
     const void *plus, bool gelu, int64_t R, int64_t C);
-/* From one type to another, to nearest even. */
+
+/* ---- cast.cu: from one type to another, to nearest even ---- */
 void tsr_cuda_cast(
     tsr_cuda_stream s, tsr_cuda_type to, void *out, tsr_cuda_type from, const void *x, int64_t n);
+/* The same of at most TSR_CUDA_CASTS arrays, in one launch. */
+typedef struct {
+  void *out;
+  const void *x;
+  int64_t n;
+} tsr_cuda_cast_pair;
+enum { TSR_CUDA_CASTS = 136 };
+void tsr_cuda_casts(
+    tsr_cuda_stream s, tsr_cuda_type to, tsr_cuda_type from, const tsr_cuda_cast_pair *pairs,
+    int count);
 
 /* ---- hash.cu: adds the hash of elements [begin, end) of x, a part of a tensor, to *sum
  * (base/tensor_hash.h). A dimension may be stored in blocks with padding (graph/padding.h). ---- */
@@ -121,15 +133,9 @@ void tsr_cuda_norm_dw(
     tsr_cuda_stream s, tsr_cuda_type type, float *out, const void *dy, const void *x,
     const float *mean, const float *rstd, void *scratch, int64_t C, int64_t row_first,
     int64_t row_step, int64_t rows);
-/* out[0] = the sum of x, of x^2: blocks of TSR_SUM_BLOCK elements of the row-major order of
- * (rows, cols), rows `stride` apart; blocks added by the tree, in double, and rounded once.
- * Scratch: tsr_cuda_sum_scratch bytes. */
-void tsr_cuda_sum(
-    tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
-    int64_t stride);
-void tsr_cuda_sum_squares(
-    tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
-    int64_t stride);
+/* out[0] = the sum of x (n): blocks of TSR_SUM_BLOCK elements, which the tree adds in double,
+ * rounded once. Scratch: tsr_cuda_sum_scratch bytes. */
+void tsr_cuda_sum(tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t n);
 
 /* ---- embedding.cu ---- */
 /* out (R, C): table row tokens[r] - v_begin where v_begin <= tokens[r] < v_end, else zeros; -0
@@ -233,6 +239,31 @@ void tsr_cuda_adamw(
 void tsr_cuda_sgd(
     tsr_cuda_stream s, const tsr_cuda_sgd_options *o, const tsr_cuda_weight *weights,
     const tsr_cuda_rounding *roundings, int count);
+
+/* ---- gradient_norm.cu ---- */
+/* out (units, pieces) = the sum of squares of each rectangle of x (base/norm_grid.h), 0 of one
+ * without elements: blocks of TSR_SUM_BLOCK elements of its row-major order, which the tree adds in
+ * double, rounded once. */
+typedef struct {
+  const float *x;
+  float *out;
+  tsr_norm_grid grid;
+} tsr_cuda_gradient;
+/* Of at most TSR_CUDA_GRADIENTS gradients, in one launch, and one more where rectangles have
+ * several blocks. Scratch: tsr_cuda_gradient_scratch bytes for each. */
+enum { TSR_CUDA_GRADIENTS = 34 };
+void tsr_cuda_gradient_squares(
+    tsr_cuda_stream s, const tsr_cuda_gradient *gradients, int count, void *scratch);
+/* Columns (units, pieces) side by side: out[u][k][i] = column i's [u][k], 0 from its `pieces` on,
+ * of an out (units, rows, n) at its first column of these. At most TSR_CUDA_COLUMNS. */
+typedef struct {
+  const float *x;
+  int64_t pieces;
+} tsr_cuda_column;
+enum { TSR_CUDA_COLUMNS = 248 };
+void tsr_cuda_join_columns(
+    tsr_cuda_stream s, float *out, const tsr_cuda_column *columns, int count, int64_t units,
+    int64_t rows, int64_t n);
 /* clip (3): from stats (pieces, n), each column added by the tree, in double; loss_scale may be
  * NULL */
 void tsr_cuda_clip(

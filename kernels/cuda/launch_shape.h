@@ -166,7 +166,40 @@ static inline tsr_launch_shape launch_updates(int64_t blocks) {
   return launch_blocks(blocks, TSR_MAP_THREADS);
 }
 
-/* The gradients' norm, by one block: a thread has a column. */
+/* ---- the gradients' norm: of each gradient a warp has a block of TSR_SUM_BLOCK elements of a
+ * rectangle; then a block of threads a rectangle, where they have several ---- */
+
+static inline int64_t launch_norm_room(const tsr_norm_grid *g) {
+  int64_t blocks = launch_sum_blocks(tsr_norm_grid_most(g));
+  return blocks > 1 ? blocks : 1;
+}
+static inline int64_t launch_norm_sums(const tsr_norm_grid *g) {
+  return (int64_t)g->units * g->pieces * launch_norm_room(g);
+}
+static inline int64_t launch_norm_blocks(const tsr_norm_grid *g) {
+  return launch_pieces(launch_norm_sums(g), LAUNCH_SUM_WARPS);
+}
+static inline int64_t launch_norm_adds(const tsr_norm_grid *g) {
+  return launch_norm_room(g) > 1 ? (int64_t)g->units * g->pieces : 0;
+}
+static inline tsr_launch_shape
+launch_rectangle_squares(const tsr_cuda_gradient *gradients, int count) {
+  int64_t blocks = 0;
+  for (int i = 0; i < count; i++) blocks += launch_norm_blocks(&gradients[i].grid);
+  return launch_blocks(blocks, LAUNCH_SUM_THREADS);
+}
+/* No blocks: there is nothing to add. */
+static inline tsr_launch_shape launch_add_squares(const tsr_cuda_gradient *gradients, int count) {
+  int64_t blocks = 0, most = 0;
+  for (int i = 0; i < count; i++) {
+    int64_t elements = tsr_norm_grid_most(&gradients[i].grid);
+    blocks += launch_norm_adds(&gradients[i].grid);
+    most = elements > most ? elements : most;
+  }
+  return launch_blocks(blocks, launch_add_blocks(most).block[0]);
+}
+
+/* The norm, by one block: a thread has a column. */
 enum { LAUNCH_CLIP_THREADS = 256 };
 static inline tsr_launch_shape launch_clip(void) { return launch_blocks(1, LAUNCH_CLIP_THREADS); }
 

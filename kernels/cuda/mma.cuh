@@ -83,6 +83,13 @@ static __device__ inline float tensor_power(float x) {
 
 #endif
 
+/* The same number, of which the compiler does not know that: what is computed of it in a loop is
+ * not computed before the loop and kept, which would spill registers. */
+static __device__ inline int tensor_here(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 static __device__ inline int tensor_lane(void) { return (int)threadIdx.x % TENSOR_LANES; }
 
 /* A = x[row.. row+15][column.. column+15] */
@@ -128,7 +135,8 @@ static __device__ inline int tensor_c_column(int i) { return tensor_lane() % 4 *
 template <int W, int ROWS, int THREADS>
 static __device__ inline void
 tensor_load(uint16_t *to, const uint16_t *from, int64_t stride, int64_t rows, int64_t D) {
-  const int in_row = W / TENSOR_HALVES, step = (int)stride, left = rows < ROWS ? (int)rows : ROWS;
+  const int in_row = W / TENSOR_HALVES, step = tensor_here((int)stride);
+  const int left = rows < ROWS ? (int)rows : ROWS;
 #pragma unroll
   for (int n = 0; n < (ROWS * in_row + THREADS - 1) / THREADS; n++) {
     int i = n * THREADS + (int)threadIdx.x, row = i / in_row, d = i % in_row * TENSOR_HALVES;

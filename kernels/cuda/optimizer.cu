@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015) and SGD with PyTorch's order of
- * operations, each in one pass, over many weights at once, and the factor that the gradients' norm
- * gives. A thread has four neighbours. */
+ * operations, each in one pass, over many weights at once. A thread has four neighbours. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/philox.cuh"
-#include "kernels/cuda/reduction_tree.cuh"
 
 enum { W = 4 };
 
@@ -223,39 +221,4 @@ extern "C" void tsr_cuda_sgd(
     const tsr_cuda_rounding *roundings, int count) {
   if (roundings) sgd_launch<uint16_t>(s, o, weights, roundings, count);
   else sgd_launch<float>(s, o, weights, roundings, count);
-}
-
-/* ---- the norm: PyTorch's clip_grad_norm_. A thread has a column, whose pieces it adds by the
- * tree; the columns are added one after the other ---- */
-
-static __global__ void clip_factor(
-    float *clip, const float *stats, int64_t pieces, int64_t n, float max_norm,
-    const float *loss_scale) {
-  __shared__ double columns[LAUNCH_CLIP_THREADS];
-  double stack[TSR_TREE_DEPTH_MAX], sum = 0;
-  for (int64_t first = 0; first < n; first += LAUNCH_CLIP_THREADS) {
-    int64_t c = first + threadIdx.x;
-    tsr_tree_stack tree = {};
-    for (int64_t i = 0; c < n && i < pieces; i++) {
-      stack[tsr_tree_push(&tree, tsr_tree_merges(pieces, i))] = (double)stats[i * n + c];
-      for (int low; tsr_tree_merge(&tree, &low);) stack[low] += stack[low + 1];
-    }
-    columns[threadIdx.x] = tree.entries ? stack[0] : 0;
-    __syncthreads();
-    for (int i = 0; threadIdx.x == 0 && i < LAUNCH_CLIP_THREADS && first + i < n; i++)
-      sum += columns[i];
-    __syncthreads();
-  }
-  if (threadIdx.x > 0) return;
-  double scale = loss_scale ? (double)*loss_scale : 1;
-  double norm = sqrt(sum) / scale, factor = max_norm > 0 ? (double)max_norm / (norm + 1e-6) : 1;
-  clip[0] = (float)norm;
-  clip[1] = (float)((factor < 1 ? factor : 1) / scale);
-  clip[2] = !loss_scale || norm < INFINITY ? 1 : 0; /* an overflow is no update */
-}
-
-extern "C" void tsr_cuda_clip(
-    tsr_cuda_stream s, float *clip, const float *stats, int64_t pieces, int64_t n, float max_norm,
-    const float *loss_scale) {
-  TSR_LAUNCH(clip_factor, launch_clip(), s, clip, stats, pieces, n, max_norm, loss_scale);
 }

@@ -2,7 +2,7 @@
 /* Sums over rows and to one number, in runs that base/reduction_tree.h's tree adds. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
-#include "kernels/cuda/reduction_tree.cuh"
+#include "kernels/cuda/summation.cuh"
 
 /* What is summed: rows of x, or of dy * (x - mean) * rstd. */
 template <typename T> struct summands {
@@ -107,66 +107,26 @@ extern "C" void tsr_cuda_norm_dw(
           {(const T *)x, (const T *)dy, mean, rstd, C, row_first, row_step, rows}))
 }
 
-/* ---- to one number: with the bits of the CPU's sums, element i of a block goes to running sum
- * i % 32, which is a lane ---- */
+/* ---- to one number ---- */
 
 /* A warp a block of TSR_SUM_BLOCK elements. */
-template <bool SQUARES>
-static __global__ void
-sum_elements(double *sums, const float *x, int64_t n, int64_t cols, int64_t stride) {
+static __global__ void sum_elements(double *sums, const float *x, int64_t n) {
   int64_t block = (int64_t)blockIdx.x * LAUNCH_SUM_WARPS + threadIdx.x / TSR_WARP;
-  int64_t i = block * TSR_SUM_BLOCK, end = i + TSR_SUM_BLOCK < n ? i + TSR_SUM_BLOCK : n;
-  i += threadIdx.x % TSR_WARP;
-  double sum = 0;
-  if (stride == cols) {
-#pragma unroll 8
-    for (; i < end; i += TSR_WARP) sum += SQUARES ? (double)x[i] * (double)x[i] : (double)x[i];
-  } else {
-    int64_t row = i / cols, col = i % cols;
-    for (; i < end; i += TSR_WARP) {
-      double v = (double)x[row * stride + col];
-      sum += SQUARES ? v * v : v;
-      for (col += TSR_WARP; col >= cols; col -= cols) row++;
-    }
-  }
-  sum = warp_sum(sum);
+  double sum = block_elements<false>(x, block, 1, n, n);
   if (threadIdx.x % TSR_WARP == 0 && block * TSR_SUM_BLOCK < n) sums[block] = sum;
 }
 
-/* The levels of the tree wait for one another: in shared memory, where the sums fit there. */
 static __global__ void add_blocks(float *out, double *sums, int64_t blocks) {
-  __shared__ double near[LAUNCH_BLOCK_SUMS];
-  if (blocks <= LAUNCH_BLOCK_SUMS) {
-    for (int64_t i = threadIdx.x; i < blocks; i += blockDim.x) near[i] = sums[i];
-    sums = near;
-    __syncthreads();
-  }
-  tree_sum(sums, blocks, 1, (int64_t)threadIdx.x, (int64_t)blockDim.x);
-  if (threadIdx.x == 0) out[0] = (float)sums[0];
+  add_block_sums(out, sums, blocks);
 }
 
-template <bool SQUARES>
-static void sum_launch(
-    tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
-    int64_t stride) {
-  int64_t n = rows * cols, blocks = launch_sum_blocks(n);
+extern "C" void
+tsr_cuda_sum(tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t n) {
+  int64_t blocks = launch_sum_blocks(n);
   if (blocks <= 0) {
     tsr_cuda_zero(s, out, sizeof *out);
     return;
   }
-  TSR_LAUNCH(
-      sum_elements<SQUARES>, launch_sum_elements(n), s, (double *)scratch, x, n, cols, stride);
+  TSR_LAUNCH(sum_elements, launch_sum_elements(n), s, (double *)scratch, x, n);
   TSR_LAUNCH(add_blocks, launch_add_blocks(n), s, out, (double *)scratch, blocks);
-}
-
-extern "C" void tsr_cuda_sum(
-    tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
-    int64_t stride) {
-  sum_launch<false>(s, out, x, scratch, rows, cols, stride);
-}
-
-extern "C" void tsr_cuda_sum_squares(
-    tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
-    int64_t stride) {
-  sum_launch<true>(s, out, x, scratch, rows, cols, stride);
 }

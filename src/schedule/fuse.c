@@ -16,6 +16,7 @@ typedef struct {
   tsr_arena *arena;
   bool *absorbed; /* per task: another one covers it */
   int *part_end;  /* per task: where its part ends */
+  int *last_read; /* per value: the last task that reads it */
 } fusing;
 
 static bool has_form(const fusing *f, tsr_fused_form form) { return f->target->fuses & 1u << form; }
@@ -125,6 +126,13 @@ static void fuse(fusing *f, tsr_fused_form form, const int *tasks, int count, in
   t->results = results;
   t->inputs_count = inputs;
   t->outputs_count = outputs;
+}
+
+/* The same of tasks one after another, at the place of the first one. */
+static void fuse_run(fusing *f, tsr_fused_form form, int first, int count) {
+  int *tasks = tsr_arena_array(f->arena, int, count);
+  for (int i = 0; i < count; i++) tasks[i] = first + i;
+  fuse(f, form, tasks, count, first);
 }
 
 /* ---- a norm with the sum that it normalizes ---- */
@@ -285,13 +293,73 @@ static void fuse_updates(fusing *f, int task) {
   if (!has_form(f, TSR_FUSED_UPDATES) || !update || f->absorbed[task]) return;
   int count = 1, next = task;
   while ((next = follower(f, next)) >= 0 && are_alike(f, t, &f->p->tasks[next])) count++;
-  if (count == 1) return;
-  int *tasks = tsr_arena_array(f->arena, int, count);
-  for (int i = 0; i < count; i++) tasks[i] = task + i;
-  fuse(f, TSR_FUSED_UPDATES, tasks, count, task);
+  if (count > 1) fuse_run(f, TSR_FUSED_UPDATES, task, count);
+}
+
+/* ---- sums of squares ---- */
+
+static bool reads_any(const fusing *f, const tsr_task *t, const int *tasks, int count) {
+  for (int k = 0; k < t->inputs_count; k++)
+    if (is_made_inside(f, tasks, count, input(f, t, k))) return true;
+  return false;
+}
+
+/* Whether a later task of the part is such a sum, too, and may be made together with the first. */
+static bool is_norm_like(const fusing *f, int first, int task) {
+  const tsr_task *a = &f->p->tasks[first], *b = &f->p->tasks[task];
+  return b->op == TSR_OP_NORM_STATS && !f->absorbed[task] && a->last_only == b->last_only &&
+         tensor(f, input(f, b, 0))->dtype == TSR_F32 &&
+         have_one_owner(f, input(f, a, 0), input(f, b, 0));
+}
+
+static void fuse_norms(fusing *f, int task) {
+  const tsr_task *t = &f->p->tasks[task];
+  if (t->op != TSR_OP_NORM_STATS || f->absorbed[task] || !has_form(f, TSR_FUSED_NORMS)) return;
+  int end = f->part_end[task], last = task, count = 0;
+  int *tasks = tsr_arena_array(f->arena, int, end - task);
+  for (int i = task; i < end; i++) {
+    if (is_norm_like(f, task, i)) tasks[count++] = last = i;
+    else if (reads_any(f, &f->p->tasks[i], tasks, count)) break;
+  }
+  int kept = 0;
+  for (int i = 0; i < count; i++)
+    if (f->last_read[input(f, &f->p->tasks[tasks[i]], 0)] > last) tasks[kept++] = tasks[i];
+  if (kept < 2) return;
+  tsr_norm_pieces *norms = tsr_arena_array(f->arena, tsr_norm_pieces, kept);
+  for (int i = 0; i < kept; i++) norms[i] = *f->p->tasks[tasks[i]].norm;
+  int base = tasks[kept - 1];
+  fuse(f, TSR_FUSED_NORMS, tasks, kept, base);
+  f->p->tasks[base].norm = norms;
+}
+
+/* ---- casts of parameters ---- */
+
+static bool casts_param(const fusing *f, const tsr_task *t) {
+  return t->op == TSR_OP_CAST && tensor(f, input(f, t, 0))->segment == TSR_SEGMENT_PARAM &&
+         !tsr_dtype_is_quantized(tensor(f, input(f, t, 0))->dtype);
+}
+
+static bool casts_alike(const fusing *f, const tsr_task *a, const tsr_task *b) {
+  return casts_param(f, b) && have_one_owner(f, input(f, a, 0), input(f, b, 0)) &&
+         tensor(f, input(f, a, 0))->dtype == tensor(f, input(f, b, 0))->dtype &&
+         tensor(f, output(f, a))->dtype == tensor(f, output(f, b))->dtype;
+}
+
+static void fuse_casts(fusing *f, int task) {
+  const tsr_task *t = &f->p->tasks[task];
+  if (!has_form(f, TSR_FUSED_CASTS) || f->absorbed[task] || !casts_param(f, t)) return;
+  int count = 1, next = task;
+  while ((next = follower(f, next)) >= 0 && casts_alike(f, t, &f->p->tasks[next])) count++;
+  if (count > 1) fuse_run(f, TSR_FUSED_CASTS, task, count);
 }
 
 /* ---- the pass ---- */
+
+static void find_last_reads(fusing *f) {
+  for (int i = 0; i < f->p->tasks_count; i++)
+    for (int k = 0; k < f->p->tasks[i].inputs_count; k++)
+      f->last_read[input(f, &f->p->tasks[i], k)] = i;
+}
 
 static void find_part_ends(fusing *f) {
   for (int k = 0; k < f->p->parts_count; k++)
@@ -317,7 +385,9 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
   if (!target->fuses) return;
   f.absorbed = tsr_arena_array(f.arena, bool, p->tasks_count + 1);
   f.part_end = tsr_arena_array(f.arena, int, p->tasks_count + 1);
+  f.last_read = tsr_arena_array(f.arena, int, p->graph->values_count + 1);
   find_part_ends(&f);
+  find_last_reads(&f);
   for (int i = 0; i < p->tasks_count; i++) {
     chain c;
     if (has_form(&f, TSR_FUSED_EPILOGUE)) fuse_epilogue(&f, i);
@@ -325,6 +395,8 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
       fuse(&f, TSR_FUSED_SUM_NORM, c.tasks, c.count, c.tasks[c.count - 1]);
     fuse_norm_dx(&f, i);
     fuse_updates(&f, i);
+    fuse_norms(&f, i);
+    fuse_casts(&f, i);
   }
   remove_absorbed(&f);
 }
@@ -332,8 +404,13 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
 /* ---- fused tasks ---- */
 
 const char *tsr_fused_name(tsr_fused_form form) {
-  static const char *const names[] = {"none", "epilogue", "sum_norm", "norm_dx_sum", "updates"};
+  static const char *const names[] = {"none",    "epilogue", "sum_norm", "norm_dx_sum",
+                                      "updates", "norms",    "casts"};
   return names[form];
+}
+
+bool tsr_fused_is_batch(tsr_fused_form form) {
+  return form == TSR_FUSED_UPDATES || form == TSR_FUSED_NORMS || form == TSR_FUSED_CASTS;
 }
 
 bool tsr_fused_may_overwrite(const tsr_program *p, const tsr_task *t, int output, int in) {

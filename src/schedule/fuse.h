@@ -13,8 +13,11 @@
  *   sum_norm      [add(row) +] add + a norm              norm(x [+ row] + residual), and the sum
  *   norm_dx_sum   a norm's input gradient + add          dx + the gradient of the residual branch
  *   updates       optimizer updates, one after another   one launch for many parameters
+ *   norms         sums of squares for the norm           one launch for many gradients
+ *   casts         casts of parameters, one after another one launch for many parameters
  *
- * Fusion moves no update to a later place, and raises no peak: an output may overwrite an input as
+ * Fusion moves no update to a later place, and raises no peak: a sum of squares moves behind others
+ * only where its gradient is read later than that, and an output may overwrite an input as
  * tsr_fused_may_overwrite has it. */
 #ifndef TSR_SCHEDULE_FUSE_H
 #define TSR_SCHEDULE_FUSE_H
@@ -25,6 +28,9 @@
 void tsr_program_fuse(tsr_program *program, const tsr_target *target);
 
 const char *tsr_fused_name(tsr_fused_form form); /* "epilogue" */
+/* Whether the nodes are of one op, and none reads what another one makes: each has as many inputs
+ * and as many outputs, in the order of the nodes. */
+bool tsr_fused_is_batch(tsr_fused_form form);
 
 /* Whether a fused task's output may have the bytes of one of its inputs of the same shape that
  * no task reads later. */

@@ -138,8 +138,7 @@ bool tsr_task_counts(const tsr_task_call *c, int i) {
   return !is_other_groups_copy;
 }
 
-tsr_rectangle tsr_task_norm_rectangle(const tsr_task_call *c, int64_t unit, int64_t piece) {
+tsr_norm_grid tsr_task_norm_grid(const tsr_task_call *c) {
   const tsr_norm_pieces *p = c->task->norm;
-  int64_t first = p->dim < 0 ? 0 : tsr_operand_offset(c, &c->task->inputs[0], p->dim);
-  return tsr_norm_rectangle(p, first, unit, piece);
+  return tsr_norm_grid_of(p, p->dim < 0 ? 0 : tsr_operand_offset(c, &c->task->inputs[0], p->dim));
 }

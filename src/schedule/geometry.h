@@ -98,7 +98,7 @@ double tsr_task_squared_factor(const tsr_task_call *call);
  * another stage does not. Where the input is split, or partial itself, over such an axis every rank
  * counts; where it is replicated the first one does, and where it is owned the first owner. */
 bool tsr_task_counts(const tsr_task_call *call, int input);
-/* A rectangle of the gradient that the task's norm is made of (norm_pieces.h). */
-tsr_rectangle tsr_task_norm_rectangle(const tsr_task_call *call, int64_t unit, int64_t piece);
+/* The rectangles of the gradient of which the task's norm is made (norm_pieces.h), on this rank. */
+tsr_norm_grid tsr_task_norm_grid(const tsr_task_call *call);
 
 #endif

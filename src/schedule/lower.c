@@ -382,7 +382,7 @@ static tsr_program *make_program(
   make_parts(&l);
   if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);
   make_runs(&l);
-  tsr_program_sink_updates(p);
+  tsr_program_sink_updates(p, target);
   tsr_program_fuse(p, target);
   bind_tensors(&l); /* shapes, for the target */
   tsr_program_size_outputs(p, target);

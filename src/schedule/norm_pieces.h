@@ -11,6 +11,7 @@
  * the rectangles are the rank's part of the gradient, each element once (verify_norms.c). */
 #ifndef TSR_SCHEDULE_NORM_PIECES_H
 #define TSR_SCHEDULE_NORM_PIECES_H
+#include "base/norm_grid.h"
 #include "graph/graph.h"
 
 typedef struct {
@@ -24,13 +25,7 @@ typedef struct {
   int64_t units; /* rows of pieces in the output: tp's units of this rank, or 1 */
 } tsr_norm_pieces;
 
-/* `rows` runs of `cols` elements, `stride` apart; 0 rows: nothing of it is here. */
-typedef struct {
-  int64_t start, rows, cols, stride;
-} tsr_rectangle;
-
 /* `first`: where the rank's part begins in the pieces' dimension. */
-tsr_rectangle
-tsr_norm_rectangle(const tsr_norm_pieces *p, int64_t first, int64_t unit, int64_t piece);
+tsr_norm_grid tsr_norm_grid_of(const tsr_norm_pieces *p, int64_t first);
 
 #endif

@@ -70,6 +70,8 @@ typedef enum {
   TSR_FUSED_SUM_NORM,
   TSR_FUSED_NORM_DX_SUM,
   TSR_FUSED_UPDATES,
+  TSR_FUSED_NORMS,
+  TSR_FUSED_CASTS,
   TSR_FUSED_FORMS
 } tsr_fused_form;
 
@@ -79,8 +81,8 @@ typedef struct {
   tsr_section section;
   int inputs_count, outputs_count;
   tsr_tensor *inputs, *outputs;
-  tsr_reduction sum;           /* how what the task sums is made of the recipe's units */
-  const tsr_norm_pieces *norm; /* of norm_stats: of what the gradient's norm is made; else NULL */
+  tsr_reduction sum;              /* how what the task sums is made of the recipe's units */
+  const tsr_norm_pieces *norm;    /* of norm_stats, per node: of what its norm is made; else NULL */
   const tsr_expert_rows *experts; /* of a task on rows of experts; else NULL */
   int axis;                       /* of a collective, else -1 */
   int lag;    /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
@@ -125,6 +127,9 @@ static inline const tsr_tensor *tsr_kernel_inputs(const tsr_task *t) {
 static inline const tsr_tensor *tsr_kernel_outputs(const tsr_task *t) {
   return t->kernel_outputs ? t->kernel_outputs : t->outputs;
 }
+
+/* How many graph nodes a task covers. */
+static inline int tsr_task_nodes(const tsr_task *t) { return t->fused ? t->nodes_count : 1; }
 
 /* Whether a task reads or writes an optimizer's state. */
 static inline bool tsr_task_has_state(const tsr_task *t) {

@@ -28,6 +28,7 @@ typedef struct {
   spot *written, *read; /* per value: last */
   entry **behind;       /* per task */
   bool *is_moved;
+  bool keeps_norms; /* sums of squares stay, for one launch */
 } settling;
 
 static const spot before_all = {-1, -1, -1};
@@ -74,6 +75,7 @@ static bool is_changed(const settling *s, const tsr_task *t, int value) {
  * of is anyway: only sums of squares, which are small, are worth it. */
 static bool may_move(const settling *s, const tsr_task *t) {
   bool moves = t->op == TSR_OP_SEND || t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT;
+  if (t->op == TSR_OP_NORM_STATS && s->keeps_norms) return false;
   if (moves || tsr_op_facts(t->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_EVERYWHERE)) return false;
   return s->p->lowering.microbatches == 1 || !t->outputs_count || t->op == TSR_OP_NORM_STATS;
 }
@@ -137,7 +139,21 @@ static void rebuild(settling *s) {
   p->tasks = tasks;
 }
 
-void tsr_program_sink_updates(tsr_program *p) {
+/* Whether an update waits for the norm of all gradients: they live until then in any case. */
+static bool waits_for_norm(const settling *s) {
+  const tsr_graph *g = s->p->graph;
+  for (int i = 0; i < s->p->tasks_count; i++) {
+    const tsr_task *t = &s->p->tasks[i];
+    bool update = t->op == TSR_OP_ADAMW || t->op == TSR_OP_SGD;
+    for (int k = 0; update && k < t->inputs_count; k++) {
+      int node = g->values[inputs_of(s, t)[k]].node;
+      if (node >= 0 && g->nodes[node].op == TSR_OP_CLIP) return true;
+    }
+  }
+  return false;
+}
+
+void tsr_program_sink_updates(tsr_program *p, const tsr_target *target) {
   settling s = {.p = p, .arena = p->graph->arena};
   int values = p->graph->values_count;
   s.last_run = tsr_arena_array(s.arena, int, p->parts_count);
@@ -149,6 +165,7 @@ void tsr_program_sink_updates(tsr_program *p) {
   for (int r = 0; r < p->runs_count; r++) s.last_run[p->runs[r].part] = r;
   for (int v = 0; v < values; v++) s.written[v] = s.read[v] = before_all;
   find_roots(&s);
+  s.keeps_norms = target->fuses & 1u << TSR_FUSED_NORMS && waits_for_norm(&s);
   find_spots(&s);
   rebuild(&s);
 }

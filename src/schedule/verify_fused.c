@@ -46,6 +46,12 @@ static bool is_of_form(const check *c) {
     for (int i = 0; i < n; i++)
       if (node_at(c, i)->op != c->t->op) return false;
     return c->t->op == TSR_OP_ADAMW || c->t->op == TSR_OP_SGD;
+  case TSR_FUSED_NORMS:
+  case TSR_FUSED_CASTS:
+    first = c->t->fused == TSR_FUSED_NORMS ? TSR_OP_NORM_STATS : TSR_OP_CAST;
+    for (int i = 0; i < n; i++)
+      if (node_at(c, i)->op != first) return false;
+    return c->t->op == first;
   default:
     return false;
   }

@@ -10,6 +10,7 @@ typedef struct {
   int task;
   const tsr_norm_pieces *n;
   const tsr_value *x;
+  const tsr_tensor *in, *out;
 } check;
 
 static int64_t part_of(const tsr_lowering *l, const tsr_value *x, int axis, int dim) {
@@ -21,8 +22,7 @@ static int64_t part_of(const tsr_lowering *l, const tsr_value *x, int axis, int 
 static bool check_dims(const check *c) {
   const tsr_norm_pieces *n = c->n;
   const tsr_lowering *l = &c->s->p->lowering;
-  const tsr_tensor *x = &c->s->p->tasks[c->task].inputs[0],
-                   *y = &c->s->p->tasks[c->task].outputs[0];
+  const tsr_tensor *x = c->in, *y = c->out;
   bool known = (n->dim == -1 && n->tp_dim <= 0) || (n->dim == 0 && n->tp_dim != 0) ||
                (n->dim == 1 && n->tp_dim <= 0 && n->ndim == 2);
   bool shapes = known && n->ndim == x->ndim && n->tp_dim >= -1 && n->tp_dim < x->ndim &&
@@ -77,6 +77,7 @@ is_slice(const tsr_norm_pieces *n, tsr_rectangle r, int64_t begin, int64_t end, 
 /* The rectangles of a rank whose part of the pieces' dimension begins at `first`. */
 static bool check_rank(const check *c, int64_t first) {
   const tsr_norm_pieces *n = c->n;
+  const tsr_norm_grid g = tsr_norm_grid_of(n, first);
   int64_t here = n->dim < 0 ? 1 : n->shape[n->dim], covered = 0;
   bool sound = true;
   for (int64_t k = 0; k < n->pieces; k++) {
@@ -84,7 +85,7 @@ static bool check_rank(const check *c, int64_t first) {
     if (n->dim < 0) begin = 0, end = k == 0;
     bool inside = begin >= 0 && end <= here && begin < end;
     for (int64_t u = 0; u < n->units; u++) {
-      tsr_rectangle r = tsr_norm_rectangle(n, first, u, k);
+      tsr_rectangle r = tsr_norm_grid_rectangle(&g, u, k);
       bool wanted = inside && u < n->parts;
       sound &= wanted ? is_slice(n, r, begin, end, u) : r.rows * r.cols == 0;
     }
@@ -106,14 +107,13 @@ typedef struct {
 } norm_key;
 
 static norm_key key_of(const check *c) {
-  const tsr_tensor *y = &c->s->p->tasks[c->task].outputs[0];
   norm_key k;
   memset(&k, 0, sizeof k);
   k.op = TSR_OP_NORM_STATS;
   memcpy(&k.n, c->n, sizeof k.n);
   memcpy(k.x, c->x->placement, sizeof k.x);
-  k.pieces = y->shape[0];
-  k.units = y->units;
+  k.pieces = c->out->shape[0];
+  k.units = c->out->units;
   return k;
 }
 
@@ -128,6 +128,18 @@ static void check_join(tsr_verify *v, const tsr_verify_subject *s, int task) {
           (long long)out[0], (long long)out[1], (long long)t->inputs[i].shape[0], i);
 }
 
+static void check_gradient(const check *c) {
+  const tsr_norm_pieces *n = c->n;
+  int64_t ranks = 1;
+  norm_key key = key_of(c);
+  if (!check_dims(c) || tsr_verify_is_proved(c->v, &key, sizeof key)) return;
+  for (int a = 0; a < TSR_AXES; a++)
+    if (n->dim >= 0) ranks *= part_of(&c->s->p->lowering, c->x, a, n->dim);
+  for (int64_t r = 0; r < ranks; r++)
+    if (!check_rank(c, n->dim < 0 ? 0 : r * n->shape[n->dim])) return;
+  tsr_verify_keep_proved(c->v, &key, sizeof key);
+}
+
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task) {
   const tsr_task *t = &s->p->tasks[task];
   if ((t->op == TSR_OP_NORM_STATS) != (t->norm != NULL))
@@ -135,13 +147,8 @@ void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task) {
         v, s, task, -1, "it %s of a norm", t->norm ? "has pieces" : "lacks the pieces");
   if (t->op == TSR_OP_NORM_JOIN) check_join(v, s, task);
   if (t->op != TSR_OP_NORM_STATS || !t->norm) return;
-  check c = {v, s, task, t->norm, &v->graph->values[t->inputs[0].value]};
-  int64_t ranks = 1;
-  norm_key key = key_of(&c);
-  if (!check_dims(&c) || tsr_verify_is_proved(v, &key, sizeof key)) return;
-  for (int a = 0; a < TSR_AXES; a++)
-    if (t->norm->dim >= 0) ranks *= part_of(&s->p->lowering, c.x, a, t->norm->dim);
-  for (int64_t r = 0; r < ranks; r++)
-    if (!check_rank(&c, t->norm->dim < 0 ? 0 : r * t->norm->shape[t->norm->dim])) return;
-  tsr_verify_keep_proved(v, &key, sizeof key);
+  for (int i = 0; i < tsr_task_nodes(t); i++) {
+    const tsr_value *x = &v->graph->values[t->inputs[i].value];
+    check_gradient(&(check){v, s, task, &t->norm[i], x, &t->inputs[i], &t->outputs[i]});
+  }
 }

@@ -97,6 +97,23 @@ static void check_tail(tsr_cuda_type type, int64_t C) {
   for (int i = 0; i < 5; i++) check_same("tail", got[(size_t)i + 3], got[(size_t)wants[i]]);
 }
 
+/* Several in one launch, one of several blocks, some of none. */
+static void check_casts(tsr_cuda_type from, tsr_cuda_type to) {
+  std::vector<numbers> all;
+  for (int i = 0; i < TSR_CUDA_CASTS; i++)
+    all.push_back(rounded(from, random_numbers(i == 7 ? 20001 : i * 5 % 33, 3)));
+  auto got = run_all("casts", [&](call_arrays &c) {
+    std::vector<tsr_cuda_cast_pair> pairs;
+    for (const numbers &x : all) {
+      void *in = c.in(from, x);
+      pairs.push_back({c.out(to, (int64_t)x.size()), in, (int64_t)x.size()});
+    }
+    tsr_cuda_casts(NULL, to, from, pairs.data(), (int)pairs.size());
+  });
+  CHECK_INT(got.size(), all.size());
+  for (size_t i = 0; i < all.size(); i++) check_same("casts", got[i], rounded(to, all[i]));
+}
+
 /* The CPU's conversions have all cases of their own tests. */
 static void check_cast(tsr_cuda_type from, tsr_cuda_type to, int64_t n) {
   numbers x = random_numbers(n, 1);
@@ -185,6 +202,8 @@ int main(void) {
       }
       for (tsr_cuda_type to : types) check_cast(type, to, n);
     }
+  for (tsr_cuda_type type : types) check_casts(TSR_CUDA_F32, type);
+  check_casts(TSR_CUDA_BF16, TSR_CUDA_F32);
   for (int i = 0; i < 200; i++)
     for (int bytes = 1; bytes <= 16; bytes *= 2) check_walk(bytes, 1 + i % 5);
   return check_done("cuda.elementwise");

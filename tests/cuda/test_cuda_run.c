@@ -84,6 +84,9 @@ static void check_fused(tsr_dtype precision) {
   CHECK_INT(nodes[TSR_FUSED_NORM_DX_SUM], 4);
   CHECK_INT(tasks[TSR_FUSED_UPDATES], 1);
   CHECK_INT(nodes[TSR_FUSED_UPDATES], 9);
+  CHECK_INT(tasks[TSR_FUSED_NORMS], 1);
+  CHECK_INT(nodes[TSR_FUSED_NORMS], 9);
+  CHECK_INT(nodes[TSR_FUSED_CASTS], exact ? 0 : 9);
   harness_close(&h);
   tsr_arena_free(arena);
 }
@@ -98,7 +101,7 @@ static void run_counted(void *state, const tsr_launch *launch) {
   launches_of[launch->call.task->op] += emulated_launches() - before;
 }
 
-/* All updates are one launch; of the additions, in f32 as in bf16, a product's end or a norm does
+/* All updates are one launch, and all sums of squares; of the additions, in f32 as in bf16, a product's end or a norm does
  * all but those of the two gradients each of x, wte, w2, n2 and b3. */
 static void check_launches(tsr_dtype precision) {
   tsr_arena *arena = tsr_arena_new();
@@ -111,6 +114,8 @@ static void check_launches(tsr_dtype precision) {
   memset(launches_of, 0, sizeof launches_of);
   training_run(arena, &t, (harness_options){.dp = 1, .tp = 1, .microbatches = 1});
   CHECK_INT(launches_of[TSR_OP_ADAMW], 1);
+  CHECK_INT(launches_of[TSR_OP_NORM_STATS], 1);
+  CHECK_INT(launches_of[TSR_OP_NORM_JOIN], 1);
   CHECK_INT(launches_of[TSR_OP_ADD], 5);
   harness_device = counted;
   tsr_arena_free(arena);

@@ -39,7 +39,7 @@ CASES: dict[str, list[str]] = {
     "llama, dp and cp": [*LLAMA, mesh(dp=2, cp=2)],
     "gpt2, sequence units": ["numerics.units.sequence=4"],
 }
-ROW = re.compile(r"^(?: +(\d+)  (\w+) +(\S+(?: adamw| sgd)?)|) +(\(\d+, \d+, \d+\)|-) +(\(\d+, \d+, \d+\)|-) +(\d+|-)"
+ROW = re.compile(r"^(?: +(\d+)  (\w+) +(\d+ \w+|\S+)|) +(\(\d+, \d+, \d+\)|-) +(\(\d+, \d+, \d+\)|-) +(\d+|-)"
                  r" +(\d+|-) +(\d+)  (\w+)(?: (\d+)×(\d+)×(\d+))?")
 COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "ring_shift", "all_to_all"}
 

@@ -9,7 +9,7 @@
 
 static const tsr_target fuses_all = {
     .fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM | 1u << TSR_FUSED_NORM_DX_SUM |
-             1u << TSR_FUSED_UPDATES,
+             1u << TSR_FUSED_UPDATES | 1u << TSR_FUSED_NORMS | 1u << TSR_FUSED_CASTS,
     .epilogues = TSR_EPILOGUE_BIAS | TSR_EPILOGUE_RESIDUAL | TSR_EPILOGUE_GELU | TSR_EPILOGUE_HALF,
     .exact = true};
 
@@ -25,11 +25,12 @@ static tsr_graph *make_graph(tsr_arena *arena) {
   return g;
 }
 
-static harness compile(tsr_arena *arena) {
+static harness compile(tsr_arena *arena, tsr_dtype precision) {
   static const tsr_optimizer adamw = HARNESS_ADAMW(0.5);
   harness_options o = {
       .dp = 1, .tp = 1, .threads = 1, .microbatches = 1, .batch_units = 1, .tp_units = 1};
   o.optimizer = &adamw;
+  o.precision = precision;
   harness h;
   tsr_diags *diags = tsr_diags_new(arena);
   harness_target = fuses_all;
@@ -59,6 +60,18 @@ static void lose_node(tsr_program *p) { find(p, TSR_FUSED_UPDATES)->nodes_count-
 static void read_another(tsr_program *p) {
   tsr_task *t = find(p, TSR_FUSED_SUM_NORM);
   t->inputs[0] = t->inputs[t->inputs_count - 1];
+}
+
+static void widen_pieces(tsr_program *p) {
+  tsr_norm_pieces *norms = (tsr_norm_pieces *)find(p, TSR_FUSED_NORMS)->norm;
+  norms[3].whole++;
+}
+
+static void swap_sums(tsr_program *p) {
+  tsr_task *t = find(p, TSR_FUSED_NORMS);
+  tsr_tensor first = t->outputs[0];
+  t->outputs[0] = t->outputs[1];
+  t->outputs[1] = first;
 }
 
 static void lose_input(tsr_program *p) { find(p, TSR_FUSED_NORM_DX_SUM)->inputs_count--; }
@@ -100,11 +113,13 @@ static const struct {
      "its input 5 is 'no value', its nodes' is"},
     {"it elides '%s', which others read", elide_what_is_read, "it elides 'u', which others read"},
     {"it has %d outputs, its nodes %d", write_more, "it has 3 outputs, its nodes 2"},
+    {"its pieces are not of '%s', or not '%s'", widen_pieces, "its pieces are not of 'd."},
+    {"its %s %d is '%s', its nodes' is '%s'", swap_sums, "its output 0 is 'norm_stats."},
     {"", run_too_early, "(layernorm_dx"}};
 
 static void check_fault(int index) {
   tsr_arena *arena = tsr_arena_new();
-  harness h = compile(arena);
+  harness h = compile(arena, TSR_F32);
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_verify_mesh mesh = sample_mesh(&h.parallel);
   tsr_program *p = h.programs.of_stage[0];
@@ -118,10 +133,12 @@ static void check_fault(int index) {
 /* What is fused, and that it needs no more memory than the same program without fused tasks. */
 static void check_sound(void) {
   tsr_arena *arena = tsr_arena_new();
-  harness h = compile(arena), plain;
+  harness h = compile(arena, TSR_F32), plain;
   tsr_program *p = h.programs.of_stage[0];
   for (int form = 1; form < TSR_FUSED_FORMS; form++)
-    CHECK_AT(find(p, (tsr_fused_form)form), "no %s", tsr_fused_name((tsr_fused_form)form));
+    CHECK_AT(
+        (find(p, (tsr_fused_form)form) != NULL) == (form != TSR_FUSED_CASTS), "%s",
+        tsr_fused_name((tsr_fused_form)form));
   int64_t work = p->bytes[TSR_SEGMENT_WORK];
   tsr_target none = tsr_cpu_target(&h.cpu);
   none.fuses = 0;
@@ -131,8 +148,18 @@ static void check_sound(void) {
   tsr_arena_free(arena);
 }
 
+/* In half precision the parameters are cast by one task. */
+static void check_casts(void) {
+  tsr_arena *arena = tsr_arena_new();
+  harness h = compile(arena, TSR_BF16);
+  const tsr_task *t = find(h.programs.of_stage[0], TSR_FUSED_CASTS);
+  CHECK_INT(t ? t->nodes_count : 0, 9);
+  tsr_arena_free(arena);
+}
+
 int main(void) {
   check_sound();
+  check_casts();
   for (int i = 0; i < (int)(sizeof faults / sizeof *faults); i++) check_fault(i);
   return check_done("schedule.verify_fused");
 }

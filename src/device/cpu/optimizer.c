@@ -44,13 +44,13 @@ stats_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int
 
 static void norm_stats_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  const tsr_norm_pieces *p = c->call.task->norm;
+  const tsr_norm_grid g = tsr_task_norm_grid(&c->call);
   double *sums = cpu_scratch(c);
   int64_t item = 0; /* of the rectangle's first block */
   if (!tsr_task_counts(&c->call, 0)) return;
-  for (int64_t u = 0; u < p->units; u++)
-    for (int64_t k = 0; k < p->pieces && item < end; k++) {
-      tsr_rectangle r = tsr_task_norm_rectangle(&c->call, u, k);
+  for (int64_t u = 0; u < g.units; u++)
+    for (int64_t k = 0; k < g.pieces && item < end; k++) {
+      tsr_rectangle r = tsr_norm_grid_rectangle(&g, u, k);
       int64_t blocks = blocks_of(r), first = begin > item ? begin - item : 0;
       for (int64_t i = first; i < blocks && item + i < end; i++)
         sums[item + i] = block_squares(c, &r, i);
@@ -70,15 +70,15 @@ static double add_doubles(const double *x, int64_t count) {
 
 /* out (units, pieces, 1) */
 static void norm_stats_after(const cpu_call *c) {
-  const tsr_norm_pieces *p = c->call.task->norm;
+  const tsr_norm_grid g = tsr_task_norm_grid(&c->call);
   const double *sums = cpu_scratch(c);
   float *out = cpu_out(c, 0);
   bool here = tsr_task_counts(&c->call, 0);
-  for (int64_t u = 0; u < p->units; u++)
-    for (int64_t k = 0; k < p->pieces; k++) {
-      tsr_rectangle r = tsr_task_norm_rectangle(&c->call, u, k);
+  for (int64_t u = 0; u < g.units; u++)
+    for (int64_t k = 0; k < g.pieces; k++) {
+      tsr_rectangle r = tsr_norm_grid_rectangle(&g, u, k);
       int64_t blocks = here ? blocks_of(r) : 0;
-      out[u * p->pieces + k] = (float)add_doubles(sums, blocks);
+      out[u * g.pieces + k] = (float)add_doubles(sums, blocks);
       sums += blocks;
     }
 }

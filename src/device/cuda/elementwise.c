@@ -113,9 +113,20 @@ static void copy_run(const cuda_call *c) {
 const cuda_op cuda_copy = copy_run;
 
 static void cast_run(const cuda_call *c) {
-  tsr_cuda_cast(
-      c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_type(cuda_x(c, 0)),
-      cuda_in(c, 0), elements(c));
+  tsr_cuda_type to = cuda_type(cuda_y(c, 0)), from = cuda_type(cuda_x(c, 0));
+  int all = c->call.task->outputs_count;
+  tsr_cuda_cast_pair pairs[TSR_CUDA_CASTS];
+  if (all == 1) {
+    tsr_cuda_cast(c->state->stream, to, cuda_out(c, 0), from, cuda_in(c, 0), elements(c));
+    return;
+  }
+  for (int i = 0, count = 0; i < all; i++) {
+    pairs[count++] =
+        (tsr_cuda_cast_pair){cuda_out(c, i), cuda_in(c, i), tsr_tensor_elements(cuda_y(c, i))};
+    if (count < TSR_CUDA_CASTS && i + 1 < all) continue;
+    tsr_cuda_casts(c->state->stream, to, from, pairs, count);
+    count = 0;
+  }
 }
 const cuda_op cuda_cast = cast_run;
 

@@ -96,6 +96,15 @@ void tsr_cuda_cast(
   if (n > 0) record(s, "cast", launch_cast(n));
 }
 
+void tsr_cuda_casts(
+    tsr_cuda_stream s, tsr_cuda_type to, tsr_cuda_type from, const tsr_cuda_cast_pair *pairs,
+    int count) {
+  int64_t blocks = 0;
+  UNUSED(&to, &from);
+  for (int i = 0; i < count; i++) blocks += launch_update_blocks(pairs[i].n);
+  if (blocks) record(s, "casts", launch_updates(blocks));
+}
+
 void tsr_cuda_nf4_decode(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_quantized_layout *l,
     const void *data) {
@@ -191,22 +200,14 @@ void tsr_cuda_norm_dw(
   sum_runs(s, type, out, C, summands);
 }
 
-void tsr_cuda_sum(
-    tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t R, int64_t cols,
-    int64_t stride) {
-  int64_t n = R * cols;
-  UNUSED(x, scratch, &stride);
+void tsr_cuda_sum(tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t n) {
+  UNUSED(x, scratch);
   if (launch_sum_blocks(n) <= 0) {
     tsr_cuda_zero(s, out, sizeof *out);
     return;
   }
   record(s, "sum_elements", launch_sum_elements(n));
   record(s, "add_blocks", launch_add_blocks(n));
-}
-void tsr_cuda_sum_squares(
-    tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t R, int64_t cols,
-    int64_t stride) {
-  tsr_cuda_sum(s, out, x, scratch, R, cols, stride);
 }
 
 /* ---- embedding.cu ---- */
@@ -300,6 +301,22 @@ void tsr_cuda_sgd(
     const tsr_cuda_rounding *roundings, int count) {
   UNUSED(o);
   record_updates(s, "sgd", weights, roundings != NULL, count);
+}
+
+/* ---- gradient_norm.cu ---- */
+
+void tsr_cuda_gradient_squares(
+    tsr_cuda_stream s, const tsr_cuda_gradient *gradients, int count, void *scratch) {
+  UNUSED(scratch);
+  tsr_launch_shape add = launch_add_squares(gradients, count);
+  if (count) record(s, "rectangle_squares", launch_rectangle_squares(gradients, count));
+  if (add.grid[0]) record(s, "add_squares", add);
+}
+void tsr_cuda_join_columns(
+    tsr_cuda_stream s, float *out, const tsr_cuda_column *columns, int count, int64_t units,
+    int64_t R, int64_t n) {
+  UNUSED(out, columns, &n);
+  if (units * R * count > 0) record(s, "join_columns", launch_map(units * R * count));
 }
 void tsr_cuda_clip(
     tsr_cuda_stream s, float *clip, const float *stats, int64_t pieces, int64_t n, float max_norm,

@@ -24,8 +24,7 @@ static void loss_leaf(const cuda_call *c, void *context, int64_t block, int64_t 
   tsr_reduced_rows run;
   for (int64_t k = 0; tsr_reduction_rows(&c->call.task->sum, block, leaf, k, &run); k++) {
     tsr_cuda_sum(
-        c->state->stream, k ? s->part : into, s->row_loss + run.first, s->kernel, 1, run.rows,
-        run.rows);
+        c->state->stream, k ? s->part : into, s->row_loss + run.first, s->kernel, run.rows);
     if (k) tsr_cuda_add(c->state->stream, TSR_CUDA_F32, into, into, s->part, 1);
   }
   if (of->factor) tsr_cuda_mul(c->state->stream, TSR_CUDA_F32, into, into, of->factor, 1);

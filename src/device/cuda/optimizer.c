@@ -2,21 +2,43 @@
 /* The end of a step: the gradients' norm, clipping, and the optimizers. */
 #include "device/cuda/ops.h"
 
-/* out (units, pieces, 1) */
+/* One of the graph nodes that a fused task covers, each with as many inputs and outputs, as a task
+ * of its own. */
+static tsr_task task_at(const tsr_task *t, int index) {
+  tsr_task one = *t;
+  int nodes = tsr_task_nodes(t);
+  one.node = t->fused ? t->nodes[index] : t->node;
+  one.inputs_count = t->inputs_count / nodes;
+  one.inputs = t->inputs + index * one.inputs_count;
+  one.outputs_count = t->outputs_count / nodes;
+  one.outputs = t->outputs + index * one.outputs_count;
+  if (t->norm) one.norm = t->norm + index;
+  if (t->kernel_inputs) one.kernel_inputs = t->kernel_inputs + index * one.inputs_count;
+  if (t->kernel_outputs) one.kernel_outputs = t->kernel_outputs + index * one.outputs_count;
+  one.fused = TSR_FUSED_NONE;
+  return one;
+}
+
+/* out (units, pieces, 1): zeros where this rank's gradient does not count */
+static tsr_cuda_gradient gradient_of(const cuda_call *c) {
+  tsr_cuda_gradient g = {cuda_in(c, 0), cuda_out(c, 0), tsr_task_norm_grid(&c->call)};
+  if (!tsr_task_counts(&c->call, 0)) g.grid.parts = 0;
+  return g;
+}
+
+/* As many gradients a launch as it has room for. */
 static void norm_stats_run(const cuda_call *c) {
-  const tsr_norm_pieces *p = c->call.task->norm;
-  float *out = cuda_out(c, 0);
-  const float *x = cuda_in(c, 0);
-  bool here = tsr_task_counts(&c->call, 0);
-  tsr_cuda_zero(c->state->stream, out, p->units * p->pieces * 4);
-  for (int64_t u = 0; here && u < p->units; u++)
-    for (int64_t k = 0; k < p->pieces; k++) {
-      tsr_rectangle r = tsr_task_norm_rectangle(&c->call, u, k);
-      if (r.rows && r.cols)
-        tsr_cuda_sum_squares(
-            c->state->stream, out + u * p->pieces + k, x + r.start, cuda_scratch(c), r.rows, r.cols,
-            r.stride);
-    }
+  const tsr_task *t = c->call.task;
+  tsr_cuda_gradient gradients[TSR_CUDA_GRADIENTS];
+  for (int i = 0, count = 0; i < tsr_task_nodes(t); i++) {
+    tsr_task one = task_at(t, i);
+    cuda_call each = *c;
+    each.call.task = &one;
+    gradients[count] = gradient_of(&each);
+    if (++count < TSR_CUDA_GRADIENTS && i + 1 < tsr_task_nodes(t)) continue;
+    tsr_cuda_gradient_squares(c->state->stream, gradients, count, cuda_scratch(c));
+    count = 0;
+  }
 }
 const cuda_op cuda_norm_stats = norm_stats_run;
 
@@ -24,11 +46,15 @@ const cuda_op cuda_norm_stats = norm_stats_run;
 static void norm_join_run(const cuda_call *c) {
   const tsr_tensor *out = cuda_y(c, 0);
   int64_t rows = out->shape[0], n = out->shape[1], units = tsr_tensor_elements(out) / (rows * n);
-  tsr_cuda_zero(c->state->stream, cuda_out(c, 0), units * rows * n * 4);
-  for (int i = 0; i < c->call.task->inputs_count; i++) {
-    int64_t shape[] = {units, cuda_x(c, i)->shape[0]}, step[] = {rows * n, n};
-    if (tsr_task_counts(&c->call, i))
-      tsr_cuda_scatter(c->state->stream, cuda_out(c, 0), cuda_in(c, i), 4, 2, shape, step, i);
+  tsr_cuda_column columns[TSR_CUDA_COLUMNS];
+  float *to = cuda_out(c, 0);
+  for (int i = 0, count = 0, all = c->call.task->inputs_count; i < all; i++) {
+    bool counts = tsr_task_counts(&c->call, i);
+    columns[count++] =
+        (tsr_cuda_column){counts ? cuda_in(c, i) : NULL, counts ? cuda_x(c, i)->shape[0] : 0};
+    if (count < TSR_CUDA_COLUMNS && i + 1 < all) continue;
+    tsr_cuda_join_columns(c->state->stream, to + (i + 1 - count), columns, count, units, rows, n);
+    count = 0;
   }
 }
 const cuda_op cuda_norm_join = norm_join_run;
@@ -68,11 +94,9 @@ typedef struct {
   bool adamw, amsgrad, momentum, clip;
 } update_form;
 
-static int updates_of(const tsr_task *t) { return t->fused ? t->nodes_count : 1; }
-
 static update_form form_of(const tsr_program *p, const tsr_task *t) {
   const tsr_attrs *attr = &p->graph->nodes[t->node].attr;
-  update_form f = {.adamw = t->op == TSR_OP_ADAMW, .inputs = t->inputs_count / updates_of(t)};
+  update_form f = {.adamw = t->op == TSR_OP_ADAMW, .inputs = t->inputs_count / tsr_task_nodes(t)};
   f.step_scalars = f.adamw ? 4 : 2;
   f.store = f.adamw ? attr->adamw.store : attr->sgd.store;
   f.amsgrad = f.adamw && attr->adamw.amsgrad;
@@ -97,16 +121,6 @@ typedef void launch_updates(
     const cuda_call *c, const update_form *f, const tsr_cuda_weight *weights,
     const tsr_cuda_rounding *roundings, int count);
 
-/* One update of a fused task, as a task of its own. */
-static tsr_task update_at(const tsr_task *t, const update_form *f, int index) {
-  tsr_task one = *t;
-  one.node = t->fused ? t->nodes[index] : t->node;
-  one.inputs = t->inputs + index * f->inputs;
-  one.inputs_count = f->inputs;
-  one.fused = TSR_FUSED_NONE;
-  return one;
-}
-
 /* As many updates a launch as it has room for. */
 static void run_updates(const cuda_call *c, launch_updates *launch) {
   const tsr_task *t = c->call.task;
@@ -114,14 +128,14 @@ static void run_updates(const cuda_call *c, launch_updates *launch) {
   tsr_cuda_weight weights[TSR_CUDA_WEIGHTS];
   tsr_cuda_rounding roundings[TSR_CUDA_WEIGHTS];
   bool rounds = f.store != TSR_STORE_F32;
-  for (int i = 0, count = 0; i < updates_of(t); i++) {
-    tsr_task one = update_at(t, &f, i);
+  for (int i = 0, count = 0; i < tsr_task_nodes(t); i++) {
+    tsr_task one = task_at(t, i);
     cuda_call each = *c;
     each.call.task = &one;
     each.key = c->key - t->node + one.node;
     weights[count] = weight_of(&each, &f);
     if (rounds) roundings[count] = rounding_of(&each, f.store);
-    if (++count < TSR_CUDA_WEIGHTS && i + 1 < updates_of(t)) continue;
+    if (++count < TSR_CUDA_WEIGHTS && i + 1 < tsr_task_nodes(t)) continue;
     launch(c, &f, weights, rounds ? roundings : NULL, count);
     count = 0;
   }

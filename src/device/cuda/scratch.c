@@ -82,7 +82,7 @@ cuda_loss_scratch cuda_loss_scratch_at(const tsr_task *t, char *at) {
       .part = offset(at, row_bytes),
       .stack = offset(at, row_bytes + part),
       .kernel = offset(at, row_bytes + part + stack),
-      .bytes = row_bytes + part + stack + tsr_cuda_sum_scratch(1, rows)};
+      .bytes = row_bytes + part + stack + tsr_cuda_sum_scratch(rows)};
 }
 
 cuda_row_sum_scratch cuda_row_sum_scratch_at(const tsr_task *t, char *at) {
@@ -105,6 +105,15 @@ cuda_embedding_scratch cuda_embedding_scratch_at(const tsr_task *t, char *at) {
       .tokens = reordered ? offset(at, kernel) : NULL,
       .row_of = reordered ? offset(at, kernel + 4 * all) : NULL,
       .bytes = kernel + (reordered ? 2 * 4 * all : 0)};
+}
+
+static int64_t gradient_norms_bytes(const tsr_task *t) {
+  int64_t bytes = 0;
+  for (int i = 0; i < tsr_task_nodes(t); i++) {
+    tsr_norm_grid grid = tsr_norm_grid_of(&t->norm[i], 0);
+    bytes += tsr_cuda_gradient_scratch(&grid);
+  }
+  return bytes;
 }
 
 /* ---- all ---- */
@@ -136,7 +145,7 @@ int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
   case TSR_OP_SUM_UNITS:
     return tsr_task_stack_bytes(t, tsr_tensor_elements(&t->outputs[0]));
   case TSR_OP_NORM_STATS:
-    return tsr_cuda_sum_scratch(1, tsr_tensor_elements(&t->inputs[0]));
+    return gradient_norms_bytes(t);
   default:
     return 0;
   }

@@ -163,7 +163,8 @@ static int64_t output_bytes(const tsr_target *target, const tsr_program *p, cons
 
 tsr_target tsr_cuda_target(const tsr_target *host, bool fast, bool offloads) {
   unsigned fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM |
-                   1u << TSR_FUSED_NORM_DX_SUM | 1u << TSR_FUSED_UPDATES;
+                   1u << TSR_FUSED_NORM_DX_SUM | 1u << TSR_FUSED_UPDATES | 1u << TSR_FUSED_NORMS |
+                   1u << TSR_FUSED_CASTS;
   if (offloads) fuses &= ~(1u << TSR_FUSED_UPDATES);
   return (tsr_target){
       .host = host,
