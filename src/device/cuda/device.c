@@ -5,6 +5,7 @@
  * arguments in every step. */
 #include "device/cuda/device.h"
 #include "device/cuda/nccl.h"
+#include "device/cuda/random_keys.h"
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -14,14 +15,6 @@
 _Static_assert(
     (int)TSR_DEVICE_MEMBERS_MAX <= TSR_CUDA_MEMBERS_MAX,
     "a sum of the device is one of the kernel");
-
-/* The keys of a graph's streams of random numbers in a step, one a node. */
-typedef struct keys {
-  struct keys *next;
-  const tsr_graph *graph;
-  uint64_t *of_node; /* on the device */
-  uint64_t *staged;  /* on the host, where they are copied from */
-} keys;
 
 enum { STAGING_BYTES = 4 << 20 };
 
@@ -35,9 +28,9 @@ typedef struct {
 typedef struct {
   cuda_state ops;
   tsr_device device;
-  keys *keys;         /* the first ones are of the step that is under way */
-  cudaStream_t own;   /* of the tasks */
-  cudaEvent_t passed; /* of a stream that another one is to wait for */
+  cuda_random_keys *keys; /* the first ones are of the step that is under way */
+  cudaStream_t own;       /* of the tasks */
+  cudaEvent_t passed;     /* of a stream that another one is to wait for */
   staging staging;
   cuda_nccl *nccl; /* NULL: this process is alone */
   int processors;
@@ -184,38 +177,11 @@ static void close_staging(staging *s) {
 
 /* ---- work ---- */
 
-/* Of a graph; they stay where they are, because captured work has their addresses. */
-static keys *find_keys(device *d, const tsr_graph *g) {
-  keys **at = &d->keys, *k;
-  while (*at && (*at)->graph != g) at = &(*at)->next;
-  if ((k = *at)) *at = k->next;
-  else {
-    k = calloc(1, sizeof *k);
-    if (!k) lose(d, NULL, "the host has no memory");
-    size_t bytes = sizeof *k->of_node * (size_t)(g->nodes_count + 1);
-    k->graph = g;
-    check(d, NULL, cudaMalloc((void **)&k->of_node, bytes));
-    check(d, NULL, cudaHostAlloc((void **)&k->staged, bytes, cudaHostAllocDefault));
-    memset(k->staged, 0, bytes);
-  }
-  k->next = d->keys;
-  return d->keys = k;
-}
-
 /* The copy is no part of a captured graph, which reads the keys where they always are. The device
  * is idle, so the last step's copy is done. */
-static void begin_step(void *state, const tsr_graph *g, const tsr_step_context *m) {
+static void begin_step(void *state, const tsr_graph *g, const tsr_step_context *step) {
   device *d = state;
-  keys *k = find_keys(d, g);
-  bool any = false;
-  for (int i = 0; i < g->nodes_count; i++)
-    if (g->nodes[i].stream) {
-      k->staged[i] = tsr_random_key(m->seed, g->nodes[i].stream, (uint64_t)m->step);
-      any = true;
-    }
-  size_t bytes = sizeof *k->of_node * (size_t)g->nodes_count;
-  if (any)
-    check(d, NULL, cudaMemcpyAsync(k->of_node, k->staged, bytes, cudaMemcpyHostToDevice, d->own));
+  check(d, NULL, cuda_random_keys_set(&d->keys, g, step, d->own));
 }
 
 /* With other processes a stream may wait for one that is gone. */
@@ -515,12 +481,7 @@ bool cuda_device_open(const tsr_cuda_request *request, const tsr_device **ret_de
 
 void cuda_device_close(const tsr_device *of) {
   device *d = of->state;
-  for (keys *k = d->keys, *next; k; k = next) {
-    next = k->next;
-    cudaFree(k->of_node);
-    cudaFreeHost(k->staged);
-    free(k);
-  }
+  cuda_random_keys_free(d->keys);
   cuda_nccl_close(d->nccl);
   tsr_cuda_blas_close(d->ops.blas);
   close_staging(&d->staging);
