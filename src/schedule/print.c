@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The text of a program: --dump program and --dump memory. */
-#include "schedule/program.h"
+#include "schedule/fuse.h"
 
 static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *text) {
   static const char *const segments[] = {"param", "state", "const", "input", "cache", "work"};
@@ -29,10 +29,10 @@ static int peer_of(const tsr_program *p, const tsr_task *t) {
 tsr_task_name tsr_task_op_name(const tsr_program *p, const tsr_task *t) {
   tsr_task_name name;
   size_t at = 0, room = sizeof name.text;
-  bool updates = t->fused == TSR_FUSED_UPDATES;
+  bool updates = t->fused == TSR_FUSED_UPDATES, covers = t->covered != NULL;
   if (updates) snprintf(name.text, room, "%d %s", t->nodes_count, tsr_op_name(t->op));
-  else snprintf(name.text, room, "%s", t->fused ? "" : tsr_op_name(t->op));
-  for (int i = 0; t->fused && !updates && i < t->nodes_count && at < room; i++)
+  else snprintf(name.text, room, "%s", t->fused && !covers ? "" : tsr_task_kind_name(t));
+  for (int i = 0; t->fused && !updates && !covers && i < t->nodes_count && at < room; i++)
     at += (size_t)snprintf(
         name.text + at, room - at, "%s%s", i ? "+" : "",
         tsr_op_name(p->graph->nodes[t->nodes[i]].op));

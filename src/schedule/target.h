@@ -22,6 +22,9 @@ struct tsr_target {
   /* Policy deterministic: a GEMM's epilogue is fused only where it has the bits of the separate
    * ops. */
   bool exact;
+  /* Of TSR_FUSED_LINEAR_CROSS_ENTROPY: rows of logits, of so many columns, that a tile has at most.
+   * A sum over rows has the same bits in parts of that length. */
+  int64_t (*tile_rows)(int64_t columns);
   /* Whether it runs a task. NULL: it runs all. */
   bool (*supports)(const tsr_target *target, const tsr_program *program, const tsr_task *task);
   /* Sets the types in which the kernel reads the inputs and writes the outputs, where they are not
