@@ -259,8 +259,10 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
   f.part_end = tsr_arena_array(f.arena, int, p->tasks_count + 1);
   f.roots = tsr_fusing_roots_of(p);
   find_part_ends(&f);
-  for (int i = 0; i < p->tasks_count && has_form(&f, TSR_FUSED_LINEAR_CROSS_ENTROPY); i++)
-    tsr_fuse_cross_entropy(&f, i);
+  for (int i = 0; i < p->tasks_count; i++) {
+    if (has_form(&f, TSR_FUSED_LINEAR_CROSS_ENTROPY)) tsr_fuse_cross_entropy(&f, i);
+    if (has_form(&f, TSR_FUSED_LOGITS_GRADIENT)) tsr_fuse_logits_gradient(&f, i);
+  }
   for (int i = 0; i < p->tasks_count; i++) {
     chain c;
     if (has_form(&f, TSR_FUSED_EPILOGUE)) fuse_epilogue(&f, i);
@@ -275,8 +277,9 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
 /* ---- fused tasks ---- */
 
 const char *tsr_fused_name(tsr_fused_form form) {
-  static const char *const names[] = {"none",     "epilogue",    "linear_cross_entropy",
-                                      "sum_norm", "norm_dx_sum", "updates"};
+  static const char *const names[] = {
+      "none",        "epilogue", "linear_cross_entropy", "logits_gradient", "sum_norm",
+      "norm_dx_sum", "updates"};
   return names[form];
 }
 

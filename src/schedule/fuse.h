@@ -13,6 +13,8 @@
  *   linear_cross_ linear + ce_stats + ce_loss            over tiles of rows (row_tiles.h): the
  *   entropy       [+ ce_loss_dx [+ linear_dx]            logits of a tile, its losses, its part
  *                 [+ linear_dw]]                         of both gradients; no logits in memory
+ *   logits_       ce_loss_dx [+ linear_dx]               the gradient of the logits is written
+ *   gradient      [+ linear_dw]                          once, in the half precision of the GEMMs
  *   sum_norm      [add(row) +] add + a norm              norm(x [+ row] + residual), and the sum
  *   norm_dx_sum   a norm's input gradient + add          dx + the gradient of the residual branch
  *   updates       optimizer updates, one after another   one launch for many parameters
@@ -34,7 +36,7 @@ void tsr_program_fuse(tsr_program *program, const tsr_target *target);
 
 const char *tsr_fused_name(tsr_fused_form form); /* "epilogue" */
 
-/* What reports count a task as: its op's name, of a linear_cross_entropy that of the form. */
+/* What reports count a task as: its op's name, where `covered` is set that of the form. */
 const char *tsr_task_kind_name(const tsr_task *task);
 
 /* Whether a fused task's output may have the bytes of one of its inputs of the same shape that
@@ -62,8 +64,8 @@ typedef struct {
 /* Of a norm's task, fused or not. */
 tsr_sum_norm tsr_sum_norm_of(const tsr_program *program, const tsr_task *task);
 
-/* The tasks that a linear_cross_entropy covers, with their sums (sum_order.h); operands that are
- * elided have no memory. NULL: it has none. */
+/* The tasks that a linear_cross_entropy or logits_gradient covers, with their sums (sum_order.h);
+ * operands that are elided have no memory. NULL: it has none. */
 typedef struct {
   const tsr_task *linear, *stats, *loss, *loss_dx, *dx, *dw;
 } tsr_linear_cross_entropy;

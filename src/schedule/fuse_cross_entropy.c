@@ -55,6 +55,14 @@ static int list_tasks(const tsr_fusing *f, const classifier *c, int tasks[NODES_
 }
 
 /* Whether the tasks are there, and only they read the logits, the statistics and the gradient. */
+static bool find_gradients(const tsr_fusing *f, classifier *c) {
+  int gradient = output(f, c->loss_dx, 0);
+  c->dx = find_reader(f, TSR_OP_LINEAR_DX, gradient);
+  c->dw = find_reader(f, TSR_OP_LINEAR_DW, gradient);
+  int count = (c->dx >= 0) + (c->dw >= 0);
+  return count && f->roots.readers[gradient] == count;
+}
+
 static bool find_classifier(const tsr_fusing *f, int loss, classifier *ret) {
   classifier c = {.loss = loss, .dx = -1, .dw = -1};
   const int *readers = f->roots.readers;
@@ -66,14 +74,7 @@ static bool find_classifier(const tsr_fusing *f, int loss, classifier *ret) {
   bool trains = c.loss_dx >= 0;
   int rows = output(f, loss, 1);
   if (readers[logits] != 2 + trains || readers[stats] != 1 || readers[rows] != trains) return false;
-  if (trains) {
-    int gradient = output(f, c.loss_dx, 0);
-    c.dx = find_reader(f, TSR_OP_LINEAR_DX, gradient);
-    c.dw = find_reader(f, TSR_OP_LINEAR_DW, gradient);
-    int count = (c.dx >= 0) + (c.dw >= 0);
-    if (!count || readers[gradient] != count || root_of_input(f, c.loss_dx, 1) != rows)
-      return false;
-  }
+  if (trains && (!find_gradients(f, &c) || root_of_input(f, c.loss_dx, 1) != rows)) return false;
   *ret = c;
   return true;
 }
@@ -179,6 +180,18 @@ static int base_of(const classifier *c) {
   return c->dx >= 0 ? c->dx : c->dw;
 }
 
+/* Fuses the tasks at the place of the loss or of its gradient; returns the task. */
+static tsr_task *fuse(tsr_fusing *f, tsr_fused_form form, classifier *c) {
+  int tasks[NODES_MAX];
+  move_base(f, c);
+  int count = list_tasks(f, c, tasks);
+  tsr_task *covered = tsr_arena_array(f->arena, tsr_task, count);
+  for (int i = 0; i < count; i++) covered[i] = *task_at(f, tasks[i]);
+  tsr_fuse_tasks(f, form, tasks, count, base_of(c));
+  f->p->tasks[base_of(c)].covered = covered;
+  return &f->p->tasks[base_of(c)];
+}
+
 void tsr_fuse_cross_entropy(tsr_fusing *f, int loss) {
   classifier c;
   tsr_row_tiles tiles;
@@ -187,11 +200,24 @@ void tsr_fuse_cross_entropy(tsr_fusing *f, int loss) {
   if (!find_classifier(f, loss, &c) || !fits(f, &c) || !have_two_parts(f, &c)) return;
   int count = list_tasks(f, &c, tasks), at = c.loss_dx >= 0 ? c.loss_dx : c.loss;
   if (!can_meet(f, tasks, count, at) || !find_tiles(f, &c, &tiles)) return;
-  move_base(f, &c);
-  count = list_tasks(f, &c, tasks);
-  tsr_task *covered = tsr_arena_array(f->arena, tsr_task, count);
-  for (int i = 0; i < count; i++) covered[i] = *task_at(f, tasks[i]);
-  tsr_fuse_tasks(f, TSR_FUSED_LINEAR_CROSS_ENTROPY, tasks, count, base_of(&c));
-  f->p->tasks[base_of(&c)].covered = covered;
-  f->p->tasks[base_of(&c)].tiles = tiles;
+  fuse(f, TSR_FUSED_LINEAR_CROSS_ENTROPY, &c)->tiles = tiles;
+}
+
+/* Whether a GEMM that reads the gradient reads it as the half precision of its other operand. */
+static bool rounds(const tsr_fusing *f, const classifier *c, int task) {
+  if (task < 0) return true;
+  const tsr_tensor *other = &f->p->tensors[tsr_task_input(f->p, task_at(f, task), 1)];
+  return tsr_dtype_is_half(other->dtype) && !other->units &&
+         f->part_end[task] == f->part_end[c->loss_dx];
+}
+
+void tsr_fuse_logits_gradient(tsr_fusing *f, int loss_dx) {
+  classifier c = {-1, -1, -1, loss_dx, -1, -1};
+  int tasks[NODES_MAX];
+  if (task_at(f, loss_dx)->op != TSR_OP_CE_LOSS_DX || !is_plain(f, loss_dx)) return;
+  if (f->p->tensors[output(f, loss_dx, 0)].dtype != TSR_F32 || !find_gradients(f, &c)) return;
+  if (!rounds(f, &c, c.dx) || !rounds(f, &c, c.dw)) return;
+  if (c.dx >= 0 && task_at(f, c.dx)->inputs_count != 2) return;
+  int count = list_tasks(f, &c, tasks);
+  if (can_meet(f, tasks, count, loss_dx)) fuse(f, TSR_FUSED_LOGITS_GRADIENT, &c);
 }

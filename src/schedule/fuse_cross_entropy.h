@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The form linear_cross_entropy of fused tasks (fuse.h). */
+/* The forms linear_cross_entropy and logits_gradient of fused tasks (fuse.h). */
 #ifndef TSR_SCHEDULE_FUSE_CROSS_ENTROPY_H
 #define TSR_SCHEDULE_FUSE_CROSS_ENTROPY_H
 #include "schedule/fuse_task.h"
@@ -14,5 +14,10 @@
  *   - one tile has all rows, or the weight's gradient sums them in runs that are too short for
  *     tiles (row_tiles.h). */
 void tsr_fuse_cross_entropy(tsr_fusing *fusing, int loss);
+
+/* Fuses the gradient of a cross-entropy's logits, the task `loss_dx`, with the GEMMs that read it,
+ * which round it to the half precision of their other operand. Not where something else reads it,
+ * or where one of them stands in another part of the program. */
+void tsr_fuse_logits_gradient(tsr_fusing *fusing, int loss_dx);
 
 #endif

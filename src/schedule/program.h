@@ -69,6 +69,7 @@ typedef enum {
   TSR_FUSED_NONE,
   TSR_FUSED_EPILOGUE,
   TSR_FUSED_LINEAR_CROSS_ENTROPY,
+  TSR_FUSED_LOGITS_GRADIENT,
   TSR_FUSED_SUM_NORM,
   TSR_FUSED_NORM_DX_SUM,
   TSR_FUSED_UPDATES,
@@ -91,9 +92,9 @@ typedef struct tsr_task {
   bool last_only; /* of a task of the body: only the last microbatch runs it */
   tsr_fused_form fused;
   int nodes_count, *nodes;  /* of a fused task: all that it covers, in graph order */
-  struct tsr_task *covered; /* of a linear_cross_entropy: its nodes' own tasks, whose operands have
-                               no memory where they are elided; else NULL */
-  tsr_row_tiles tiles;      /* of the same */
+  struct tsr_task *covered; /* of a linear_cross_entropy or logits_gradient: its nodes' own tasks,
+                               whose operands have no memory where they are elided; else NULL */
+  tsr_row_tiles tiles;      /* of a linear_cross_entropy */
   const int *values;        /* what the inputs are; NULL: what the node's are */
   const int *results;       /* what the outputs are; NULL: what the node's are */
   bool on_host; /* the target has no kernel for it: the host runs it, on the same memory */

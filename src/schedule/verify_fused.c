@@ -31,19 +31,25 @@ static const char *name_of(const check *c, int value) { return c->v->graph->valu
 static bool is_add(tsr_op op) { return op == TSR_OP_ADD; }
 static bool is_norm(tsr_op op) { return op == TSR_OP_LAYERNORM || op == TSR_OP_RMSNORM; }
 
-/* The loss of a linear layer, and the gradients of its logits and of one or both operands. */
-static bool is_classifier(const check *c) {
-  static const tsr_op first[] = {TSR_OP_LINEAR, TSR_OP_CE_STATS, TSR_OP_CE_LOSS, TSR_OP_CE_LOSS_DX};
+/* From node `first` on: the gradients of logits and of one or both operands of their GEMM. */
+static bool has_gradients(const check *c, int first) {
   int n = c->t->nodes_count, gradients[2] = {0};
-  if (n < 3 || n > 6 || n == 4) return false;
-  for (int i = 0; i < n && i < 4; i++)
-    if (node_at(c, i)->op != first[i]) return false;
-  for (int i = 4; i < n; i++) {
+  if (n < first + 2 || n > first + 3 || node_at(c, first)->op != TSR_OP_CE_LOSS_DX) return false;
+  for (int i = first + 1; i < n; i++) {
     tsr_op op = node_at(c, i)->op;
     if (op != TSR_OP_LINEAR_DX && op != TSR_OP_LINEAR_DW) return false;
     gradients[op == TSR_OP_LINEAR_DW]++;
   }
   return gradients[0] <= 1 && gradients[1] <= 1;
+}
+
+/* The loss of a linear layer, and its gradients. */
+static bool is_classifier(const check *c) {
+  static const tsr_op forward[] = {TSR_OP_LINEAR, TSR_OP_CE_STATS, TSR_OP_CE_LOSS};
+  int n = c->t->nodes_count;
+  for (int i = 0; i < 3; i++)
+    if (i >= n || node_at(c, i)->op != forward[i]) return false;
+  return n == 3 || has_gradients(c, 3);
 }
 
 /* The ops that a form may cover, by position; the base's is checked with the task's. */
@@ -56,6 +62,8 @@ static bool is_of_form(const check *c) {
            (n == 2 || is_add(node_at(c, 1)->op));
   case TSR_FUSED_LINEAR_CROSS_ENTROPY:
     return is_classifier(c);
+  case TSR_FUSED_LOGITS_GRADIENT:
+    return has_gradients(c, 0);
   case TSR_FUSED_SUM_NORM:
     return n <= 3 && is_add(first) && is_norm(last) && (n == 2 || is_add(node_at(c, 1)->op));
   case TSR_FUSED_NORM_DX_SUM:
@@ -161,7 +169,7 @@ static bool check_outputs(const check *c) {
 /* All rows, in the order of the weight's gradient. */
 static bool check_tiles(const check *c) {
   const tsr_task *t = c->t;
-  if (!t->covered) return true;
+  if (t->fused != TSR_FUSED_LINEAR_CROSS_ENTROPY) return true;
   tsr_linear_cross_entropy of = tsr_linear_cross_entropy_of(t);
   const tsr_tensor *x = &c->s->p->tensors[of.linear->inputs[0].value];
   tsr_row_tiles want = {0};
@@ -181,7 +189,8 @@ static bool check_tiles(const check *c) {
 /* The tasks of the nodes, whose sums are checked as those of tasks of their own. */
 static bool check_covered(const check *c) {
   const tsr_task *t = c->t;
-  bool has = t->fused == TSR_FUSED_LINEAR_CROSS_ENTROPY, ok = has == (t->covered != NULL);
+  bool has = t->fused == TSR_FUSED_LINEAR_CROSS_ENTROPY || t->fused == TSR_FUSED_LOGITS_GRADIENT;
+  bool ok = has == (t->covered != NULL);
   for (int i = 0; ok && has && i < t->nodes_count; i++) {
     const tsr_task *of = &t->covered[i];
     const tsr_node *n = node_at(c, i);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/scratch.h"
+#include "schedule/fuse.h"
 
 static void *offset(char *at, int64_t bytes) { return at ? at + bytes : NULL; }
 
@@ -24,6 +25,25 @@ cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task *t, char *at) {
       .wide = wide ? offset(at, 0) : NULL,
       .stack = offset(at, wide),
       .bytes = wide + tsr_task_stack_bytes(t, elements)};
+}
+
+tsr_tensor cuda_logits_gradient_at(const tsr_task *t) {
+  tsr_linear_cross_entropy of = tsr_linear_cross_entropy_of(t);
+  const tsr_task *reader = of.dw ? of.dw : of.dx;
+  tsr_tensor gradient = of.loss_dx->outputs[0];
+  gradient.dtype = reader->inputs[1].dtype;
+  gradient.segment = TSR_SEGMENT_WORK;
+  gradient.slot_group = -1;
+  gradient.offset = t->scratch_offset + t->cast_bytes;
+  return gradient;
+}
+
+static int64_t logits_gradient_bytes(const tsr_task *t) {
+  tsr_linear_cross_entropy of = tsr_linear_cross_entropy_of(t);
+  tsr_tensor gradient = cuda_logits_gradient_at(t);
+  int64_t dw = of.dw ? cuda_matmul_scratch_at(of.dw, NULL).bytes : 0,
+          dx = of.dx ? cuda_matmul_scratch_at(of.dx, NULL).bytes : 0;
+  return cuda_aligned(tsr_tensor_bytes(&gradient)) + (dw > dx ? dw : dx);
 }
 
 /* ---- attention ---- */
@@ -117,6 +137,7 @@ cuda_embedding_scratch cuda_embedding_scratch_at(const tsr_task *t, char *at) {
 /* ---- all ---- */
 
 int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
+  if (t->fused == TSR_FUSED_LOGITS_GRADIENT) return logits_gradient_bytes(t);
   switch ((int)t->op) {
   case TSR_OP_LINEAR:
   case TSR_OP_LINEAR_DX:

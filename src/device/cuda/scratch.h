@@ -19,6 +19,10 @@ typedef struct {
 cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task *task, char *at);
 bool cuda_matmul_is_wide(const tsr_task *task);
 
+/* Of a logits_gradient (schedule/fuse.h): the gradient of the logits, in front of what the GEMMs
+ * need one after the other. */
+tsr_tensor cuda_logits_gradient_at(const tsr_task *task);
+
 /* Attention over the units of whole sequences. */
 typedef struct {
   float *first, *dkv, *rows; /* the sums of dq (or out) and of dkv, and three numbers a row */
