@@ -184,12 +184,12 @@ void tsr_cuda_softmax_stats(
 void tsr_cuda_softmax_loss(
     tsr_cuda_stream s, float *row_loss, float *row_stats, const float *stats,
     const int32_t *targets, int64_t R, int64_t units);
-/* `factor` is read from device memory, times `more` where that is not NULL. dlogits may be logits.
- */
+/* `factor` is read from device memory, times `more` where that is not NULL. dlogits is of `type`,
+ * rounded once; in f32 it may be logits. */
 void tsr_cuda_softmax_loss_backward(
-    tsr_cuda_stream s, float *dlogits, const float *logits, const float *row_stats,
-    const int32_t *targets, const float *factor, const float *more, int64_t R, int64_t V_local,
-    int64_t v_begin, int64_t v_valid);
+    tsr_cuda_stream s, tsr_cuda_type type, void *dlogits, const float *logits,
+    const float *row_stats, const int32_t *targets, const float *factor, const float *more,
+    int64_t R, int64_t V_local, int64_t v_begin, int64_t v_valid);
 /* row_loss (R) = sum over C of (x - y)^2; dx = 2 (x - y) * factor * *more (NULL: 1) */
 void tsr_cuda_squared_error(
     tsr_cuda_stream s, float *row_loss, const float *x, const float *y, int64_t R, int64_t C);

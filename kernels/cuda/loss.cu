@@ -104,8 +104,9 @@ extern "C" void tsr_cuda_softmax_loss(
 }
 
 /* A block a row; a thread reads its elements before it writes them, for dlogits may be logits. */
+template <typename T>
 static __global__ void softmax_loss_backward(
-    float *dlogits, const float *logits, const float *row_stats, const int32_t *targets,
+    T *dlogits, const float *logits, const float *row_stats, const int32_t *targets,
     const float *factor, const float *more, int64_t V_local, int64_t v_begin, int64_t v_valid,
     bool packed) {
   int64_t r = blockIdx.x, target = targets[r] - v_begin;
@@ -124,14 +125,16 @@ static __global__ void softmax_loss_backward(
 }
 
 extern "C" void tsr_cuda_softmax_loss_backward(
-    tsr_cuda_stream s, float *dlogits, const float *logits, const float *row_stats,
-    const int32_t *targets, const float *factor, const float *more, int64_t R, int64_t V_local,
-    int64_t v_begin, int64_t v_valid) {
+    tsr_cuda_stream s, tsr_cuda_type type, void *dlogits, const float *logits,
+    const float *row_stats, const int32_t *targets, const float *factor, const float *more,
+    int64_t R, int64_t V_local, int64_t v_begin, int64_t v_valid) {
   if (R <= 0 || V_local <= 0) return;
   bool packed = is_aligned(logits, 16) && is_aligned(dlogits, 16) && V_local % W == 0;
-  TSR_LAUNCH(
-      softmax_loss_backward, launch_rows(R, V_local), s, dlogits, logits, row_stats, targets,
-      factor, more, V_local, v_begin, v_valid, packed);
+  TSR_BY_TYPE(
+      type, T,
+      TSR_LAUNCH(
+          softmax_loss_backward<T>, launch_rows(R, V_local), s, (T *)dlogits, logits, row_stats,
+          targets, factor, more, V_local, v_begin, v_valid, packed));
 }
 
 static __global__ void

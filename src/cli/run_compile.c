@@ -75,6 +75,8 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
   o.pages = a->options.cache_pages;
   if (a->options.weights) o.weights = !strcmp(a->options.weights, "int8") ? TSR_INT8 : TSR_NF4;
   o.target = target_of(a, s);
+  bool observes = a->options.command == TSR_COMMAND_COMPARE || a->options.save;
+  if (observes) o.target.fuses &= ~(1u << TSR_FUSED_LINEAR_CROSS_ENTROPY); /* logits have memory */
   return o;
 }
 

@@ -2,6 +2,7 @@
 /* What each op costs, one rule per op (ops.def, cost column), in floating-point operations on one
  * rank. */
 #include "plan/plan.h"
+#include "schedule/geometry.h"
 #include <assert.h>
 #include <math.h>
 
@@ -142,10 +143,19 @@ bool tsr_task_is_product(const tsr_task *t) {
   return tsr_op_facts(t->op) & TSR_FACT_MATMUL || t->op == TSR_OP_LINEAR_DW;
 }
 
+/* Of the GEMMs of a classifier over tiles of rows: each tile has one call for each leaf. */
+static double calls_of_classifier(const tsr_task *t) {
+  double calls = 0;
+  for (int i = 0; i < t->nodes_count; i++)
+    if (tsr_task_is_product(&t->covered[i])) calls += (double)tsr_task_leaves(&t->covered[i]);
+  return calls;
+}
+
 static double calls_of(const tsr_task *t, const tsr_node *n) {
   const tsr_tensor *q = queries_of(t);
   double units = (double)(tsr_reduction_leaves(&t->sum) * tsr_reduction_blocks(&t->sum));
   if (q) return (double)q->shape[0] * last(q) / (double)n->attr.attention.head_dim;
+  if (t->covered) return calls_of_classifier(t);
   if (t->op == TSR_OP_LINEAR_DX) return units * t->inputs_count / 2;
   if (tsr_task_is_product(t)) return units;
   const tsr_tensor *x = t->outputs_count ? &t->outputs[0] : &t->inputs[0];

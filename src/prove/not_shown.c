@@ -29,6 +29,8 @@ static void add_tensors(tsr_program_extent *e, const tsr_program *p) {
 
 /* Linear layers and their gradients to the input sum over the first operand's last dimension. */
 static void add_task(tsr_program_extent *e, const tsr_task *t) {
+  for (int i = 0; t->covered && i < t->nodes_count; i++) add_task(e, &t->covered[i]);
+  if (t->covered) return;
   if (!t->inputs_count || tsr_op_is_collective(t->op)) return;
   if (t->op == TSR_OP_SEND || t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT) return;
   const tsr_tensor *x = &t->inputs[0];

@@ -2,6 +2,7 @@
 #include "report/chrome_trace.h"
 #include "base/utf8.h"
 #include "report/comm_trace.h"
+#include "schedule/fuse.h"
 #include <string.h>
 
 static const char first_line[] =
@@ -108,7 +109,7 @@ static void add_task(writing *w, const tsr_event *e) {
       e->step, e->microbatch);
   if (t)
     tsr_text_add(
-        &w->text, ",\"op\":\"%s\",\"section\":\"%s\"", tsr_op_name(t->op),
+        &w->text, ",\"op\":\"%s\",\"section\":\"%s\"", tsr_task_kind_name(t),
         tsr_section_name(t->section));
   if (e->kind == TSR_EVENT_COMMUNICATION) add_communication(w, p, t, e->rank);
   if (n && n->location.file && n->location.line) {

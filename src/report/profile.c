@@ -2,6 +2,7 @@
 /* The sums of a record. */
 #include "report/profile.h"
 #include "plan/plan.h"
+#include "schedule/fuse.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,14 +68,20 @@ static void find_facts(summing *s) {
 
 /* ---- ops ---- */
 
-enum { ROWS_PER_OP = TSR_AXES + 1, INPUT_ROW = TSR_OPS * ROWS_PER_OP };
+enum {
+  ROWS_PER_OP = TSR_AXES + 1,
+  INPUT_ROW = TSR_OPS * ROWS_PER_OP,
+  CLASSIFIER_ROW, /* a fused task with its loss (schedule/fuse.h) */
+  ROWS
+};
 
 static tsr_profile_op *find_row(summing *s, const tsr_event *e, const tsr_task *t) {
   int key = t ? (int)t->op * ROWS_PER_OP + t->axis + 1 : INPUT_ROW;
+  if (t && t->covered) key = CLASSIFIER_ROW;
   if (!s->row_of[key]) {
     s->row_of[key] = ++s->profile->ops_count;
     s->profile->ops[s->row_of[key] - 1] = (tsr_profile_op){
-        .op = t ? tsr_op_name(t->op) : "inputs", .axis = t ? t->axis : -1, .kind = e->kind};
+        .op = t ? tsr_task_kind_name(t) : "inputs", .axis = t ? t->axis : -1, .kind = e->kind};
   }
   return &s->profile->ops[s->row_of[key] - 1];
 }
@@ -226,10 +233,10 @@ void tsr_profile_make(tsr_arena *arena, const tsr_record *record, tsr_profile *p
   *p = (tsr_profile){.record = *record};
   p->ranks = tsr_arena_array(arena, tsr_profile_rank, record->parallel->ranks);
   p->axis_seconds = tsr_arena_array(arena, double, TSR_AXES);
-  p->ops = tsr_arena_array(arena, tsr_profile_op, INPUT_ROW + 1);
+  p->ops = tsr_arena_array(arena, tsr_profile_op, ROWS);
   p->actions = tsr_arena_array(arena, tsr_profile_actions, pipeline->stages * pipeline->chunks);
   p->busy = tsr_arena_array(arena, double, pipeline->stages);
-  s.row_of = tsr_arena_array(arena, int, INPUT_ROW + 1);
+  s.row_of = tsr_arena_array(arena, int, ROWS);
   s.ns = tsr_arena_alloc(arena, sizeof *s.ns * (size_t)record->parallel->ranks);
   find_facts(&s);
   for (int i = 0; i < record->steps_count; i++)

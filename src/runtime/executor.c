@@ -33,6 +33,13 @@ static int find_running(const task_run *t) {
   return count;
 }
 
+/* Whether the task gives f16 numbers made of the scaled loss. */
+static bool is_scaled(const tsr_executable *b, const tsr_task *t) {
+  bool scaled = b->scaled[t->node];
+  for (int i = 0; i < t->nodes_count; i++) scaled |= b->scaled[t->nodes[i]];
+  return scaled;
+}
+
 static void run_op(const task_run *t) {
   tsr_executable *b = t->executable;
   int running = find_running(t);
@@ -43,7 +50,7 @@ static void run_op(const task_run *t) {
       .memory = b->ranks,
       .ranks = b->running,
       .ranks_count = running,
-      .losses = b->scaled[t->task->node] ? &b->losses : NULL,
+      .losses = is_scaled(b, t->task) ? &b->losses : NULL,
       .nan_scores = &b->nan_scores,
       .hashes = tsr_executable_update_hashes(b, t->task)};
   if (!running) return;

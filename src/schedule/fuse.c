@@ -3,6 +3,7 @@
  * produces: fused tasks (fuse.h) in the place of those that they cover
  * invalidates: indices of tasks */
 #include "schedule/fuse.h"
+#include "schedule/fuse_cross_entropy.h"
 #include <assert.h>
 #include <string.h>
 
@@ -10,14 +11,7 @@
  * */
 enum { NEAR = 32 };
 
-typedef struct {
-  tsr_program *p;
-  const tsr_target *target;
-  tsr_arena *arena;
-  bool *absorbed; /* per task: another one covers it */
-  int *part_end;  /* per task: where its part ends */
-  int *last_read; /* per value: the last task that reads it */
-} fusing;
+typedef tsr_fusing fusing;
 
 static bool has_form(const fusing *f, tsr_fused_form form) { return f->target->fuses & 1u << form; }
 
@@ -27,10 +21,7 @@ static const tsr_node *node_of(const fusing *f, const tsr_task *t) {
   return &f->p->graph->nodes[t->node];
 }
 
-/* Values of a task that is not fused. */
-static int input(const fusing *f, const tsr_task *t, int i) {
-  return t->values ? t->values[i] : node_of(f, t)->inputs[i];
-}
+static int input(const fusing *f, const tsr_task *t, int i) { return tsr_task_input(f->p, t, i); }
 static int output(const fusing *f, const tsr_task *t) { return node_of(f, t)->outputs[0]; }
 
 static const tsr_tensor *tensor(const fusing *f, int value) { return &f->p->tensors[value]; }
@@ -76,63 +67,11 @@ static bool reads(const fusing *f, const tsr_task *t, int value) {
 static bool is_norm(tsr_op op) { return op == TSR_OP_LAYERNORM || op == TSR_OP_RMSNORM; }
 static bool is_norm_dx(tsr_op op) { return op == TSR_OP_LAYERNORM_DX || op == TSR_OP_RMSNORM_DX; }
 
-/* ---- making a fused task ---- */
-
-static bool is_made_inside(const fusing *f, const int *tasks, int count, int value) {
-  for (int i = 0; i < count; i++) {
-    const tsr_node *n = node_of(f, &f->p->tasks[tasks[i]]);
-    for (int o = 0; o < n->outputs_count; o++)
-      if (n->outputs[o] == value) return true;
-  }
-  return false;
-}
-
-static int reads_inside(const fusing *f, const int *tasks, int count, int value) {
-  int reads = 0;
-  for (int i = 0; i < count; i++)
-    for (int k = 0; k < f->p->tasks[tasks[i]].inputs_count; k++)
-      reads += input(f, &f->p->tasks[tasks[i]], k) == value;
-  return reads;
-}
-
-/* Whether only the tasks themselves read a value. */
-static bool is_elided(const fusing *f, const int *tasks, int count, int value) {
-  int readers = f->p->readers[value];
-  return readers && readers == reads_inside(f, tasks, count, value);
-}
-
-/* Fuses tasks (in order) into one at the place of `base`. */
-static void fuse(fusing *f, tsr_fused_form form, const int *tasks, int count, int base) {
-  tsr_task *t = &f->p->tasks[base];
-  int inputs = 0, outputs = 0, *nodes = tsr_arena_array(f->arena, int, count), room = 0;
-  for (int i = 0; i < count; i++) room += f->p->tasks[tasks[i]].inputs_count;
-  int *values = tsr_arena_array(f->arena, int, room + 1),
-      *results = tsr_arena_array(f->arena, int, count *TSR_OUTPUTS_MAX);
-  for (int i = 0; i < count; i++) {
-    const tsr_task *of = &f->p->tasks[tasks[i]];
-    const tsr_node *n = node_of(f, of);
-    nodes[i] = of->node;
-    for (int k = 0; k < of->inputs_count; k++)
-      if (!is_made_inside(f, tasks, count, input(f, of, k))) values[inputs++] = input(f, of, k);
-    for (int o = 0; o < n->outputs_count; o++)
-      if (!is_elided(f, tasks, count, n->outputs[o])) results[outputs++] = n->outputs[o];
-      else f->p->tensors[n->outputs[o]].segment = TSR_SEGMENT_ABSENT;
-    f->absorbed[tasks[i]] = tasks[i] != base;
-  }
-  t->fused = form;
-  t->nodes = nodes;
-  t->nodes_count = count;
-  t->values = values;
-  t->results = results;
-  t->inputs_count = inputs;
-  t->outputs_count = outputs;
-}
-
 /* The same of tasks one after another, at the place of the first one. */
 static void fuse_run(fusing *f, tsr_fused_form form, int first, int count) {
   int *tasks = tsr_arena_array(f->arena, int, count);
   for (int i = 0; i < count; i++) tasks[i] = first + i;
-  fuse(f, form, tasks, count, first);
+  tsr_fuse_tasks(f, form, tasks, count, first);
 }
 
 /* ---- a norm with the sum that it normalizes ---- */
@@ -205,7 +144,7 @@ static void fuse_epilogue(fusing *f, int task) {
     residual = false;
   }
   if (residual || gelu) c.tasks[c.count++] = next;
-  if (c.count > 1) fuse(f, TSR_FUSED_EPILOGUE, c.tasks, c.count, task);
+  if (c.count > 1) tsr_fuse_tasks(f, TSR_FUSED_EPILOGUE, c.tasks, c.count, task);
 }
 
 /* ---- a norm's input gradient and the sum with the residual branch's ---- */
@@ -244,7 +183,7 @@ static void fuse_norm_dx(fusing *f, int task) {
     if (tasks[i].last_only != norm->last_only || !adds_tensors(f, &tasks[i])) return;
     if (!has_task(f, other) || !is_written_before(f, task, i, other)) return;
     int both[] = {task, i};
-    fuse(f, TSR_FUSED_NORM_DX_SUM, both, 2, task);
+    tsr_fuse_tasks(f, TSR_FUSED_NORM_DX_SUM, both, 2, task);
     return;
   }
 }
@@ -300,7 +239,8 @@ static void fuse_updates(fusing *f, int task) {
 
 static bool reads_any(const fusing *f, const tsr_task *t, const int *tasks, int count) {
   for (int k = 0; k < t->inputs_count; k++)
-    if (is_made_inside(f, tasks, count, input(f, t, k))) return true;
+    for (int i = 0; i < count; i++)
+      if (input(f, t, k) == output(f, &f->p->tasks[tasks[i]])) return true;
   return false;
 }
 
@@ -328,7 +268,7 @@ static void fuse_norms(fusing *f, int task) {
   tsr_norm_pieces *norms = tsr_arena_array(f->arena, tsr_norm_pieces, kept);
   for (int i = 0; i < kept; i++) norms[i] = *f->p->tasks[tasks[i]].norm;
   int base = tasks[kept - 1];
-  fuse(f, TSR_FUSED_NORMS, tasks, kept, base);
+  tsr_fuse_tasks(f, TSR_FUSED_NORMS, tasks, kept, base);
   f->p->tasks[base].norm = norms;
 }
 
@@ -386,13 +326,18 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
   f.absorbed = tsr_arena_array(f.arena, bool, p->tasks_count + 1);
   f.part_end = tsr_arena_array(f.arena, int, p->tasks_count + 1);
   f.last_read = tsr_arena_array(f.arena, int, p->graph->values_count + 1);
+  f.roots = tsr_fusing_roots_of(p);
   find_part_ends(&f);
   find_last_reads(&f);
+  for (int i = 0; i < p->tasks_count; i++) {
+    if (has_form(&f, TSR_FUSED_LINEAR_CROSS_ENTROPY)) tsr_fuse_cross_entropy(&f, i);
+    if (has_form(&f, TSR_FUSED_LOGITS_GRADIENT)) tsr_fuse_logits_gradient(&f, i);
+  }
   for (int i = 0; i < p->tasks_count; i++) {
     chain c;
     if (has_form(&f, TSR_FUSED_EPILOGUE)) fuse_epilogue(&f, i);
     if (!f.absorbed[i] && !p->tasks[i].fused && find_sum_norm(&f, i, &c))
-      fuse(&f, TSR_FUSED_SUM_NORM, c.tasks, c.count, c.tasks[c.count - 1]);
+      tsr_fuse_tasks(&f, TSR_FUSED_SUM_NORM, c.tasks, c.count, c.tasks[c.count - 1]);
     fuse_norm_dx(&f, i);
     fuse_updates(&f, i);
     fuse_norms(&f, i);
@@ -404,13 +349,25 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
 /* ---- fused tasks ---- */
 
 const char *tsr_fused_name(tsr_fused_form form) {
-  static const char *const names[] = {"none",    "epilogue", "sum_norm", "norm_dx_sum",
-                                      "updates", "norms",    "casts"};
+  static const char *const names[] = {
+      "none",
+      "epilogue",
+      "linear_cross_entropy",
+      "logits_gradient",
+      "sum_norm",
+      "norm_dx_sum",
+      "updates",
+      "norms",
+      "casts"};
   return names[form];
 }
 
 bool tsr_fused_is_batch(tsr_fused_form form) {
   return form == TSR_FUSED_UPDATES || form == TSR_FUSED_NORMS || form == TSR_FUSED_CASTS;
+}
+
+const char *tsr_task_kind_name(const tsr_task *t) {
+  return t->covered ? tsr_fused_name(t->fused) : tsr_op_name(t->op);
 }
 
 bool tsr_fused_may_overwrite(const tsr_program *p, const tsr_task *t, int output, int in) {
@@ -452,6 +409,20 @@ tsr_sum_norm tsr_sum_norm_of(const tsr_program *p, const tsr_task *t) {
   s.x = &tsr_kernel_outputs(t)[0];
   s.norm_outputs = &tsr_kernel_outputs(t)[1];
   return s;
+}
+
+tsr_linear_cross_entropy tsr_linear_cross_entropy_of(const tsr_task *t) {
+  tsr_linear_cross_entropy c = {0};
+  for (int i = 0; i < t->nodes_count; i++) {
+    const tsr_task *of = &t->covered[i];
+    if (of->op == TSR_OP_LINEAR) c.linear = of;
+    if (of->op == TSR_OP_CE_STATS) c.stats = of;
+    if (of->op == TSR_OP_CE_LOSS) c.loss = of;
+    if (of->op == TSR_OP_CE_LOSS_DX) c.loss_dx = of;
+    if (of->op == TSR_OP_LINEAR_DX) c.dx = of;
+    if (of->op == TSR_OP_LINEAR_DW) c.dw = of;
+  }
+  return c;
 }
 
 const tsr_tensor *tsr_norm_dx_addend(const tsr_task *t) {

@@ -10,11 +10,21 @@
  *   form          nodes                                  kernel
  *   epilogue      linear [+ add(row)] [+ add | gelu]     y = x w^T [+ bias] [+ residual | gelu],
  *                                                        of these what the target has (target.h)
+ *   linear_cross_ linear + ce_stats + ce_loss            over tiles of rows (row_tiles.h): the
+ *   entropy       [+ ce_loss_dx [+ linear_dx]            logits of a tile, its losses, its part
+ *                 [+ linear_dw]]                         of both gradients; no logits in memory
+ *   logits_       ce_loss_dx [+ linear_dx]               the gradient of the logits is written
+ *   gradient      [+ linear_dw]                          once, in the half precision of the GEMMs
  *   sum_norm      [add(row) +] add + a norm              norm(x [+ row] + residual), and the sum
  *   norm_dx_sum   a norm's input gradient + add          dx + the gradient of the residual branch
  *   updates       optimizer updates, one after another   one launch for many parameters
  *   norms         sums of squares for the norm           one launch for many gradients
  *   casts         casts of parameters, one after another one launch for many parameters
+ *
+ * Of a linear_cross_entropy the tasks of the forward pass run with those of the backward pass, in
+ * whatever order a pipeline schedule runs the actions of microbatches: what these read is kept for
+ * the backward pass anyway, and nothing of the forward pass reads a loss. fuse_cross_entropy.h says
+ * where it does not apply; there the separate tasks have the same bits.
  *
  * Fusion moves no update to a later place, and raises no peak: a sum of squares moves behind others
  * only where its gradient is read later than that, and an output may overwrite an input as
@@ -31,6 +41,9 @@ const char *tsr_fused_name(tsr_fused_form form); /* "epilogue" */
 /* Whether the nodes are of one op, and none reads what another one makes: each has as many inputs
  * and as many outputs, in the order of the nodes. */
 bool tsr_fused_is_batch(tsr_fused_form form);
+
+/* What reports count a task as: its op's name, where `covered` is set that of the form. */
+const char *tsr_task_kind_name(const tsr_task *task);
 
 /* Whether a fused task's output may have the bytes of one of its inputs of the same shape that
  * no task reads later. */
@@ -56,6 +69,13 @@ typedef struct {
 } tsr_sum_norm;
 /* Of a norm's task, fused or not. */
 tsr_sum_norm tsr_sum_norm_of(const tsr_program *program, const tsr_task *task);
+
+/* The tasks that a linear_cross_entropy or logits_gradient covers, with their sums (sum_order.h);
+ * operands that are elided have no memory. NULL: it has none. */
+typedef struct {
+  const tsr_task *linear, *stats, *loss, *loss_dx, *dx, *dw;
+} tsr_linear_cross_entropy;
+tsr_linear_cross_entropy tsr_linear_cross_entropy_of(const tsr_task *task);
 
 /* The gradient that a norm's input gradient is added to; NULL: it is not fused. */
 const tsr_tensor *tsr_norm_dx_addend(const tsr_task *task);

@@ -317,6 +317,19 @@ static void place_sources(lowering *l) {
   place_params(l);
 }
 
+static void bind_task(lowering *l, tsr_task *t) {
+  const tsr_node *n = &l->g->nodes[t->node];
+  if (!t->inputs) t->inputs = tsr_arena_array(l->arena, tsr_tensor, t->inputs_count + 1);
+  if (!t->outputs) t->outputs = tsr_arena_array(l->arena, tsr_tensor, t->outputs_count + 1);
+  for (int k = 0; k < t->inputs_count; k++)
+    t->inputs[k] = l->p->tensors[tsr_task_input(l->p, t, k)];
+  for (int k = 0; k < t->outputs_count; k++)
+    t->outputs[k] = l->p->tensors[tsr_task_output(l->p, t, k)];
+  if (t->op != TSR_OP_RECEIVE) return;
+  t->inputs[0] = local_tensor(l, n->inputs[0]);
+  t->inputs[0].segment = TSR_SEGMENT_ABSENT;
+}
+
 /* Copies the tensors, now with offsets, into the tasks; what is made in place, and aliases, take
  * their source's place. */
 static void bind_tensors(lowering *l) {
@@ -334,16 +347,8 @@ static void bind_tensors(lowering *l) {
   }
   for (int i = 0; i < l->p->tasks_count; i++) {
     tsr_task *t = &l->p->tasks[i];
-    const tsr_node *n = &l->g->nodes[t->node];
-    if (!t->inputs) t->inputs = tsr_arena_array(l->arena, tsr_tensor, t->inputs_count + 1);
-    if (!t->outputs) t->outputs = tsr_arena_array(l->arena, tsr_tensor, t->outputs_count + 1);
-    for (int k = 0; k < t->inputs_count; k++)
-      t->inputs[k] = l->p->tensors[tsr_task_input(l->p, t, k)];
-    for (int k = 0; k < t->outputs_count; k++)
-      t->outputs[k] = l->p->tensors[tsr_task_output(l->p, t, k)];
-    if (t->op != TSR_OP_RECEIVE) continue;
-    t->inputs[0] = local_tensor(l, n->inputs[0]);
-    t->inputs[0].segment = TSR_SEGMENT_ABSENT;
+    bind_task(l, t);
+    for (int k = 0; t->covered && k < t->nodes_count; k++) bind_task(l, &t->covered[k]);
   }
 }
 

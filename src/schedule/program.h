@@ -12,6 +12,7 @@
 #include "schedule/expert_rows.h"
 #include "schedule/norm_pieces.h"
 #include "schedule/pipeline.h"
+#include "schedule/row_tiles.h"
 #include "schedule/sum_order.h"
 
 /* A rank's memory: one buffer a segment. The first four are laid out in the order of the graph's
@@ -67,6 +68,8 @@ typedef struct {
 typedef enum {
   TSR_FUSED_NONE,
   TSR_FUSED_EPILOGUE,
+  TSR_FUSED_LINEAR_CROSS_ENTROPY,
+  TSR_FUSED_LOGITS_GRADIENT,
   TSR_FUSED_SUM_NORM,
   TSR_FUSED_NORM_DX_SUM,
   TSR_FUSED_UPDATES,
@@ -75,7 +78,7 @@ typedef enum {
   TSR_FUSED_FORMS
 } tsr_fused_form;
 
-typedef struct {
+typedef struct tsr_task {
   int node; /* of the graph; of a send or a wait the receive node; of a fused task its base */
   tsr_op op;
   tsr_section section;
@@ -90,9 +93,12 @@ typedef struct {
                  follow each other and move together */
   bool last_only; /* of a task of the body: only the last microbatch runs it */
   tsr_fused_form fused;
-  int nodes_count, *nodes; /* of a fused task: all that it covers, in graph order */
-  const int *values;       /* what the inputs are; NULL: what the node's are */
-  const int *results;      /* what the outputs are; NULL: what the node's are */
+  int nodes_count, *nodes;  /* of a fused task: all that it covers, in graph order */
+  struct tsr_task *covered; /* of a linear_cross_entropy or logits_gradient: its nodes' own tasks,
+                               whose operands have no memory where they are elided; else NULL */
+  tsr_row_tiles tiles;      /* of a linear_cross_entropy */
+  const int *values;        /* what the inputs are; NULL: what the node's are */
+  const int *results;       /* what the outputs are; NULL: what the node's are */
   bool on_host; /* the target has no kernel for it: the host runs `host`, and it has no scratch */
   const struct tsr_host_task *host;
   /* Where the kernel computes in another type than an operand has: the inputs and the outputs as it

@@ -25,6 +25,9 @@ struct tsr_target {
   /* Whether a row that a GEMM computes has the same bits whatever other rows there are. */
   bool rows_are_alone;
   bool state_in_file; /* optimizer state is in a file, which is in the host's memory */
+  /* Of TSR_FUSED_LINEAR_CROSS_ENTROPY: rows of logits, of so many columns, that a tile has at most.
+   * A sum over rows has the same bits in parts of that length. */
+  int64_t (*tile_rows)(int64_t columns);
   /* Whether it runs a task. NULL: it runs all. */
   bool (*supports)(const tsr_target *target, const tsr_program *program, const tsr_task *task);
   /* Sets the types in which the kernel reads the inputs and writes the outputs, where they are not

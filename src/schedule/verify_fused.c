@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Fused tasks (fuse.h), derived again from the graph. */
 #include "schedule/fuse.h"
+#include "schedule/geometry.h"
 #include "schedule/verify_checks.h"
 
 typedef struct {
@@ -30,6 +31,27 @@ static const char *name_of(const check *c, int value) { return c->v->graph->valu
 static bool is_add(tsr_op op) { return op == TSR_OP_ADD; }
 static bool is_norm(tsr_op op) { return op == TSR_OP_LAYERNORM || op == TSR_OP_RMSNORM; }
 
+/* From node `first` on: the gradients of logits and of one or both operands of their GEMM. */
+static bool has_gradients(const check *c, int first) {
+  int n = c->t->nodes_count, gradients[2] = {0};
+  if (n < first + 2 || n > first + 3 || node_at(c, first)->op != TSR_OP_CE_LOSS_DX) return false;
+  for (int i = first + 1; i < n; i++) {
+    tsr_op op = node_at(c, i)->op;
+    if (op != TSR_OP_LINEAR_DX && op != TSR_OP_LINEAR_DW) return false;
+    gradients[op == TSR_OP_LINEAR_DW]++;
+  }
+  return gradients[0] <= 1 && gradients[1] <= 1;
+}
+
+/* The loss of a linear layer, and its gradients. */
+static bool is_classifier(const check *c) {
+  static const tsr_op forward[] = {TSR_OP_LINEAR, TSR_OP_CE_STATS, TSR_OP_CE_LOSS};
+  int n = c->t->nodes_count;
+  for (int i = 0; i < 3; i++)
+    if (i >= n || node_at(c, i)->op != forward[i]) return false;
+  return n == 3 || has_gradients(c, 3);
+}
+
 /* The ops that a form may cover, by position; the base's is checked with the task's. */
 static bool is_of_form(const check *c) {
   int n = c->t->nodes_count;
@@ -38,6 +60,10 @@ static bool is_of_form(const check *c) {
   case TSR_FUSED_EPILOGUE:
     return first == TSR_OP_LINEAR && n <= 3 && (is_add(last) || last == TSR_OP_GELU) &&
            (n == 2 || is_add(node_at(c, 1)->op));
+  case TSR_FUSED_LINEAR_CROSS_ENTROPY:
+    return is_classifier(c);
+  case TSR_FUSED_LOGITS_GRADIENT:
+    return has_gradients(c, 0);
   case TSR_FUSED_SUM_NORM:
     return n <= 3 && is_add(first) && is_norm(last) && (n == 2 || is_add(node_at(c, 1)->op));
   case TSR_FUSED_NORM_DX_SUM:
@@ -77,7 +103,7 @@ static bool check_nodes(const check *c) {
 static bool is_made_by(const check *c, int count, int value) {
   for (int i = 0; i < count; i++)
     for (int o = 0; o < node_at(c, i)->outputs_count; o++)
-      if (node_at(c, i)->outputs[o] == value) return true;
+      if (node_at(c, i)->outputs[o] == c->s->owner[value]) return true;
   return false;
 }
 
@@ -85,8 +111,16 @@ static int reads_inside(const check *c, int value) {
   int reads = 0;
   for (int i = 0; i < c->t->nodes_count; i++)
     for (int k = 0; k < node_at(c, i)->inputs_count; k++)
-      reads += node_at(c, i)->inputs[k] == value;
+      reads += c->s->owner[node_at(c, i)->inputs[k]] == value;
   return reads;
+}
+
+/* Under all names of its bytes; a node that only gives them another one is no reader. */
+static int readers_of(const check *c, int value) {
+  int readers = c->v->readers[value];
+  for (int x = 0; x < c->v->graph->values_count; x++)
+    if (x != value && c->s->owner[x] == value) readers += c->v->readers[x] - 1;
+  return readers;
 }
 
 static bool check_operand(
@@ -105,7 +139,8 @@ static bool check_inputs(const check *c) {
   for (int i = 0; i < c->t->nodes_count; i++)
     for (int k = 0; k < node_at(c, i)->inputs_count; k++) {
       int value = node_at(c, i)->inputs[k];
-      if (is_made_by(c, i, value)) continue;
+      bool shape_only = k == tsr_op_shape_input(node_at(c, i)->op, node_at(c, i)->inputs_count);
+      if (shape_only || is_made_by(c, i, value)) continue;
       if (!check_operand(c, c->t->inputs, c->t->inputs_count, count++, value, "input"))
         return false;
     }
@@ -122,7 +157,7 @@ static bool check_outputs(const check *c) {
     for (int o = 0; o < node_at(c, i)->outputs_count; o++) {
       int value = node_at(c, i)->outputs[o], inside = reads_inside(c, value);
       bool absent = c->s->p->tensors[value].segment == TSR_SEGMENT_ABSENT;
-      if (absent && inside && inside < c->v->readers[value]) {
+      if (absent && inside && inside < readers_of(c, value)) {
         tsr_verify_say_task(
             c->v, c->s, c->task, -1, "it elides '%s', which others read", name_of(c, value));
         return false;
@@ -137,8 +172,47 @@ static bool check_outputs(const check *c) {
   return false;
 }
 
+/* All rows, in the order of the weight's gradient. */
+static bool check_tiles(const check *c) {
+  const tsr_task *t = c->t;
+  if (t->fused != TSR_FUSED_LINEAR_CROSS_ENTROPY) return true;
+  tsr_linear_cross_entropy of = tsr_linear_cross_entropy_of(t);
+  const tsr_tensor *x = &c->s->p->tensors[of.linear->inputs[0].value];
+  tsr_row_tiles want = {0};
+  const tsr_row_tiles *have = &t->tiles;
+  bool ok = have->rows > 0;
+  if (ok)
+    ok = tsr_row_tiles_make(of.dw ? &of.dw->sum : NULL, tsr_tensor_rows(x), have->rows, &want);
+  if (ok && want.rows == have->rows && want.period == have->period &&
+      want.periods == have->periods && want.runs == have->runs)
+    return true;
+  tsr_verify_say_task(
+      c->v, c->s, c->task, -1, "its tiles of %lld rows do not divide the %lld of '%s' as its sums",
+      (long long)have->rows, (long long)tsr_tensor_rows(x), name_of(c, x->value));
+  return false;
+}
+
+/* The tasks of the nodes, whose sums are checked as those of tasks of their own. */
+static bool check_covered(const check *c) {
+  const tsr_task *t = c->t;
+  bool has = t->fused == TSR_FUSED_LINEAR_CROSS_ENTROPY || t->fused == TSR_FUSED_LOGITS_GRADIENT;
+  bool ok = has == (t->covered != NULL);
+  for (int i = 0; ok && has && i < t->nodes_count; i++) {
+    const tsr_task *of = &t->covered[i];
+    const tsr_node *n = node_at(c, i);
+    ok = of->node == t->nodes[i] && of->op == n->op && of->inputs_count == n->inputs_count &&
+         of->outputs_count == n->outputs_count;
+    for (int k = 0; ok && k < n->inputs_count; k++) ok = of->inputs[k].value == n->inputs[k];
+    for (int k = 0; ok && k < n->outputs_count; k++) ok = of->outputs[k].value == n->outputs[k];
+  }
+  if (ok) return true;
+  tsr_verify_say_task(c->v, c->s, c->task, -1, "it covers tasks that are not those of its nodes");
+  return false;
+}
+
 bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task) {
   check c = {v, s, &s->p->tasks[task], task};
   if (!v->readers) v->readers = count_readers(v->arena, v->graph);
-  return check_nodes(&c) && check_inputs(&c) && check_outputs(&c);
+  return check_nodes(&c) && check_covered(&c) && check_tiles(&c) && check_inputs(&c) &&
+         check_outputs(&c);
 }

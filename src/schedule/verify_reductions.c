@@ -198,7 +198,7 @@ static bool check_operands(const tsr_sum_check *c, const tsr_node *n, const sum_
 
 /* The units of each axis, which of them are kept apart, and room for these in the output. */
 static bool check_counts(const tsr_sum_check *c) {
-  const tsr_task *t = &c->p->tasks[c->task];
+  const tsr_task *t = c->t;
   const tsr_reduction *r = c->r;
   const tsr_tensor *y = &t->outputs[0];
   const int64_t *want = c->units;
@@ -402,6 +402,13 @@ static void check_recipe(tsr_verify *v, const tsr_verify_subject *s) {
           tsr_axis_name(units[i].axis), (long long)units[i].want);
 }
 
+static void check_sum_of(tsr_verify *v, const tsr_verify_subject *s, int task, const tsr_task *t) {
+  const tsr_node *n = &v->graph->nodes[t->node];
+  tsr_sum_check c = {.v = v, .s = s, .p = s->p, .task = task, .t = t, .r = &t->sum};
+  c.out = &v->graph->values[n->outputs[0]];
+  check_task(&c, n);
+}
+
 void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s) {
   check_recipe(v, s);
   check_order(v, s);
@@ -409,9 +416,8 @@ void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s) {
     const tsr_task *t = &s->p->tasks[i];
     const tsr_node *n = &v->graph->nodes[t->node];
     if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT || !n->outputs_count) continue;
-    tsr_sum_check c = {.v = v, .s = s, .p = s->p, .task = i, .r = &t->sum};
-    c.out = &v->graph->values[n->outputs[0]];
-    check_task(&c, n);
+    for (int k = 0; k < (t->covered ? t->nodes_count : 1); k++)
+      check_sum_of(v, s, i, t->covered ? &t->covered[k] : t);
     tsr_verify_norm(v, s, i);
     tsr_verify_experts(v, s, i);
   }

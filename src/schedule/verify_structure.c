@@ -324,7 +324,7 @@ bool tsr_verify_tensors(tsr_verify *v, const tsr_verify_subject *s) {
     if (s->p->tensors[x].segment != TSR_SEGMENT_ABSENT) check_tensor(v, s, x);
     else if (
         value->kind == TSR_VALUE_NODE && tsr_program_has_node(s->p, value->node) &&
-        !fused[value->node])
+        !fused[v->graph->values[s->owner[x]].node])
       tsr_verify_say_value(v, s, x, "it has no bytes, though it is made here");
   }
   return v->found == before;

@@ -27,6 +27,7 @@ typedef struct {
   const tsr_verify_subject *s;
   const tsr_program *p;
   int task;
+  const tsr_task *t; /* or one that it covers */
   const tsr_reduction *r;
   const tsr_value *in, *out; /* the first operand */
   int first;

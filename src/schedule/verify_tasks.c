@@ -186,6 +186,11 @@ static bool check_move(const check *c, int task) {
 
 /* ---- nodes ---- */
 
+/* A classifier's loss is computed with its gradient. */
+static bool is_kept_back(const tsr_task *t, tsr_section runs, tsr_section of) {
+  return t->fused == TSR_FUSED_LINEAR_CROSS_ENTROPY && runs == TSR_BACKWARD && of == TSR_FORWARD;
+}
+
 /* Where a task of the node may stand: in its part, or with the last microbatch what a step needs
  * once. */
 static bool check_part_of(const check *c, int task, int node) {
@@ -200,6 +205,7 @@ static bool check_part_of(const check *c, int task, int node) {
   bool body = tsr_verify_is_body(part->section), several = c->v->microbatches > 1;
   bool last = t->last_only || !several; /* only the last microbatch comes to the task */
   if (body && n->section == TSR_UPDATE && last) return true;
+  if (is_kept_back(t, part->section, n->section) && part->chunk == chunk) return true;
   bool often = n->section != TSR_UPDATE && several; /* the node runs with another one, too */
   if (part->section == n->section && (!body || part->chunk == chunk) && !(t->last_only && often))
     return true;

@@ -82,12 +82,27 @@ static void check_fused(tsr_dtype precision) {
   CHECK_INT(nodes[TSR_FUSED_SUM_NORM], exact ? 5 : 7);
   CHECK_INT(tasks[TSR_FUSED_NORM_DX_SUM], 2);
   CHECK_INT(nodes[TSR_FUSED_NORM_DX_SUM], 4);
+  CHECK_INT(tasks[TSR_FUSED_LOGITS_GRADIENT], !exact);
+  CHECK_INT(nodes[TSR_FUSED_LOGITS_GRADIENT], exact ? 0 : 3);
   CHECK_INT(tasks[TSR_FUSED_UPDATES], 1);
   CHECK_INT(nodes[TSR_FUSED_UPDATES], 9);
   CHECK_INT(tasks[TSR_FUSED_NORMS], 1);
   CHECK_INT(nodes[TSR_FUSED_NORMS], 9);
   CHECK_INT(nodes[TSR_FUSED_CASTS], exact ? 0 : 9);
   harness_close(&h);
+  tsr_arena_free(arena);
+}
+
+/* Separate tasks write the gradient of the logits in f32, and each GEMM rounds a copy of it. */
+static void check_logits_gradient(int model, tsr_dtype precision) {
+  tsr_arena *arena = tsr_arena_new();
+  training t = training_of(model, precision);
+  harness_options one = {.dp = 1, .tp = 1, .microbatches = 2};
+  unsigned fuses = harness_target.fuses;
+  harness_target.fuses &= ~(1u << TSR_FUSED_LOGITS_GRADIENT);
+  harness_trace want = training_run(arena, &t, one);
+  harness_target.fuses = fuses;
+  training_check_same(arena, &t, one, &want);
   tsr_arena_free(arena);
 }
 
@@ -160,6 +175,8 @@ int main(void) {
   check_fused(TSR_BF16);
   check_launches(TSR_F32);
   check_launches(TSR_BF16);
+  check_logits_gradient(ENDS, TSR_BF16);
+  check_logits_gradient(ENDS, TSR_F16);
   check_one_row(TSR_F32);
   check_one_row(TSR_BF16);
   for (int i = 0; i < MODELS; i++) check_model(i, false);

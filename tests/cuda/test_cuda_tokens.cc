@@ -125,11 +125,20 @@ static void check_loss_backward(const loss_case &l, const numbers &x, const inte
     float *logits = c.changed(x), *rows = c.in(row), *f = c.in(factor), *m = c.in(more);
     int32_t *t = c.in(targets);
     tsr_cuda_softmax_loss_backward(
-        NULL, logits, logits, rows, t, f, m, R, l.V_local, l.v_begin, l.v_valid);
+        NULL, TSR_CUDA_F32, logits, logits, rows, t, f, m, R, l.V_local, l.v_begin, l.v_valid);
   });
   check_near("softmax_loss_backward", TSR_CUDA_F32, got[0], want);
   for (size_t i = 0; i < want.size(); i++)
     if (want[i] == 0) CHECK(got[0][i] == 0);
+  for (tsr_cuda_type type : {TSR_CUDA_BF16, TSR_CUDA_F16}) {
+    auto half = run_all("softmax_loss_backward", [&](call_arrays &c) {
+      float *logits = c.in(x), *rows = c.in(row), *f = c.in(factor), *m = c.in(more);
+      tsr_cuda_softmax_loss_backward(
+          NULL, type, c.out(type, n), logits, rows, c.in(targets), f, m, R, l.V_local, l.v_begin,
+          l.v_valid);
+    });
+    check_same("softmax_loss_backward", half[0], rounded(type, got[0]));
+  }
 }
 
 static void check_losses(loss_case l) {

@@ -217,6 +217,22 @@ def fused_epilogues(c):
         r"^interpreter, step 1: loss within \S+ \(2e-06 is allowed\), gradients within \S+ \(1e-05 is allowed\)")
 
 
+@feature("Classifier and cross-entropy over tiles of rows: no logits in memory, the bits of separate tasks")
+def classifier_tiles(c):
+    keys = {"transformer_config__vocab_size": 22000, "transformer_config__num_blocks": 1,
+            "transformer_config__max_sequence_length": 128, "training_config__sequence_length": 128,
+            "training_config__max_steps": 2}
+    found = {}
+    for name, ranks, is_fused in (("one", {}, True), ("dp", {"dp": 2}, True), ("tp", {"tp": 2}, False)):
+        on = {**keys, "mesh": mesh(**ranks)} if ranks else keys
+        program = small(c).with_keys("check", "--dump", "program,memory", **on)
+        logits, classifier = r"^ +\d+  linear .*\blogits \(", r"^ +\d+  linear_cross_entropy\b"
+        program.matches(classifier if is_fused else logits)
+        program.never_says(" logits (" if is_fused else "linear_cross_entropy")
+        found[name] = weights(c.with_keys(**on))
+    assert len(set(found.values())) == 1, found
+
+
 @feature("Head-parallel attention: heads / tp a rank; heads that do not divide are an error")
 def head_parallel(c):
     for tp, heads in ((1, 4), (2, 2), (4, 1)):

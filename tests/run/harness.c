@@ -16,6 +16,7 @@ tsr_target harness_target_on(const tsr_cpu_context *cpu) {
   target.fuses = harness_target.fuses;
   target.epilogues = harness_target.epilogues;
   target.exact = harness_target.exact;
+  if (harness_target.tile_rows) target.tile_rows = harness_target.tile_rows;
   return target;
 }
 

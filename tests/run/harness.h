@@ -83,7 +83,8 @@ enum { HARNESS_SEED = 1234 };
 /* Where the ranks of all of a program's tests compute, and what a task needs there; NULL: the
  * CPU. */
 extern const tsr_device *harness_device;
-/* Without functions: the CPU's; where it has `fuses`, with those, its epilogues and its exact. */
+/* Without functions: the CPU's; where it has `fuses`, with those, its epilogues, its exact and its
+ * tile_rows. */
 extern tsr_target harness_target;
 tsr_target harness_target_on(const tsr_cpu_context *cpu);
 

@@ -104,12 +104,13 @@ static void run_jobs(task_run *t, tsr_pool_job *job, int each) {
 static void run(void *state, const tsr_launch *launch) {
   const cpu_device *d = state;
   const tsr_task *task = launch->call.task;
-  task_run t = {.device = d, .launch = launch, .op = cpu_find_op(task->op)};
+  task_run t = {.device = d, .launch = launch, .op = cpu_op_of(task)};
   tsr_cpu_partition p = tsr_cpu_partition_of(task, launch->ranks_count, d->context.threads);
   t.items = p.items;
   t.ranges = p.ranges;
   if (task->cast_bytes) run_jobs(&t, cast_inputs, t.ranges);
   for (t.round = 0; t.round < p.rounds; t.round++) {
+    if (t.op->round_items) t.items = t.op->round_items(task, t.round);
     if (t.op->before) run_jobs(&t, run_before, t.ranges);
     run_jobs(&t, run_range, t.ranges);
   }

@@ -22,6 +22,7 @@ enum { CPU_RANGES_MAX = 4 };
  * in the end `after`, once. */
 typedef struct {
   int64_t (*items)(const tsr_task *task);
+  int64_t (*round_items)(const tsr_task *task, int round); /* NULL: each round has all items */
   int64_t (*scratch)(
       const tsr_kernels *k, const tsr_program *program, const tsr_task *task,
       int threads); /* bytes, or NULL */
@@ -41,8 +42,8 @@ typedef struct {
   bool (*takes_half_input)(const tsr_task *task, int input);
 } cpu_op;
 
-/* NULL for collectives, which comm/ runs. */
-const cpu_op *cpu_find_op(tsr_op op);
+/* Of a task that is no collective, which comm/ runs. */
+const cpu_op *cpu_op_of(const tsr_task *task);
 
 /* The operands as the kernel has them. */
 static inline float *cpu_in(const cpu_call *c, int i) {
@@ -108,5 +109,9 @@ static inline int64_t cpu_items_rows(const tsr_task *t) { return tsr_tensor_rows
   extern const cpu_op cpu_##lower;
 #include "graph/ops.def"
 #undef OP
+
+/* A fused task's (schedule/fuse.h). */
+extern const cpu_op cpu_linear_cross_entropy;
+int64_t cpu_tile_rows(int64_t columns);
 
 #endif

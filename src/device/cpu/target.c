@@ -11,10 +11,12 @@ static const cpu_op *const table[] = {
 #undef OP
 };
 
-const cpu_op *cpu_find_op(tsr_op op) { return table[op] == &cpu_collective ? NULL : table[op]; }
+const cpu_op *cpu_op_of(const tsr_task *t) {
+  return t->fused == TSR_FUSED_LINEAR_CROSS_ENTROPY ? &cpu_linear_cross_entropy : table[t->op];
+}
 
 tsr_cpu_partition tsr_cpu_partition_of(const tsr_task *t, int ranks, int threads) {
-  const cpu_op *op = table[t->op];
+  const cpu_op *op = cpu_op_of(t);
   int each = op->ranges ? op->ranges : 1;
   return (tsr_cpu_partition){
       .items = op->items(t),
@@ -25,7 +27,7 @@ tsr_cpu_partition tsr_cpu_partition_of(const tsr_task *t, int ranks, int threads
 
 /* Whether the kernel takes the operands as they are. What joins tensors takes one type. */
 static bool takes_half(const tsr_task *t) {
-  if (t->op != TSR_OP_CONCAT) return table[t->op]->takes_half;
+  if (t->op != TSR_OP_CONCAT) return cpu_op_of(t)->takes_half;
   for (int i = 0; i < t->inputs_count; i++)
     if (t->inputs[i].dtype != t->outputs[0].dtype) return false;
   return true;
@@ -37,7 +39,7 @@ kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dty
   (void)p;
   int shape_only = tsr_op_shape_input(t->op, t->inputs_count);
   if (takes_half(t)) return;
-  bool (*takes)(const tsr_task *, int) = table[t->op]->takes_half_input;
+  bool (*takes)(const tsr_task *, int) = cpu_op_of(t)->takes_half_input;
   for (int i = 0; i < t->inputs_count; i++)
     if (tsr_dtype_is_half(inputs[i]) && i != shape_only && !(takes && takes(t, i)))
       inputs[i] = TSR_F32;
@@ -47,7 +49,7 @@ kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dty
 
 static int64_t scratch(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   const tsr_cpu_context *cpu = target->context;
-  const cpu_op *op = table[t->op];
+  const cpu_op *op = cpu_op_of(t);
   return op->scratch ? op->scratch(cpu->k, p, t, cpu->threads) : 0;
 }
 
@@ -58,10 +60,11 @@ static int64_t output_bytes(const tsr_target *target, const tsr_program *p, cons
 
 tsr_target tsr_cpu_target(const tsr_cpu_context *context) {
   return (tsr_target){
-      .fuses = 1u << TSR_FUSED_EPILOGUE,
+      .fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_LINEAR_CROSS_ENTROPY,
       .epilogues = TSR_EPILOGUE_BIAS,
       .exact = true,
       .rows_are_alone = true,
+      .tile_rows = cpu_tile_rows,
       .kernel_types = kernel_types,
       .scratch = scratch,
       .output_bytes = output_bytes,

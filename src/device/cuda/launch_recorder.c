@@ -254,10 +254,10 @@ void tsr_cuda_softmax_loss(
   if (R > 0) record(s, "softmax_loss", launch_map(R));
 }
 void tsr_cuda_softmax_loss_backward(
-    tsr_cuda_stream s, float *dlogits, const float *logits, const float *row_stats,
-    const int32_t *targets, const float *factor, const float *more, int64_t R, int64_t V_local,
-    int64_t v_begin, int64_t v_valid) {
-  UNUSED(dlogits, logits, row_stats, targets, factor, more, &v_begin, &v_valid);
+    tsr_cuda_stream s, tsr_cuda_type type, void *dlogits, const float *logits,
+    const float *row_stats, const int32_t *targets, const float *factor, const float *more,
+    int64_t R, int64_t V_local, int64_t v_begin, int64_t v_valid) {
+  UNUSED(&type, dlogits, logits, row_stats, targets, factor, more, &v_begin, &v_valid);
   rows(s, "softmax_loss_backward", R, V_local);
 }
 void tsr_cuda_squared_error(

@@ -52,13 +52,34 @@ const cuda_op cuda_ce_loss = ce_loss_run;
 static void ce_loss_dx_run(const cuda_call *c) {
   const tsr_tensor *logits = cuda_x(c, 0);
   tsr_cuda_softmax_loss_backward(
-      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
-      cuda_scalar(c, 3, TSR_SCALAR_INV_COUNT),
+      c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
+      cuda_in(c, 2), cuda_scalar(c, 3, TSR_SCALAR_INV_COUNT),
       cuda_attrs(c)->ce_loss_dx.scaled ? cuda_scalar(c, 3, TSR_SCALAR_LOSS_SCALE) : NULL,
       tsr_tensor_rows(logits), tsr_tensor_last(logits),
       tsr_operand_offset(&c->call, logits, logits->ndim - 1), cuda_attrs(c)->ce_loss_dx.valid);
 }
 const cuda_op cuda_ce_loss_dx = ce_loss_dx_run;
+
+/* A node's task in a logits_gradient, whose operand `gradient` lies in the fused task's scratch;
+ * the rest of the scratch is the node's. */
+static void run_covered(
+    const cuda_call *c, cuda_op op, const tsr_task *of, bool writes, const tsr_tensor *gradient) {
+  cuda_gradient_task covered;
+  cuda_gradient_task_of(of, writes, gradient, &covered);
+  cuda_call call = *c;
+  call.call.task = &covered.task;
+  op(&call);
+}
+
+/* The gradient of the logits in the type of the GEMMs, which read it one after the other. */
+static void logits_gradient_run(const cuda_call *c) {
+  tsr_linear_cross_entropy of = tsr_linear_cross_entropy_of(c->call.task);
+  tsr_tensor gradient = cuda_logits_gradient_at(c->call.task);
+  run_covered(c, ce_loss_dx_run, of.loss_dx, true, &gradient);
+  if (of.dw) run_covered(c, cuda_linear_dw, of.dw, false, &gradient);
+  if (of.dx) run_covered(c, cuda_linear_dx, of.dx, false, &gradient);
+}
+const cuda_op cuda_logits_gradient = logits_gradient_run;
 
 static void squared_run(const cuda_call *c) {
   const tsr_tensor *x = cuda_x(c, 0);

@@ -75,5 +75,6 @@ void cuda_run_task(const cuda_call *call);
   extern const cuda_op cuda_##lower;
 #include "graph/ops.def"
 #undef OP
+extern const cuda_op cuda_logits_gradient; /* a fused task's */
 
 #endif

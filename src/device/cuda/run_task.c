@@ -43,6 +43,6 @@ static void cast(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *fro
 void cuda_run_task(const cuda_call *c) {
   const tsr_task *task = c->call.task;
   if (task->cast_bytes) cast(c, tsr_kernel_inputs(task), task->inputs, task->inputs_count);
-  (*table[task->op])(c);
+  (task->fused == TSR_FUSED_LOGITS_GRADIENT ? cuda_logits_gradient : *table[task->op])(c);
   if (task->cast_bytes) cast(c, task->outputs, tsr_kernel_outputs(task), task->outputs_count);
 }

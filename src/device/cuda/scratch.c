@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/scratch.h"
 #include "device/cuda/gemm_calls.h"
+#include "schedule/fuse.h"
 
 static void *offset(char *at, int64_t bytes) { return at ? at + bytes : NULL; }
 
@@ -17,6 +18,44 @@ cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task_call *c, char *at) {
       .stack = offset(at, wide),
       .operands = operands ? offset(at, wide + stack) : NULL,
       .bytes = wide + stack + operands};
+}
+
+tsr_tensor cuda_logits_gradient_at(const tsr_task *t) {
+  tsr_linear_cross_entropy of = tsr_linear_cross_entropy_of(t);
+  const tsr_task *reader = of.dw ? of.dw : of.dx;
+  tsr_tensor gradient = of.loss_dx->outputs[0];
+  gradient.dtype = reader->inputs[1].dtype;
+  gradient.segment = TSR_SEGMENT_WORK;
+  gradient.slot_group = -1;
+  gradient.offset = t->scratch_offset + t->cast_bytes;
+  return gradient;
+}
+
+void cuda_gradient_task_of(
+    const tsr_task *covered, bool writes, const tsr_tensor *gradient, cuda_gradient_task *ret) {
+  ret->task = *covered;
+  ret->gradient = *gradient;
+  for (int i = 0; i < covered->inputs_count; i++) ret->inputs[i] = covered->inputs[i];
+  if (!writes) ret->inputs[0] = *gradient;
+  ret->task.inputs = ret->inputs;
+  if (writes) ret->task.outputs = &ret->gradient;
+  ret->task.scratch_offset = gradient->offset + cuda_aligned(tsr_tensor_bytes(gradient));
+}
+
+static int64_t logits_gradient_bytes(const tsr_program *p, const tsr_task *t) {
+  tsr_linear_cross_entropy of = tsr_linear_cross_entropy_of(t);
+  tsr_tensor gradient = cuda_logits_gradient_at(t);
+  const tsr_task *gemms[] = {of.dw, of.dx};
+  int64_t most = 0;
+  for (int i = 0; i < 2; i++) {
+    cuda_gradient_task reader;
+    if (!gemms[i]) continue;
+    cuda_gradient_task_of(gemms[i], false, &gradient, &reader);
+    tsr_task_call call = {.program = p, .task = &reader.task};
+    int64_t bytes = cuda_matmul_scratch_at(&call, NULL).bytes;
+    if (bytes > most) most = bytes;
+  }
+  return cuda_aligned(tsr_tensor_bytes(&gradient)) + most;
 }
 
 /* ---- attention ---- */
@@ -119,6 +158,7 @@ static int64_t gradient_norms_bytes(const tsr_task *t) {
 /* ---- all ---- */
 
 int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
+  if (t->fused == TSR_FUSED_LOGITS_GRADIENT) return logits_gradient_bytes(p, t);
   switch ((int)t->op) {
   case TSR_OP_LINEAR:
   case TSR_OP_LINEAR_DX:

@@ -20,6 +20,17 @@ typedef struct {
 } cuda_matmul_scratch;
 cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task_call *call, char *at);
 
+/* Of a logits_gradient (schedule/fuse.h): the gradient of the logits, in front of what the GEMMs
+ * need one after the other. */
+tsr_tensor cuda_logits_gradient_at(const tsr_task *task);
+/* A task that it covers, which writes or reads that gradient and has the scratch behind it. */
+typedef struct {
+  tsr_task task;
+  tsr_tensor gradient, inputs[4];
+} cuda_gradient_task;
+void cuda_gradient_task_of(
+    const tsr_task *covered, bool writes, const tsr_tensor *gradient, cuda_gradient_task *ret);
+
 /* Attention over the units of whole sequences. */
 typedef struct {
   float *first, *dkv, *rows; /* the sums of dq (or out) and of dkv, and three numbers a row */

@@ -138,6 +138,7 @@ static bool is_mixed(const tsr_program *p, const tsr_task *t, tsr_dtype *ret_hal
 static void
 kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {
   tsr_dtype half = TSR_F32;
+  if (t->fused == TSR_FUSED_LOGITS_GRADIENT) return; /* it rounds what its GEMMs read */
   bool mixed = !takes_mixed(t->op) && is_mixed(p, t, &half);
   for (int i = 0; i < t->inputs_count; i++)
     if (tsr_dtype_is_quantized(inputs[i])) inputs[i] = half; /* GEMMs read a decoded copy */
@@ -164,7 +165,7 @@ static int64_t output_bytes(const tsr_target *target, const tsr_program *p, cons
 tsr_target tsr_cuda_target(const tsr_target *host, bool fast, bool offloads) {
   unsigned fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM |
                    1u << TSR_FUSED_NORM_DX_SUM | 1u << TSR_FUSED_UPDATES | 1u << TSR_FUSED_NORMS |
-                   1u << TSR_FUSED_CASTS;
+                   1u << TSR_FUSED_CASTS | 1u << TSR_FUSED_LOGITS_GRADIENT;
   if (offloads) fuses &= ~(1u << TSR_FUSED_UPDATES);
   return (tsr_target){
       .host = host,

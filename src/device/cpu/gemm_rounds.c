@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cpu/gemm_rounds.h"
+
+enum { ROUND_BYTES = 16 << 20 };
+
+static int64_t pieces_of(const cpu_gemm_plan *p) { return (p->K + p->depth - 1) / p->depth; }
+
+/* The smaller operand is packed for all. */
+cpu_gemm_plan cpu_gemm_plan_made(cpu_gemm_plan p) {
+  p.by_rows = p.N <= p.M;
+  int64_t line = (p.by_rows ? p.N : p.M) * 4, depth = ROUND_BYTES / line;
+  depth = depth / TSR_GEMM_DEPTH * TSR_GEMM_DEPTH;
+  if (depth < TSR_GEMM_DEPTH) depth = TSR_GEMM_DEPTH;
+  p.depth = depth < p.K ? depth : p.K;
+  return p;
+}
+
+/* Both operands are split into strips, which are what kernels take whole. */
+static int64_t strip_of(bool rows) { return rows ? TSR_GEMM_ROWS : TSR_GEMM_COLUMNS; }
+static int64_t strips_in(int64_t count, bool rows) {
+  return (count + strip_of(rows) - 1) / strip_of(rows);
+}
+static int64_t strips_end(int64_t strip, int64_t count, bool rows) {
+  return strip * strip_of(rows) < count ? strip * strip_of(rows) : count;
+}
+
+int64_t cpu_gemm_plan_strips(const cpu_gemm_plan *p) {
+  return strips_in(p->by_rows ? p->M : p->N, p->by_rows);
+}
+
+int64_t cpu_gemm_stack_bytes(const tsr_task *t) {
+  return (tsr_task_stack_bytes(t, tsr_task_block_elements(t)) + 63) / 64 * 64;
+}
+
+int64_t cpu_gemm_packed_bytes(const tsr_kernels *k, const cpu_gemm_plan *p) {
+  tsr_gemm whole = {.M = p->M, .N = p->N, .K = p->depth, .by_rows = p->by_rows};
+  return k->gemm_bytes(&whole);
+}
+
+int64_t cpu_gemm_plan_scratch(const tsr_kernels *k, const tsr_task *t, const cpu_gemm_plan *p) {
+  return cpu_gemm_stack_bytes(t) + cpu_gemm_packed_bytes(k, p);
+}
+
+int cpu_gemm_plan_rounds(const cpu_gemm_plan *p) {
+  return (int)(p->leaves * p->each * pieces_of(p));
+}
+
+static cpu_gemm_place place_of(const cpu_call *c, const cpu_gemm_plan *p, int round) {
+  int64_t pieces = pieces_of(p), in_leaf = p->each * pieces,
+          leaves = tsr_reduction_leaves(&c->call.task->sum), leaf = round / in_leaf;
+  return (cpu_gemm_place){leaf / leaves, leaf % leaves, round % in_leaf / pieces, round % pieces};
+}
+
+float *cpu_stack_entry(const cpu_call *c, int64_t block, int i) {
+  int64_t elements = tsr_task_block_elements(c->call.task);
+  float *stack = cpu_scratch(c);
+  return i ? stack + (i - 1) * elements : cpu_out(c, 0) + block * elements;
+}
+
+void *cpu_gemm_packed_at(const cpu_call *c) {
+  return (char *)cpu_scratch(c) + cpu_gemm_stack_bytes(c->call.task);
+}
+
+static void skip(tsr_matrix *m, int64_t elements) { m->first += elements; }
+
+/* Takes the round's piece out of the whole. */
+static bool split_piece(const cpu_gemm_plan *p, cpu_gemm_place at, tsr_gemm *gemm) {
+  int64_t k = at.piece * p->depth, left = gemm->K - k;
+  if (left <= 0) return false;
+  skip(&gemm->a, k * gemm->a.cs);
+  skip(&gemm->b, k * gemm->b.rs);
+  gemm->K = left < p->depth ? left : p->depth;
+  gemm->adds = at.gemm || at.piece;
+  if (gemm->K < left) gemm->bias = NULL; /* a later piece makes the sum complete */
+  return true;
+}
+
+static bool
+round_gemm(const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p, tsr_gemm *ret_gemm) {
+  cpu_gemm_place at = place_of(c, p, c->round);
+  *ret_gemm = (tsr_gemm){.M = p->M, .N = p->N, .c_stride = p->N, .by_rows = p->by_rows};
+  ret_gemm->c = cpu_stack_entry(c, at.block, tsr_reduction_entries(&c->call.task->sum, at.leaf));
+  return make(c, p, at, ret_gemm) && split_piece(p, at, ret_gemm);
+}
+
+void cpu_pack_gemm_round(
+    const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p, int part, int parts) {
+  tsr_gemm gemm;
+  if (!round_gemm(c, make, p, &gemm)) return;
+  bool rows = !p->by_rows;
+  int64_t all = rows ? p->M : p->N, strips = strips_in(all, rows);
+  int64_t begin = strips * part / parts, end = strips * (part + 1) / parts;
+  if (begin == end) return;
+  c->k->gemm_pack(
+      &gemm, cpu_gemm_packed_at(c), strips_end(begin, all, rows), strips_end(end, all, rows));
+}
+
+/* Rows, or columns, [begin, end) of c. */
+static void add_entries(
+    const cpu_call *c, const cpu_gemm_plan *p, int64_t block, int low, int64_t begin, int64_t end) {
+  float *to = cpu_stack_entry(c, block, low), *from = cpu_stack_entry(c, block, low + 1);
+  if (p->by_rows) {
+    c->k->add(to, to, from, begin * p->N, end * p->N);
+    return;
+  }
+  for (int64_t row = 0; row < p->M; row++)
+    c->k->add(to, to, from, row * p->N + begin, row * p->N + end);
+}
+
+void cpu_add_complete(
+    const cpu_call *c, const cpu_gemm_plan *p, cpu_gemm_place at, int64_t begin, int64_t end) {
+  const tsr_reduction *sum = &c->call.task->sum;
+  tsr_tree_stack tree = {.entries = tsr_reduction_entries(sum, at.leaf)};
+  tsr_tree_push(&tree, tsr_reduction_merges(sum, at.leaf));
+  for (int low; tsr_tree_merge(&tree, &low);) add_entries(c, p, at.block, low, begin, end);
+}
+
+void cpu_run_gemm_round(
+    const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p, int64_t begin, int64_t end) {
+  tsr_gemm gemm;
+  int64_t all = p->by_rows ? p->M : p->N, from = strips_end(begin, all, p->by_rows),
+          to = strips_end(end, all, p->by_rows);
+  if (round_gemm(c, make, p, &gemm)) c->k->gemm(&gemm, cpu_gemm_packed_at(c), from, to);
+  cpu_gemm_place at = place_of(c, p, c->round);
+  if (at.gemm == p->each - 1 && at.piece == pieces_of(p) - 1) cpu_add_complete(c, p, at, from, to);
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/fuse_task.h"
+
+tsr_fusing_roots tsr_fusing_roots_of(const tsr_program *p) {
+  const tsr_graph *g = p->graph;
+  tsr_fusing_roots r = {
+      tsr_arena_array(g->arena, int, g->values_count + 1),
+      tsr_arena_array(g->arena, int, g->values_count + 1)};
+  for (int v = 0; v < g->values_count; v++) {
+    int node = g->values[v].node;
+    bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
+    r.of[v] = alias ? r.of[g->nodes[node].inputs[0]] : v;
+    r.readers[r.of[v]] += p->readers[v] - alias;
+  }
+  return r;
+}
+
+static const tsr_node *node_of(const tsr_fusing *f, int task) {
+  return &f->p->graph->nodes[f->p->tasks[task].node];
+}
+
+static int root_of_input(const tsr_fusing *f, int task, int input) {
+  return f->roots.of[tsr_task_input(f->p, &f->p->tasks[task], input)];
+}
+
+static bool is_made_inside(const tsr_fusing *f, const int *tasks, int count, int root) {
+  for (int i = 0; i < count; i++) {
+    const tsr_node *n = node_of(f, tasks[i]);
+    for (int o = 0; o < n->outputs_count; o++)
+      if (n->outputs[o] == root) return true;
+  }
+  return false;
+}
+
+static int reads_inside(const tsr_fusing *f, const int *tasks, int count, int root) {
+  int reads = 0;
+  for (int i = 0; i < count; i++)
+    for (int k = 0; k < f->p->tasks[tasks[i]].inputs_count; k++)
+      reads += root_of_input(f, tasks[i], k) == root;
+  return reads;
+}
+
+/* Whether only the tasks themselves read a value. */
+static bool is_elided(const tsr_fusing *f, const int *tasks, int count, int value) {
+  int readers = f->roots.readers[value];
+  return readers && readers == reads_inside(f, tasks, count, value);
+}
+
+/* What none of the tasks makes, and is more than a shape to the task that reads it. */
+static bool is_input(const tsr_fusing *f, const int *tasks, int count, int task, int input) {
+  const tsr_task *t = &f->p->tasks[task];
+  return input != tsr_op_shape_input(t->op, t->inputs_count) &&
+         !is_made_inside(f, tasks, count, root_of_input(f, task, input));
+}
+
+void tsr_fuse_tasks(tsr_fusing *f, tsr_fused_form form, const int *tasks, int count, int base) {
+  tsr_task *t = &f->p->tasks[base];
+  int inputs = 0, outputs = 0, *nodes = tsr_arena_array(f->arena, int, count), room = 0;
+  for (int i = 0; i < count; i++) room += f->p->tasks[tasks[i]].inputs_count;
+  int *values = tsr_arena_array(f->arena, int, room + 1),
+      *results = tsr_arena_array(f->arena, int, count *TSR_OUTPUTS_MAX);
+  for (int i = 0; i < count; i++) {
+    const tsr_task *of = &f->p->tasks[tasks[i]];
+    const tsr_node *n = node_of(f, tasks[i]);
+    nodes[i] = of->node;
+    for (int k = 0; k < of->inputs_count; k++)
+      if (is_input(f, tasks, count, tasks[i], k)) values[inputs++] = tsr_task_input(f->p, of, k);
+    for (int o = 0; o < n->outputs_count; o++)
+      if (!is_elided(f, tasks, count, n->outputs[o])) results[outputs++] = n->outputs[o];
+      else f->p->tensors[n->outputs[o]].segment = TSR_SEGMENT_ABSENT;
+    f->absorbed[tasks[i]] = tasks[i] != base;
+  }
+  t->fused = form;
+  t->nodes = nodes;
+  t->nodes_count = count;
+  t->values = values;
+  t->results = results;
+  t->inputs_count = inputs;
+  t->outputs_count = outputs;
+}
