@@ -47,10 +47,10 @@ static bool is_capturable(tsr_executable *b) {
 static void capture(tsr_executable *b, void **graph, tsr_run_stages *run, const void *step) {
   const tsr_device *d = b->process->device;
   char why[TSR_DEVICE_WHY_BYTES] = "";
-  if (d->begin_capture(d->state, why)) {
-    run(step);
-    *graph = d->end_capture(d->state, why);
-  }
+  bool begins = d->begin_capture(d->state, why);
+  bool all_begin = !tsr_executable_agree(b, !begins);
+  if (all_begin) run(step);
+  if (begins) *graph = d->end_capture(d->state, why);
   if (!tsr_executable_agree(b, !*graph)) return;
   if (*graph) {
     d->destroy_graph(d->state, *graph);

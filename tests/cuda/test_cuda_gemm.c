@@ -80,6 +80,7 @@ static bool run(bench *b, const problem *p, int64_t gap, int64_t first, char *re
   g.c_stride = stride;
   if (p->adds) g.plus = g.c;
   if (p->has_bias) g.bias = put(b, 3, p->c_type, 1, p->N, p->N, first);
+  if (p->has_gelu) g.before = put(b, 4, p->c_type, p->M, p->N, stride, first);
   g.scratch = b->device[5];
   int64_t scratch = tsr_cuda_gemm_scratch(
       p->M, p->N, p->K, (int)bytes_of(p->type), (int)size, p->has_bias || p->has_gelu);

@@ -287,7 +287,9 @@ bits() { # WORKERS MESH OPTION…
   says bits 0 "links: by NCCL, "
   says bits 0 ", NCCL 2.28.9; cpu "
   expect "$1 processes, ${*:2}" "$(hash_of "$scratch/bits.metrics")" "$want"
+  expect "the device of $1 processes" "$(isa_of "$scratch/bits.metrics")" "cuda sm_90, 1 SMs, cuBLASLt 13.1"
 }
+isa_of() { sed -n 's/.*"isa":"\([^"]*\)".*/\1/p' "$1" | head -n 1; }
 # Sums that policy fast leaves to the library, and those that it cannot: slices that do not lie one after
 # the other, and those of processes with several members, are added by the tree.
 fast() { # WORKERS OP ALGORITHMS MESH OPTION…
@@ -297,6 +299,7 @@ fast() { # WORKERS OP ALGORITHMS MESH OPTION…
   TESSERA_COMM_TRACE=1 work fast "$1" "${options[@]}"
   says fast 0 "links: by NCCL, "
   near "fast, ${*:4}" "$scratch/fast.metrics" "$scratch/short.metrics"
+  expect "the device of fast, ${*:4}" "$(isa_of "$scratch/fast.metrics")" "cuda sm_90, 1 SMs, cuBLASLt 13.1, NCCL 2.28.9"
   expect "$1 processes, fast, ${*:4}" "$(sed -n "s/$comm op=$2 axis=dp bytes=[0-9]* algo=\([a-z]*\) tree=[a-z]* policy=[a-z]* transport=nccl path=nvlink .*/\1/p" \
     "$scratch"/traced.* | sort -u | xargs)" "$3"
 }
