@@ -37,6 +37,12 @@ typedef struct {
   bool state_in_file;
 } planning;
 
+/* Of a sum over microbatches all entries of its stack. */
+static int64_t bytes_of(const tsr_program *p, const tsr_tensor *x) {
+  int64_t bytes = tsr_tensor_bytes(x), entries = tsr_program_stack_entries(p, x->value);
+  return entries > 1 ? aligned(bytes) * entries : bytes;
+}
+
 /* Operands with the same bytes have the same copy, of the larger one's. */
 static tsr_host_copy *find_copy(const planning *h, const tsr_tensor *x) {
   for (int i = 0; i < h->host->copies_count; i++) {
@@ -58,7 +64,7 @@ static void add_copy(const planning *h, int operand, const tsr_tensor *x) {
     c = &h->host->copies[h->host->copies_count++];
     *c = (tsr_host_copy){.tensor = *x};
   }
-  if (tsr_tensor_bytes(x) > c->bytes) c->bytes = tsr_tensor_bytes(x);
+  if (bytes_of(h->p, x) > c->bytes) c->bytes = bytes_of(h->p, x);
   c->in |= in;
   c->out |= out;
 }

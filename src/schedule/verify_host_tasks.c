@@ -33,6 +33,11 @@ static const tsr_host_copy *find_copy(const check *c, const tsr_tensor *x) {
   return NULL;
 }
 
+static int64_t bytes_of(const check *c, const tsr_tensor *x) {
+  bool is_stack = tsr_program_stack_entries(c->s->p, x->value) > 1;
+  return is_stack ? tsr_verify_bytes(c->s->p, x->value) : tsr_tensor_bytes(x);
+}
+
 /* What the task reads must have been copied where the task reads it, and what it writes must be
  * copied back. State that is in a file is in the host's memory. */
 static bool check_operand(const check *c, int operand) {
@@ -47,7 +52,7 @@ static bool check_operand(const check *c, int operand) {
   const tsr_host_copy *copy = find_copy(c, x);
   if (!copy && x->segment == TSR_SEGMENT_STATE && same_place(x, y)) return true;
   bool there = copy && y->segment == TSR_SEGMENT_WORK && y->slot_group < 0 &&
-               y->offset == copy->offset && copy->bytes >= tsr_tensor_bytes(x);
+               y->offset == copy->offset && copy->bytes >= bytes_of(c, x);
   if (!there)
     return tsr_verify_say_task(c->v, c->s, c->task, -1, "the host has no copy of '%s'", name);
   if (in && !copy->in)

@@ -64,6 +64,13 @@ head=(--set transformer_config.embedding_dim=264 --set transformer_config.num_he
 trains head "${head[@]}"
 trains head_cpu "${head[@]}" "${cpu[@]}"
 near "a wide head" "$scratch/head.metrics" "$scratch/head_cpu.metrics"
+# So are all tasks of experts, whose gradients are stacks over microbatches.
+experts=(--set transformer_config.model_type=mixtral --set transformer_config.num_groups=2
+  --set transformer_config.dropout_prob=0 --set transformer_config.num_experts=4
+  --set transformer_config.num_experts_per_token=2 --set training_config.max_steps=2)
+trains experts "${experts[@]}"
+trains experts_cpu "${experts[@]}" "${cpu[@]}"
+near "experts" "$scratch/experts.metrics" "$scratch/experts_cpu.metrics"
 # Lines are documents: of GPT-2, and of Llama in half precision, whose positions are rotary; over cp ranks compute
 # their own rows.
 lines=(--set training_config.documents=separate --set training_config.end_of_text=0 --set training_config.max_steps=2
