@@ -32,7 +32,8 @@ static __global__ void __launch_bounds__(SIMT_THREADS) attention_forward(
     for (int i = 0; i < S::I; i++) {
       int r = i * SIMT_SIDE + simt_y();
       if (r >= part.count) continue;
-      float factor = (p.bits ? attention_kept(a) : 1.0f) / sums.sum[i];
+      float shrunk = attention_sink(a, h, &sums.max[i], &sums.sum[i]);
+      float factor = (p.bits ? attention_kept(a) : 1.0f) * shrunk / sums.sum[i];
       simt_store<N, W>(out + start + r * at.q_stride, sums.out[i], factor, a.D);
       if (simt_x() > 0) continue;
       numbers[2 * r] = sums.max[i];

@@ -196,6 +196,17 @@ static __device__ inline bool attention_masked(const attention_bounds &b, int qu
  * so far. */
 static __device__ inline float attention_base(float max) { return max == -INFINITY ? 0.0f : max; }
 
+/* One term more in a row's sum of exp(score - max): the sink of its head, if there are sinks.
+ * Returns what the row of weighted values is multiplied by. */
+static __device__ inline float
+attention_sink(const tsr_attention &a, int64_t h, float *max, float *sum) {
+  if (!a.sinks) return 1;
+  float most = fmaxf(*max, a.sinks[h]), base = attention_base(most), shrunk = expf(*max - base);
+  *sum = *sum * shrunk + expf(a.sinks[h] - base);
+  *max = most;
+  return shrunk;
+}
+
 /* 1/(1-p) */
 static __device__ inline float attention_kept(const tsr_attention &a) {
   return 1.0f / (1.0f - a.dropout);

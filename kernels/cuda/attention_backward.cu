@@ -127,6 +127,30 @@ static void delta_rows(
       (const N *)dout, (const N *)out, rows_are_packed<N>(*a, dout, out));
 }
 
+/* d (B,T,H) */
+template <typename N>
+static __global__ void __launch_bounds__(ATTENTION_DELTA_THREADS) attention_sinks(
+    tsr_attention a, N *d, const N *dout, const N *out, const float *stats, bool packed) {
+  int64_t row = attention_row_here(), h = row / a.T % a.H;
+  bool real = row < a.B * a.H * a.T;
+  float delta = row_delta(a, row, real, dout, out, packed);
+  if (!real || threadIdx.x % ATTENTION_ROW_LANES) return;
+  float p = expf(a.sinks[h] - stats[2 * row]) / stats[2 * row + 1];
+  number_store(d + (row / a.T / a.H * a.T + row % a.T) * a.H + h, -p * delta);
+}
+
+extern "C" void tsr_cuda_attention_sinks_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *d, const void *dout,
+    const void *out, const float *stats) {
+  int64_t rows = a->B * a->H * a->T;
+  if (rows > 0)
+    TSR_BY_TYPE(
+        type, N,
+        TSR_LAUNCH(
+            (attention_sinks<N>), launch_attention_rows(rows), s, *a, (N *)d, (const N *)dout,
+            (const N *)out, stats, rows_are_packed<N>(*a, dout, out)))
+}
+
 extern "C" void tsr_cuda_attention_backward(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *dq,
     void *dk, void *dv, const void *dout, const void *q, const void *k, const void *v,

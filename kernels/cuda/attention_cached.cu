@@ -3,7 +3,7 @@
  * take splits of SPLIT keys in turn; a split's softmax and weighted values are merged with the
  * others' by base/reduction_tree.h's tree over the splits that the token sees. So the bits of a
  * token depend on its position, not on how many tokens are new or how long the cache may become. */
-#include "kernels/cuda/attention_shape.h"
+#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduction_tree.cuh"
@@ -24,6 +24,7 @@ template <typename N> struct token {
   const int32_t *pages;
   int page;
   int heads;
+  int64_t head; /* the first of them */
 };
 
 template <typename N, int HEADS>
@@ -49,6 +50,7 @@ token_at(const tsr_attention_cached &c, N *out, const N *q, const N *keys, const
   x.D = a.D;
   x.soft_cap = a.soft_cap;
   x.heads = (int)(left < HEADS ? left : HEADS);
+  x.head = g * group + h;
   return x;
 }
 
@@ -194,10 +196,12 @@ static __global__ void __launch_bounds__(THREADS)
     }
     __syncthreads();
   }
-  for (int e = 0; e < E && head < x.heads; e++) {
+  if (head >= x.heads) return;
+  float shrunk = splits ? attention_sink(c.a, x.head + head, &stack[0].max, &stack[0].sum) : 1;
+  for (int e = 0; e < E; e++) {
     int d = column + e * IN_HEAD;
     if (d < x.D)
-      number_store(x.out + head * x.D + d, splits ? stack[0].out[e] / stack[0].sum : 0.0f);
+      number_store(x.out + head * x.D + d, splits ? stack[0].out[e] * shrunk / stack[0].sum : 0.0f);
   }
 }
 

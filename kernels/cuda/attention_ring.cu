@@ -209,11 +209,12 @@ ring_finish(const ring_shape r, int slot, int64_t n, N *first, N *second, float 
     const float *row =
         r.acc + (((line * r.runs + run) * r.slots + slot) * r.unit.T + in_unit) * r.width;
     if constexpr (SUM == TSR_ATTENTION_OUT) {
-      float kept = r.a.dropout != 0 ? attention_kept(r.a) : 1.0f;
-      number_store(first + to, row[d] * (kept / row[D + 1]));
+      float kept = r.a.dropout != 0 ? attention_kept(r.a) : 1.0f, max = row[D], sum = row[D + 1];
+      float shrunk = attention_sink(r.a, line % heads, &max, &sum);
+      number_store(first + to, row[d] * (kept * shrunk / sum));
       if (d > 0) continue;
-      stats[2 * (line * r.a.T + t)] = row[D];
-      stats[2 * (line * r.a.T + t) + 1] = row[D + 1];
+      stats[2 * (line * r.a.T + t)] = max;
+      stats[2 * (line * r.a.T + t) + 1] = sum;
     } else number_store(first + to, row[d] * r.a.scale);
     if constexpr (SUM == TSR_ATTENTION_DKV) number_store(second + to, row[D + d]);
   }

@@ -6,16 +6,18 @@
  * them. */
 template <tsr_cuda_type TYPE, int W, int M>
 static __device__ inline void rows_finish(
-    const forward_rows<W, M> &rows, int m, const tsr_attention &a, int64_t stride, int64_t left,
-    uint16_t *out, float *stats, uint16_t *tile) {
+    const forward_rows<W, M> &rows, int m, const tsr_attention &a, int64_t h, int64_t stride,
+    int64_t left, uint16_t *out, float *stats, uint16_t *tile) {
   float factor[2], kept = a.dropout != 0 ? attention_kept(a) : 1.0f;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     int t = tensor_c_row(2 * r);
-    factor[r] = kept / rows.sum[m][r];
+    float max = rows.max[m][r] * LOG_2, sum = rows.sum[m][r];
+    float shrunk = attention_sink(a, h, &max, &sum);
+    factor[r] = kept * shrunk / sum;
     if (t >= left || tensor_lane() % 4 > 0) continue;
-    stats[2 * t] = rows.max[m][r] * LOG_2;
-    stats[2 * t + 1] = rows.sum[m][r];
+    stats[2 * t] = max;
+    stats[2 * t + 1] = sum;
   }
   tensor_store<TYPE, W>(out, stride, left, a.D, tile, rows.out[m], factor[0], factor[1]);
 }
@@ -51,7 +53,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2) attention_tensor_for
     for (int m = 0; m < M; m++) {
       int from = row + 16 * m;
       rows_finish<TYPE, W, M>(
-          rows, m, a, stride, part.count - from, out + start + from * stride, numbers + 2 * from,
+          rows, m, a, h, stride, part.count - from, out + start + from * stride, numbers + 2 * from,
           p.queries + from * S::STRIDE);
     }
     own = part.row + part.count;

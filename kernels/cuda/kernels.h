@@ -271,10 +271,14 @@ void tsr_cuda_clip(
     const float *loss_scale);
 
 /* ---- attention.cu (tsr_attention of kernels/kernels.h, but for `key`: *key in device memory, NULL
- * without dropout) ---- */
+ * without dropout); sinks are f32 ---- */
 void tsr_cuda_attention(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *out,
     float *stats, const void *q, const void *k, const void *v);
+/* d (B,T,H) by the sink of each row's head: -exp(sink - maximum) / sum * dout . out. */
+void tsr_cuda_attention_sinks_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *d, const void *dout,
+    const void *out, const float *stats);
 /* Scratch: tsr_cuda_attention_scratch bytes. */
 void tsr_cuda_attention_backward(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *dq,

@@ -10,10 +10,11 @@ struct attention_case {
   tsr_attention a;
   numbers q, k, v, dout;
   integers positions; /* (B, T) of documents; empty: none */
+  numbers sinks;      /* (H); empty: none */
 };
 
-enum { RESULTS = 5 };
-static const char *const result_names[RESULTS] = {"out", "stats", "dq", "dk", "dv"};
+enum { RESULTS = 6 };
+static const char *const result_names[RESULTS] = {"out", "stats", "dq", "dk", "dv", "dsinks"};
 
 struct results {
   numbers of[RESULTS]; /* stats are f32 */
@@ -37,7 +38,7 @@ static inline tsr_attention attention_of(
 
 static inline attention_case case_new(tsr_cuda_type type, const tsr_attention &a) {
   int64_t n = a.B * a.T * a.D;
-  attention_case c = {type, a, {}, {}, {}, {}, {}};
+  attention_case c = {type, a, {}, {}, {}, {}, {}, {}};
   c.q = rounded(type, random_numbers(n * a.H, 2));
   c.k = rounded(type, random_numbers(n * a.G, 2));
   c.v = rounded(type, random_numbers(n * a.G, 1));
@@ -77,22 +78,28 @@ static inline results run_whole(
   tsr_attention a = c.a;
   a.key = 0; /* the one in device memory counts */
   a.positions = c.positions.empty() ? NULL : arrays.in(c.positions);
+  a.sinks = c.sinks.empty() ? NULL : arrays.in(c.sinks);
   a.rows = own;
+  int64_t sink_rows = a.sinks && !is_part ? rows : 0;
+  void *dsinks = arrays.out(c.type, sink_rows);
   tsr_cuda_attention(NULL, c.type, &a, key, out, stats, own_qs, ks, vs);
   tsr_cuda_attention_backward(
       NULL, c.type, &a, key, dq, dk, dv, dout, qs, ks, vs, outs, all_stats, scratch);
+  if (sink_rows) tsr_cuda_attention_sinks_backward(NULL, c.type, &a, dsinks, dout, out, stats);
   finish_work();
   for (const array &x : arrays.all)
     CHECK_AT(array_intact(&x), "%s: wrote where it may not", case_text(c, 0).c_str());
   return {
       {numbers_get(c.type, out, q), numbers_get(TSR_CUDA_F32, stats, rows * 2),
-       numbers_get(c.type, dq, q), numbers_get(c.type, dk, k), numbers_get(c.type, dv, k)}};
+       numbers_get(c.type, dq, q), numbers_get(c.type, dk, k), numbers_get(c.type, dv, k),
+       numbers_get(c.type, dsinks, sink_rows)}};
 }
 
 static inline void check_reference(const attention_case &c, const results &got) {
   tsr_attention of = c.a;
   const tsr_attention *a = &of;
   of.positions = c.positions.empty() ? NULL : c.positions.data();
+  of.sinks = c.sinks.empty() ? NULL : c.sinks.data();
   results want;
   for (int i = 0; i < RESULTS; i++) want.of[i].resize(got.of[i].size());
   float *out = want.of[0].data(), *stats = want.of[1].data();
@@ -101,6 +108,8 @@ static inline void check_reference(const attention_case &c, const results &got) 
   cpu->attention_backward(
       a, want.of[2].data(), want.of[3].data(), want.of[4].data(), c.dout.data(), c.q.data(),
       c.k.data(), c.v.data(), out, stats, scratch.data(), 0, a->B * a->G);
+  if (!got.of[5].empty())
+    cpu->attention_sinks_backward(a, want.of[5].data(), c.dout.data(), out, stats, 0, a->B * a->T);
   for (int i = 0; i < RESULTS; i++) {
     bool one_key = a->T == 1 || a->window == 1;
     if (one_key && (i == 2 || i == 3)) continue; /* nothing but rounding */
@@ -137,7 +146,9 @@ static inline attention_case last_group(const attention_case &c) {
       last_heads(c.k, a, a.G, 1),
       last_heads(c.v, a, a.G, 1),
       last_heads(c.dout, a, a.H, heads),
+      {},
       {}};
+  if (!c.sinks.empty()) one.sinks.assign(c.sinks.end() - heads, c.sinks.end());
   one.a.B = one.a.G = 1;
   one.a.H = heads;
   one.a.batch_offset += a.B - 1;
@@ -149,11 +160,15 @@ static inline attention_case last_group(const attention_case &c) {
 static inline results last_group_of(const attention_case &c, const results &whole) {
   const tsr_attention &a = c.a;
   int64_t heads = a.H / a.G, stats = heads * a.T * 2;
+  tsr_attention numbers_of_rows = a;
+  numbers_of_rows.D = 1;
+  numbers dsinks = whole.of[5];
+  if (!dsinks.empty()) dsinks = last_heads(dsinks, numbers_of_rows, a.H, heads);
   return {
       {last_heads(whole.of[0], a, a.H, heads),
        part(whole.of[1], (int64_t)whole.of[1].size() - stats, stats),
        last_heads(whole.of[2], a, a.H, heads), last_heads(whole.of[3], a, a.G, 1),
-       last_heads(whole.of[4], a, a.G, 1)}};
+       last_heads(whole.of[4], a, a.G, 1), dsinks}};
 }
 
 /* In which blocks, threads and fetches come. */

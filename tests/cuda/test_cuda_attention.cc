@@ -5,8 +5,10 @@
  * heads. */
 #include "attention_case.h"
 
-static void check_call(tsr_cuda_type type, const tsr_attention &a) {
-  attention_case c = case_new(type, a), one = last_group(c);
+static void check_call(tsr_cuda_type type, const tsr_attention &a, const numbers &sinks = {}) {
+  attention_case c = case_new(type, a);
+  c.sinks = sinks;
+  attention_case one = last_group(c);
   order(false);
   results r = run_whole(c);
   check_reference(c, r);
@@ -63,9 +65,20 @@ static void test_soft_caps(void) {
   check_call(TSR_CUDA_BF16, attention_of(1, 70, 2, 1, 64, true, 0.1f, 0, 1.5f));
 }
 
+/* Far below and above the scores, and among them. */
+static void test_sinks(void) {
+  const numbers sinks = {0.3f, 95, -120, 1.7f};
+  check_call(TSR_CUDA_F32, attention_of(2, 70, 4, 2, 16, true, 0.1f), sinks);
+  check_call(TSR_CUDA_F32, attention_of(1, 40, 4, 1, 160, false, 0), sinks);
+  check_call(TSR_CUDA_BF16, attention_of(1, 130, 4, 2, 64, true, 0.1f), sinks);
+  check_call(TSR_CUDA_BF16, attention_of(1, 200, 4, 1, 128, true, 0, 70), sinks);
+  check_call(TSR_CUDA_F16, attention_of(2, 65, 4, 4, 64, true, 0, 20), sinks);
+}
+
 int main() {
   test_f32();
   test_halves();
   test_soft_caps();
+  test_sinks();
   return check_done("cuda.attention");
 }

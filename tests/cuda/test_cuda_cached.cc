@@ -141,12 +141,13 @@ struct attention_case {
   int64_t B, H, G, D, T, window;
   float soft_cap;
   numbers q, k, v;
+  numbers sinks; /* (H); empty: none */
 };
 
 static attention_case attention_case_new(
     tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t T, int64_t window = 0,
     float soft_cap = 0) {
-  attention_case x = {type, B, H, G, D, T, window, soft_cap, {}, {}, {}};
+  attention_case x = {type, B, H, G, D, T, window, soft_cap, {}, {}, {}, {}};
   x.q = rounded(type, random_numbers(B * T * H * D, 2));
   x.k = rounded(type, random_numbers(B * T * G * D, 2));
   x.v = rounded(type, random_numbers(B * T * G * D, 1));
@@ -193,6 +194,7 @@ static void chunk_run(const attention_case &x, const chunk &c, call_arrays &arra
   const page_table &p = c.pages;
   tsr_attention_cached a = {sizes_of(x, c.C), p.page, p.each, positions, counts, arrays.in(p.of)};
   void *q = arrays.in(x.type, c.q), *k = arrays.in(x.type, c.k), *v = arrays.in(x.type, c.v);
+  if (!x.sinks.empty()) a.a.sinks = arrays.in(x.sinks);
   tsr_cuda_attention_cached(NULL, x.type, &a, arrays.out(x.type, (int64_t)c.q.size()), q, k, v);
 }
 
@@ -200,6 +202,7 @@ static numbers chunk_expected(const attention_case &x, const chunk &c) {
   const page_table &p = c.pages;
   tsr_attention_cached a = {sizes_of(x, c.C),   p.page,          p.each,
                             c.positions.data(), c.counts.data(), p.of.data()};
+  if (!x.sinks.empty()) a.a.sinks = x.sinks.data();
   numbers want(c.q.size());
   std::vector<char> scratch((size_t)cpu->attention_cached_scratch(&a));
   cpu->attention_cached(
@@ -229,11 +232,12 @@ struct single {
 static single single_new(const attention_case &x, int64_t b, int64_t g) {
   int64_t heads = x.H / x.G;
   single s = {
-      {x.type, 1, heads, 1, x.D, x.T, x.window, x.soft_cap, {}, {}, {}},
+      {x.type, 1, heads, 1, x.D, x.T, x.window, x.soft_cap, {}, {}, {}, {}},
       std::vector<numbers>((size_t)x.T)};
   s.x.q = split(x.q, x, x.H, b, g * heads, heads);
   s.x.k = split(x.k, x, x.G, b, g, 1);
   s.x.v = split(x.v, x, x.G, b, g, 1);
+  if (!x.sinks.empty()) s.x.sinks = part(x.sinks, g * heads, heads);
   return s;
 }
 
@@ -288,6 +292,7 @@ static numbers whole_of(const attention_case &x) {
   void *out = arrays.out(x.type, (int64_t)x.q.size());
   float *stats = arrays.out(x.B * x.H * x.T * 2);
   void *q = arrays.in(x.type, x.q), *k = arrays.in(x.type, x.k), *v = arrays.in(x.type, x.v);
+  if (!x.sinks.empty()) a.sinks = arrays.in(x.sinks);
   tsr_cuda_attention(NULL, x.type, &a, NULL, out, stats, q, k, v);
   finish_work();
   return numbers_get(x.type, out, (int64_t)x.q.size());
@@ -334,6 +339,9 @@ static void test_attention(tsr_cuda_type type) {
     check_attention(attention_case_new(type, 1, 2, 1, 64, 1200, 130));
   }
   if (type == TSR_CUDA_F16) check_attention(attention_case_new(type, 1, 3, 1, 256, 90));
+  attention_case x = attention_case_new(type, 2, 4, 2, 64, 90, 33);
+  x.sinks = {0.3f, 95, -120, 1.7f};
+  check_attention(x);
 }
 
 int main(void) {

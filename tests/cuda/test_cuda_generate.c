@@ -23,11 +23,11 @@ static const cache_model gpt2 = {
     "d: linear(ug, down, downb); x3: add(x2, d); hf: layernorm(x3, lnf, lnfb)\n"
     "logits: linear(hf, wte)"};
 
-/* Grouped heads, rotary positions, two layers of attention. */
+/* Grouped heads, rotary positions, two layers of attention, one with sinks. */
 static const cache_model llama = {
     "llama",
     "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; wo 20,32 1; n2 20; gate 28,20 0\n"
-    "up 28,20 0; down 20,28 1; wq2 32,20 0; wk2 16,20 0; wv2 16,20 0; wo2 20,32 1; nf 20\n"
+    "up 28,20 0; down 20,28 1; wq2 32,20 0; wk2 16,20 0; wv2 16,20 0; s2 8 0; wo2 20,32 1; nf 20\n"
     "head 24,20 0",
     "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
     "v: linear(h, wv); qr: rope(q, head_dim: 4); kr: rope(k, head_dim: 4)\n"
@@ -36,7 +36,7 @@ static const cache_model llama = {
     "u)\n"
     "d: linear(s, down); x2: add(x1, d); q2: linear(x2, wq2); k2: linear(x2, wk2)\n"
     "v2: linear(x2, wv2); qr2: rope(q2, head_dim: 4); kr2: rope(k2, head_dim: 4)\n"
-    "a2: attention(qr2, kr2, v2, head_dim: 4, window: 3, soft_cap: 0.5)\n"
+    "a2: attention(qr2, kr2, v2, s2, head_dim: 4, window: 3, soft_cap: 0.5)\n"
     "o2: linear(a2, wo2); x3: add(x2, o2); hf: rmsnorm(x3, nf); logits: linear(hf, head)"};
 
 /* Every op of a cache, and no product. */

@@ -24,7 +24,7 @@ struct ring_case {
 struct member {
   tsr_attention_ring r;
   float *acc[SUMS], *stats, *rows;
-  void *scratch[SUMS], *q, *k, *v, *dout, *out, *dq, *dk, *dv;
+  void *scratch[SUMS], *q, *k, *v, *dout, *out, *dq, *dk, *dv, *dsinks;
 };
 
 static int64_t position_of(const tsr_attention_ring &r, int64_t t) {
@@ -73,6 +73,7 @@ static member member_new(call_arrays *arrays, const attention_case &c, tsr_atten
   m.k = arrays->in(c.type, split(r, c.k, a.B, k)), m.v = arrays->in(c.type, split(r, c.v, a.B, k));
   m.out = arrays->out(c.type, rows * q), m.dq = arrays->out(c.type, rows * q);
   m.dk = arrays->out(c.type, rows * k), m.dv = arrays->out(c.type, rows * k);
+  m.dsinks = arrays->out(c.type, a.sinks ? rows * a.H : 0);
   m.stats = arrays->out(rows * a.H * 2), m.rows = arrays->out(rows * a.H * 3);
   return m;
 }
@@ -99,6 +100,8 @@ static void member_backward(tsr_cuda_type type, member *m, const member *all, co
         NULL, type, &m->r, key, m->acc[2], queries.dout, queries.q, queries.rows, m->k, m->v,
         m->scratch[2]);
   }
+  if (m->r.a.sinks)
+    tsr_cuda_attention_sinks_backward(NULL, type, &m->r.a, m->dsinks, m->dout, m->out, m->stats);
   tsr_cuda_attention_ring_dq_finish(NULL, type, &m->r, m->dq, m->acc[1]);
   tsr_cuda_attention_ring_dkv_finish(NULL, type, &m->r, m->dk, m->dv, m->acc[2]);
 }
@@ -111,6 +114,7 @@ static void member_gather(tsr_cuda_type type, const member &m, results *all) {
   put(m.r, &all->of[2], numbers_get(type, m.dq, rows * q), a.B, q);
   put(m.r, &all->of[3], numbers_get(type, m.dk, rows * k), a.B, k);
   put(m.r, &all->of[4], numbers_get(type, m.dv, rows * k), a.B, k);
+  if (a.sinks) put(m.r, &all->of[5], numbers_get(type, m.dsinks, rows * a.H), a.B, a.H);
 }
 
 static results run(const ring_case &c, int members, bool zigzag) {
@@ -120,9 +124,11 @@ static results run(const ring_case &c, int members, bool zigzag) {
   results all;
   arrays.shift = 0;
   uint64_t *key = of.a.dropout != 0 ? arrays.key(of.a.key) : NULL;
+  const float *sinks = of.sinks.empty() ? NULL : arrays.in(of.sinks);
   for (int i = 0; i < members; i++) {
     tsr_attention_ring r = {of.a, of.a.T, c.units, members, i, 0, zigzag};
     r.a.T = of.a.T / members;
+    r.a.sinks = sinks;
     r.a.key = 0; /* the one in device memory counts */
     m[i] = member_new(&arrays, of, r);
   }
@@ -140,9 +146,11 @@ static results run(const ring_case &c, int members, bool zigzag) {
 
 static void check_case(
     tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t rows, int64_t units,
-    bool causal, float dropout, int members_max, int64_t window = 0, float soft_cap = 0) {
+    bool causal, float dropout, int members_max, int64_t window = 0, float soft_cap = 0,
+    const numbers &sinks = {}) {
   tsr_attention a = attention_of(B, rows * units, H, G, D, causal, dropout, window, soft_cap);
   ring_case c = {case_new(type, a), units};
+  c.of.sinks = sinks;
   const std::string text = std::to_string(units) + " units, ";
   order(false);
   results one = run(c, 1, false);
@@ -184,6 +192,10 @@ static void test_attention(void) {
   check_case(bf16, 1, 1, 1, 128, 65, 4, true, 0, 2, 60);
   check_case(f32, 1, 2, 1, 16, 9, 4, true, 0.1f, 4, 0, 1.5f);
   check_case(bf16, 1, 2, 1, 64, 9, 4, true, 0, 2, 12, 1.5f);
+  const numbers sinks = {0.3f, 95, -120, 1.7f};
+  check_case(f32, 1, 4, 2, 16, 9, 4, true, 0.1f, 2, 0, 0, sinks);
+  check_case(bf16, 1, 4, 2, 64, 9, 2, true, 0, 2, 12, 0, sinks);
+  check_case(f32, 1, 4, 1, 16, 30, 1, true, 0, 1, 0, 0, sinks);
 #if !defined(TSR_EMULATED) /* which would take minutes: several launches of lines */
   check_case(f32, 64, 40, 20, 16, 32, 4, true, 0.1f, 4);
   check_case(bf16, 64, 40, 20, 64, 32, 4, true, 0.1f, 4);

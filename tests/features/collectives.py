@@ -322,6 +322,28 @@ def tile_ir(c):
     c.run("trace", "--help").says("tile-ir")
 
 
+@feature("On a GPU a few launches sum the squares of all gradients, cast all parameters and update them")
+def few_launches(c):
+    keys = {"device_config__device": "cuda", "training_config__precision": "bf16",
+            "training_config__use_clip_grad_norm": "true"}
+    text = small(c).with_keys("trace", "--emit", "tile-ir", **keys)
+    for op, kernel in (("cast", "casts"), ("norm_stats", "rectangle_squares"), ("adamw", "adamw")):
+        text.matches(rf"^ +\d+ +\w+ +{PARAMETERS} {op} +\(.*  {kernel}\b")
+        launches = len(re.findall(rf"  {kernel}\b", text.out))
+        if launches > 4:
+            text.fail(f"{launches} launches of {kernel}")
+
+
+@feature("On a GPU attention with sinks runs on the device")
+def device_attention(c):
+    text = small(c).with_keys("check", "--dump", "program", device_config__device="cuda",
+                              transformer_config__model_type="gpt_oss", transformer_config__num_groups=2)
+    text.matches(r"^ +\d+ +attention .*attn\.sinks")
+    text.matches(r"^ +\d+ +attention_sinks_dx ")
+    if re.search(r" attention\S* +on the host", text.out):
+        text.fail("the host has attention")
+
+
 @feature("transport: per op nccl or auto; plan prints the choice and its reason")
 def transport_auto(c):
     plan = small(c).with_keys("plan", "--machine", "h100", mesh=mesh(dp=2, tp=2),

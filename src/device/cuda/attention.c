@@ -14,6 +14,7 @@ static void attention_units(const cuda_call *c) {
   tsr_cuda_type type = cuda_type(cuda_y(c, 0));
   tsr_cuda_stream stream = c->state->stream;
   cuda_attention_scratch s = cuda_attention_scratch_at(&r, false, cuda_scratch(c));
+  if (c->call.task->inputs_count == 4) r.a.sinks = cuda_in(c, 3);
   tsr_cuda_attention_ring(
       stream, type, &r, cuda_key_of(c, &r.a), s.first, cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
       s.kernel);
@@ -26,16 +27,19 @@ static void whole_attention(const cuda_call *c, const tsr_attention *a) {
       cuda_out(c, 1), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2));
 }
 
+/* inputs: q, k, v[, sinks] */
 static void attention_run(const cuda_call *c) {
   tsr_attention a = tsr_attention_of(&c->call);
+  if (c->call.task->inputs_count == 4) a.sinks = cuda_in(c, 3);
   if (tsr_program_splits_sequences(c->call.program)) attention_units(c);
   else whole_attention(c, &a);
 }
 const cuda_op cuda_attention = attention_run;
 
-/* inputs: q, k, v, positions */
+/* inputs: q, k, v, positions[, sinks] */
 static void document_attention_run(const cuda_call *c) {
   tsr_attention a = tsr_document_attention_of(&c->call);
+  if (c->call.task->inputs_count == 5) a.sinks = cuda_in(c, 4);
   whole_attention(c, &a);
 }
 const cuda_op cuda_document_attention = document_attention_run;
@@ -68,6 +72,18 @@ static void attention_dx_run(const cuda_call *c) {
   else whole_attention_dx(c, &a);
 }
 const cuda_op cuda_attention_dx = attention_dx_run;
+
+/* inputs: dout, out, stats, sinks */
+static void attention_sinks_dx_run(const cuda_call *c) {
+  const tsr_tensor *d = cuda_y(c, 0);
+  tsr_attention a = {.B = d->shape[0], .T = d->shape[1], .H = d->shape[2]};
+  a.D = tsr_tensor_last(cuda_x(c, 0)) / a.H;
+  a.sinks = cuda_in(c, 3);
+  tsr_cuda_attention_sinks_backward(
+      c->state->stream, cuda_type(d), &a, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
+      cuda_in(c, 2));
+}
+const cuda_op cuda_attention_sinks_dx = attention_sinks_dx_run;
 
 /* inputs: dout, q, k, v, out, stats, positions */
 static void document_attention_dx_run(const cuda_call *c) {

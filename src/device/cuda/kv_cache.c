@@ -18,11 +18,12 @@ static void keep_run(const cuda_call *c) {
 }
 const cuda_op cuda_kv_cache_append = keep_run;
 
-/* q, keys, values, positions, counts, pages; attributes: head_dim, scale */
+/* q, keys, values, positions, counts, pages[, sinks]; attributes: head_dim, scale */
 static void attention_cached_run(const cuda_call *c) {
   const tsr_tensor *q = cuda_x(c, 0), *k = cuda_x(c, 1);
   tsr_attention_cached a = tsr_attention_cached_of(&c->call);
   assert(q->dtype == k->dtype && q->dtype == cuda_y(c, 0)->dtype);
+  if (c->call.task->inputs_count == 7) a.a.sinks = cuda_in(c, 6);
   tsr_cuda_attention_cached(
       c->state->stream, cuda_type(q), &a, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
       cuda_in(c, 2));

@@ -102,6 +102,14 @@ void tsr_cuda_attention_ring_dkv(
   ring_step(s, type, r, TSR_ATTENTION_DKV, (const void *const[4]){q, k, v, dout});
 }
 
+void tsr_cuda_attention_sinks_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *d, const void *dout,
+    const void *out, const float *stats) {
+  int64_t n = a->B * a->H * a->T;
+  UNUSED(&type, d, dout, out, stats);
+  if (n > 0) record(s, "attention_sinks", launch_attention_rows(n));
+}
+
 void tsr_cuda_attention_ring_rows(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, float *rows,
     const void *dout, const void *out, const float *stats) {

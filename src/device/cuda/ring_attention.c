@@ -23,9 +23,10 @@ static void ring_attention_run(const cuda_call *c) {
 }
 const cuda_op cuda_ring_attention = ring_attention_run;
 
-/* inputs: q, k, acc */
+/* inputs: q, k, acc[, sinks] */
 static void ring_out_run(const cuda_call *c) {
   tsr_attention_ring r = tsr_attention_ring_of(&c->call);
+  if (c->call.task->inputs_count == 4) r.a.sinks = cuda_in(c, 3);
   tsr_cuda_attention_ring_finish(
       c->state->stream, cuda_type(cuda_y(c, 0)), &r, cuda_out(c, 0), cuda_out(c, 1), cuda_in(c, 2));
 }

@@ -22,28 +22,30 @@ static bool has_function(const tsr_program *p, const tsr_task *t) {
   return !applies_one[t->op] || tsr_cuda_has_unary(tsr_unary_of(op));
 }
 
-static bool has_sinks(const tsr_node *n) {
+/* Which input of attention has the sinks; -1: none. */
+static int sinks_of(const tsr_node *n) {
   switch ((int)n->op) {
   case TSR_OP_ATTENTION:
   case TSR_OP_DOCUMENT_ATTENTION:
-    return tsr_node_sinks(n) >= 0;
+    return tsr_node_sinks(n);
   case TSR_OP_ATTENTION_CACHED:
-    return n->inputs_count == 7;
-  case TSR_OP_RING_ATTENTION:
+    return n->inputs_count == 7 ? 6 : -1;
   case TSR_OP_RING_OUT:
-    return n->attr.ring.sinks;
+    return n->inputs_count == 4 ? 3 : -1;
+  case TSR_OP_ATTENTION_SINKS_DX:
+    return 3;
   default:
-    return n->op == TSR_OP_ATTENTION_SINKS_DX;
+    return -1;
   }
 }
 
 /* Attention over heads that are too wide has no kernel, nor over values with heads of another
- * width, nor with sinks; where a ring completes its sum with these, the host has all of the sum. */
+ * width. */
 static bool has_head(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
   if (!(tsr_op_facts(t->op) & TSR_FACT_ATTENTION)) return true;
   int64_t head_dim = n->attr.attention.head_dim;
-  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim && !has_sinks(n);
+  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim;
 }
 
 /* Rotary positions have a kernel for the halves of whole heads. */
@@ -113,7 +115,8 @@ static bool is_always_f32(const tsr_program *p, const tsr_tensor *t) {
 static bool has_kernel_type(const tsr_program *p, const tsr_task *t, int input) {
   const tsr_tensor *x = &t->inputs[input];
   return x->dtype != TSR_I32 && x->segment != TSR_SEGMENT_ABSENT &&
-         input != tsr_op_shape_input(t->op, t->inputs_count) && !is_always_f32(p, x);
+         input != tsr_op_shape_input(t->op, t->inputs_count) && !is_always_f32(p, x) &&
+         input != sinks_of(&p->graph->nodes[t->node]);
 }
 
 static bool writes_kernel_type(const tsr_program *p, const tsr_task *t, int output) {
@@ -138,10 +141,12 @@ static bool is_mixed(const tsr_program *p, const tsr_task *t, tsr_dtype *ret_hal
 static void
 kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {
   tsr_dtype half = TSR_F32;
+  int sinks = sinks_of(&p->graph->nodes[t->node]);
   if (t->fused == TSR_FUSED_LOGITS_GRADIENT) return; /* it rounds what its GEMMs read */
   bool mixed = !takes_mixed(t->op) && is_mixed(p, t, &half);
   for (int i = 0; i < t->inputs_count; i++)
     if (tsr_dtype_is_quantized(inputs[i])) inputs[i] = half; /* GEMMs read a decoded copy */
+  if (sinks >= 0) inputs[sinks] = TSR_F32;
   if (!mixed) return;
   tsr_dtype dtype = is_matmul(t->op) ? half : TSR_F32;
   for (int i = 0; i < t->inputs_count; i++)
