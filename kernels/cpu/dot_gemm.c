@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The GEMM of two bf16 operands with an instruction that multiplies and adds pairs; every other
- * GEMM is that of the level below. One operand is packed before, by all threads. A call packs a
+/* The GEMM of bf16 operands with an instruction that multiplies and adds pairs; a GEMM without any is
+ * that of the level below. One operand is packed before, by all threads. A call packs a
  * group of panels of the other one, whole in K, which stays in the second cache, and multiplies all
  * panels of the first by it.
  *
@@ -146,19 +146,22 @@ static void run_dot(const tsr_gemm *p, const uint32_t *words, int64_t begin, int
 
 /* ---- which GEMMs ---- */
 
-static bool is_dot(const tsr_gemm *p) {
-  return tsr_matrix_is_bf16(&p->a) && tsr_matrix_is_bf16(&p->b);
+/* An f32 operand, as the gradient of logits is one, is rounded to bf16 if the other is of bf16. */
+static bool is_dot(const tsr_matrix *a, const tsr_matrix *b) {
+  bool a_is = tsr_matrix_is_bf16(a), b_is = tsr_matrix_is_bf16(b);
+  return (a_is || b_is) && (a_is || a->type == TSR_ELEMENT_F32) &&
+         (b_is || b->type == TSR_ELEMENT_F32);
 }
 
 void LEVEL(gemm_pack)(const tsr_gemm *p, float *packed, int64_t begin, int64_t end) {
   dot_operand o = p->by_rows ? dot_operand_b(p) : dot_operand_a(p);
-  if (is_dot(p)) LEVEL(dot_pack)(&o, p->K, (uint32_t *)(void *)packed, begin, end);
+  if (is_dot(&p->a, &p->b)) LEVEL(dot_pack)(&o, p->K, (uint32_t *)(void *)packed, begin, end);
   else BELOW(gemm_pack)(p, packed, begin, end);
 }
 
 void LEVEL(gemm)(const tsr_gemm *p, const float *packed, int64_t begin, int64_t end) {
   if (begin >= end) return;
-  if (is_dot(p)) run_dot(p, (const uint32_t *)(const void *)packed, begin, end);
+  if (is_dot(&p->a, &p->b)) run_dot(p, (const uint32_t *)(const void *)packed, begin, end);
   else BELOW(gemm)(p, packed, begin, end);
 }
 
@@ -169,7 +172,8 @@ enum { SKINNY_DEPTH = 2 * DEPTH };
 void LEVEL(skinny_gemm)(
     const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, int64_t end) {
   uint32_t packed[DOT_TILE * SKINNY_DEPTH / 2] __attribute__((aligned(64)));
-  if (!p->x_bf16 || !tsr_matrix_is_bf16(&p->w)) {
+  tsr_matrix rows = {.data = x, .rs = p->x_stride, .cs = 1, .bf16 = p->x_bf16};
+  if (!is_dot(&rows, &p->w)) {
     BELOW(skinny_gemm)(p, y, x, begin, end);
     return;
   }
@@ -177,7 +181,8 @@ void LEVEL(skinny_gemm)(
     for (int64_t k = 0; k < p->K; k += SKINNY_DEPTH) {
       tsr_gemm part = {.M = dot_least(p->R - row, DOT_TILE), .N = end, .b = p->w};
       part.K = dot_least(p->K - k, SKINNY_DEPTH);
-      part.a = (tsr_matrix){x + row * p->x_stride + k, p->x_stride, 1};
+      part.a = rows;
+      part.a.first = row * p->x_stride + k;
       part.b.first += k;
       part.c = y + row * p->y_stride;
       part.c_stride = p->y_stride;

@@ -27,8 +27,7 @@ static inline __attribute__((always_inline)) void transpose(words rows[DOT_LANES
 
 /* ---- squares ---- */
 
-/* n neighbours from an element on. f32, whose values are those of bf16, and codes, which are
- * rounded to bf16, lose nothing. */
+/* n neighbours from an element on. f32 is rounded to nearest; codes were before. */
 static void load_neighbours(const tsr_matrix *m, int64_t element, int64_t n, uint16_t *to) {
   float wide[DOT_SQUARE_DEPTH];
   const float *numbers = wide;

@@ -93,6 +93,16 @@ static values values_new(int64_t n, range of) {
 }
 static void values_free(values v) { free(v.half), free(v.wide); }
 
+/* f32 numbers that round to those of bf16. */
+static void add_remainders(float *wide, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t bits;
+    memcpy(&bits, &wide[i], sizeof bits);
+    bits += (uint32_t)check_random() & 0x7FFF;
+    if (isfinite(wide[i])) memcpy(&wide[i], &bits, sizeof bits);
+  }
+}
+
 /* As bf16, or as f32 with the numbers of bf16. */
 static tsr_matrix matrix_of(values v, bool turned, int64_t rows, int64_t cols, bool wide) {
   tsr_matrix m = {.data = v.half, .rs = cols, .cs = 1, .type = TSR_ELEMENT_BF16};
@@ -155,10 +165,16 @@ static void check_gemm(int64_t M, int64_t N, int64_t K, int variant, range of) {
   p.a = matrix_of(x, turn_a, M, K, variant & 8), p.b = matrix_of(y, turn_b, K, N, variant & 16);
   p.bias = variant & 32 ? bias : NULL;
   numbers a = {x.wide, p.a.rs, p.a.cs}, b = {y.wide, p.b.rs, p.b.cs};
+  float *rounded = check_alloc((size_t)(M * K) * sizeof *rounded);
+  if (p.a.bf16 && !p.b.bf16) { /* other numbers, which are rounded */
+    memcpy(rounded, x.wide, (size_t)(M * K) * sizeof *rounded);
+    add_remainders(x.wide, M * K);
+    a.x = rounded, p.a.bf16 = false;
+  }
   check_splits(p, a, b);
   p.by_rows = true;
   check_splits(p, a, b);
-  values_free(x), values_free(y), free(c), free(bias);
+  values_free(x), values_free(y), free(c), free(bias), free(rounded);
 }
 
 /* The GEMM's bits; x, w and y are parts of larger ones. */
