@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The GEMM of bf16 operands with an instruction that multiplies and adds pairs; a GEMM without any is
- * that of the level below. One operand is packed before, by all threads. A call packs a
- * group of panels of the other one, whole in K, which stays in the second cache, and multiplies all
- * panels of the first by it.
+/* The GEMM of bf16 operands with an instruction that multiplies and adds pairs; a GEMM without any
+ * is that of the level below. One operand is packed before, by all threads. A call packs a group of
+ * panels of the other one, a span of K at a time, which stays in the second cache, and multiplies
+ * all panels of the first by it.
  *
  * Every element is one chain, whatever the split and the shape: the sum of each TSR_GEMM_DEPTH
  * neighbours in K, as dot_tile.h has it, and these sums one after the other. K is filled up with
