@@ -14,9 +14,9 @@
 #define TSR_KERNELS_H
 #include "base/reduction_tree.h"
 #include "base/tensor_slice.h"
-#include "kernels/quantize.h"
 #include "kernels/attention.h"
 #include "kernels/experts.h"
+#include "kernels/matrix.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -72,68 +72,6 @@ typedef struct {
   bool nesterov, first; /* first: the momentum buffer takes the gradient as it is */
 } tsr_sgd;
 
-/* The type of an operand's elements. Those of 16 bits and the codes of quantised ones are widened
- * as they are packed or read; the former is exact. */
-typedef enum { TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16, TSR_ELEMENT_CODES } tsr_element;
-
-/* Not of codes. */
-static inline int64_t tsr_element_bytes(tsr_element type) {
-  return type == TSR_ELEMENT_F32 ? 4 : 2;
-}
-static inline const void *tsr_element_at(const void *data, tsr_element type, int64_t i) {
-  return (const char *)data + i * tsr_element_bytes(type);
-}
-
-/* A quantised matrix, whose elements are rounded to the type `rounds` as they are read. */
-typedef struct {
-  const void *data;
-  tsr_quantized_layout layout;
-  tsr_element rounds;
-} tsr_quantized;
-
-/* A matrix seen by strides: element (i,j) is the one at first + i*rs + j*cs of the data, and one of
- * the strides is 1. Quantised elements count row-major. */
-typedef struct {
-  const void *data;
-  int64_t rs, cs;
-  tsr_element type;
-  int64_t first;
-  tsr_quantized quantized; /* of that type, in place of data */
-} tsr_matrix;
-
-/* Where element (0, 0) is; not of codes. */
-static inline const void *tsr_matrix_begin(const tsr_matrix *m) {
-  return tsr_element_at(m->data, m->type, m->first);
-}
-
-/* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. To each row of
- * the complete sum `bias` (N) is then added, with the bits of add_row behind the product; NULL:
- * none. One operand is packed before by gemm_pack, for all: B where `by_rows`, else A. The other is
- * dealt out. */
-typedef struct {
-  int64_t M, N, K;
-  tsr_matrix a, b;
-  float *c;
-  int64_t c_stride;
-  bool adds, by_rows;
-  const float *bias;
-} tsr_gemm;
-
-enum { TSR_GEMM_ROWS = 12, TSR_GEMM_COLUMNS = 32 }; /* of both, panels are divisors */
-
-/* Every element of a product is one chain: TSR_GEMM_DEPTH neighbours in K are added one after
- * the other to zero, and such sums to one another, so that its bits depend on no shape and no
- * split. */
-enum { TSR_GEMM_DEPTH = 384 };
-
-/* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows, and bias (N) as in tsr_gemm. w is
- * seen as tsr_gemm's b is: (K,N), rs 1. */
-typedef struct {
-  int64_t R, K, x_stride, y_stride;
-  const float *bias;
-  tsr_matrix w;
-} tsr_skinny_gemm;
-
 /* How an update ends in a weight w that is kept in bf16 alone, without a copy in f32. The optimizer
  * computes the new value x in f32 from w, with the bits that it has for an f32 weight; then
  *   nearest:    w = bf16(x). Changes below 2^-9 |w| are always lost, above 2^-8 |w| never.
@@ -155,7 +93,7 @@ typedef struct {
 } tsr_rounding;
 
 typedef struct {
-  const char *isa; /* "x86-64", "x86-64-v3", "x86-64-v4", "generic" */
+  const char *isa; /* "x86-64", "x86-64-v3", "x86-64-v4", "v4-bf16", "amx-bf16", "generic" */
 
   /* ---- elementwise: items are elements; an output may be one of the inputs ---- */
   void (*fill)(float *out, float value, int64_t begin, int64_t end);
@@ -478,15 +416,19 @@ typedef struct {
   /* That many turns of fused multiplications and additions that never leave the registers; how many
    * operations that was. |factor| < 1 */
   int64_t (*limit_fused)(int64_t turns, float factor, float *ret_sum);
+  /* the same of what multiplies two matrices in bf16 */
+  int64_t (*limit_dot)(int64_t turns, float *ret_sum);
   float (*limit_read)(const float *x, int64_t n); /* each of them once; n is a multiple of 128 */
 } tsr_kernels;
 
 enum { TSR_SUM_BLOCK = 4096 };
 
 /* The table of a level ("x86-64", "x86-64-v3", …); when `isa` is NULL, of the one that TESSERA_ISA
- * names, and without it of the best that this CPU runs. NULL when the level is unknown or the CPU
- * lacks it. tsr_kernels_levels lists those built in, best first, NULL-terminated. */
+ * names, and without it of the best that this CPU runs in f32. NULL when the level is unknown or
+ * the CPU lacks it. tsr_kernels_levels lists those built in, best first, NULL-terminated. */
 const tsr_kernels *tsr_kernels_get(const char *isa);
+/* The same as of NULL, but the best for GEMMs in bf16. */
+const tsr_kernels *tsr_kernels_get_for_bf16(void);
 /* The value of TESSERA_ISA, or NULL. */
 const char *tsr_kernels_requested(void);
 const char *const *tsr_kernels_levels(void);

@@ -92,7 +92,8 @@ class Bench:
     def ours(self, work, *sets):
         config = self.configuration(work.name, work.shape, work.batch, work.sequence, self.steps(work))
         self.check(config, work.shape)
-        command = [self.program, "--config", config, "--quiet", "--metrics", "METRICS"]
+        command = [self.program, "--config", config, "--quiet", "--metrics", "METRICS", "--set",
+                   f"training_config.precision={work.precision}"]
         for text in sets:
             command += ["--set", text]
         return self.train(Process(command, metrics=True, env=self.env), work)
@@ -100,7 +101,7 @@ class Bench:
     def torch(self, work, mode, threads):
         shape = json.dumps(work.shape.as_dict())
         command = [self.options.python, os.path.join(SCRIPTS, "bench_torch.py"), shape, str(work.batch),
-                   str(work.sequence), str(self.steps(work)), str(threads), mode, self.tokens(work.shape)]
+                   str(work.sequence), str(self.steps(work)), str(threads), mode, self.tokens(work.shape), work.precision]
         env = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
                "TORCHINDUCTOR_CACHE_DIR": os.path.join(self.scratch, "inductor")}
         process = Process(command, env=env, cwd=self.scratch)
@@ -267,7 +268,7 @@ def measure_training(bench, work, rows):
     if work.name == BASE and "policy" in rows:
         fast = Contender("tessera-train, fast", lambda: bench.ours(work, "numerics.policy=fast"))
     contenders = [one for one in (fast, ours, ranks, peer, llmc) if one]
-    limits = alternate(bench, contenders, "flops", ours)
+    limits = alternate(bench, contenders, "dot" if work.precision == "bf16" else "flops", ours)
     if not ours.is_there():
         raise Failed(f"{work.name}: {ours.failure}")
     made = [training_row(work, ours, limits, peer, tried, llmc)] if wanted else []
@@ -339,7 +340,7 @@ def describe(bench):
         lines.append(f"  no llm.c: {options.no_llmc}")
     pairs = 1 if options.quick else options.pairs
     lines += [
-        f"all: f32, AdamW, no dropout, no clipping, {options.threads} threads; {pairs} round{'s' * (pairs > 1)}, each program "
+        f"all: f32 unless named, AdamW, no dropout, no clipping, {options.threads} threads; {pairs} round{'s' * (pairs > 1)}, each program "
         f"once in each; a process's first {bench.dropped} step{'s' * (bench.dropped > 1)} left out; medians",
         "limit: FLOP are 6 N + 6 L T C a token (N: elements of the matrices that a token is multiplied by; L layers, "
         "T tokens of a sequence, C features of the queries), over what multiply-adds in registers reach on "

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of scripts/bench and scripts/gpu_speed: GPT-2 and Llama as one writes them for speed.
-usage: bench_torch.py SHAPE BATCH SEQUENCE STEPS THREADS eager|compile|grouped_mm TOKENS [cuda]; SHAPE is a
+usage: bench_torch.py SHAPE BATCH SEQUENCE STEPS THREADS eager|compile|grouped_mm TOKENS [cuda|bf16]; SHAPE is a
 JSON object. Mixtures of experts are transformers' Mixtral; eager and grouped_mm are its implementations of experts.
-On the CPU in f32; with cuda on the first GPU, in bf16 by autocast, with f32 weights.
+On the CPU in f32, with bf16 in bf16; with cuda on the first GPU, in bf16. bf16 is by autocast, with f32 weights.
 Prints one JSON object a step. `bench_torch.py version` prints PyTorch's version."""
 import json
 import sys
@@ -163,8 +163,9 @@ def say(**event):
     print(json.dumps(event), flush=True)
 
 
-def main(shape, batch, sequence, steps, threads, mode, path, device="cpu"):
+def main(shape, batch, sequence, steps, threads, mode, path, how="f32"):
     shape = json.loads(shape)
+    device = "cuda" if how == "cuda" else "cpu"
     torch.set_num_threads(int(threads))
     torch.manual_seed(42)
     model = make_model(shape, mode).to(device)
@@ -176,7 +177,7 @@ def main(shape, batch, sequence, steps, threads, mode, path, device="cpu"):
         start = time.perf_counter()
         tokens, targets = (x.to(device, non_blocking=True) for x in next(source))
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+        with torch.autocast(device, torch.bfloat16, enabled=how != "f32"):
             loss = loss_of(tokens, targets)
         loss.backward()
         optimizer.step()

@@ -72,6 +72,7 @@ class Work:
     sequence: int
     steps: int  # that count, of each process
     llmc: bool  # whether llm.c has such a model
+    precision: str = "f32"
 
     def tokens(self):
         return self.batch * self.sequence
@@ -87,6 +88,7 @@ MIXTRAL = Shape("mixtral", 2, 768, 12, 12, 3072, 1000, 256, 8, 2)
 
 WORKS = [
     Work("gpt2-4x256", "GPT-2 124M, 4 × 256", GPT2_124M, 4, 256, 4, True),
+    Work("gpt2-4x256-bf16", "GPT-2 124M, 4 × 256, bf16", GPT2_124M, 4, 256, 4, False, "bf16"),
     Work("gpt2-1x1024", "GPT-2 124M, 1 × 1,024", GPT2_124M, 1, 1024, 4, True),
     Work("gpt2-4x64", "GPT-2 124M, 4 × 64", GPT2_124M, 4, 64, 8, True),
     Work("char-8x256", "6 × 384, vocabulary 65, 8 × 256", CHAR, 8, 256, 8, True),

@@ -6,12 +6,14 @@
  * Every element is one chain, whatever the split and the shape: the products of TSR_GEMM_DEPTH
  * neighbours in K are added one after the other to zero, and these sums to one another. */
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/pack_buffer.h"
 
 enum { DEPTH = TSR_GEMM_DEPTH };
 /* Of a call's own part: as many as leave half of a cache of 512 KiB to the other operand. */
 enum { BLOCK_LANES = 168 };
 
-static _Thread_local float own[DEPTH * BLOCK_LANES] __attribute__((aligned(64)));
+#define own tsr_pack_buffer.numbers
+_Static_assert((int)DEPTH *(int)BLOCK_LANES <= (int)TSR_PACK_BUFFER_WORDS, "room for a block");
 
 /* Lines that are fetched while tiles are computed: packing waits for memory otherwise, for its rows
  * lie too far apart to be foreseen. */

@@ -7,6 +7,7 @@
  * The multiplications bound the time, so nothing else should use their ports: converted elements go
  * through the first-level cache, from where each is broadcast to all lanes. */
 #include "kernels/cpu/fp16.h"
+#include "kernels/cpu/pack_buffer.h"
 #include "kernels/cpu/quantized_square.h"
 #include "kernels/cpu/skinny_gemm.h"
 
@@ -29,7 +30,8 @@ enum {
 _Static_assert(DEPTH % CHUNK == 0, "a chunk is of one chain");
 _Static_assert(TILE % GROUP_OF_ONE == 0 && TILE % GROUP_OF_TWO == 0, "groups fill a tile");
 
-static _Thread_local float transposed[TRANSPOSED_FLOATS] __attribute__((aligned(64)));
+#define transposed tsr_pack_buffer.numbers
+_Static_assert(TRANSPOSED_FLOATS <= (int)TSR_PACK_BUFFER_WORDS, "room for the rows");
 
 /* How a chunk is converted: row by row while the one before is multiplied, or, as OTHER, before. */
 typedef enum { F32, BF16, F16, INT8, INT8_TO_BF16, NF4, NF4_TO_BF16, OTHER } conversion;

@@ -46,7 +46,8 @@ int tsr_compute_threads(tsr_job *job) {
 bool tsr_compute_choose_cpu(tsr_job *job, const tsr_config *config, tsr_compute *compute) {
   const char *isa = config && config->numerics.isa[0] ? config->numerics.isa : NULL;
   int64_t threads = config ? config->numerics.threads : 0;
-  compute->kernels = tsr_kernels_get(isa);
+  bool bf16 = config && config->training.precision == TSR_PRECISION_BF16;
+  compute->kernels = bf16 && !isa ? tsr_kernels_get_for_bf16() : tsr_kernels_get(isa);
   if (!compute->kernels)
     return refuse_level(job->diags, tsr_config_location(config, "numerics.isa"), "", isa);
   compute->arch = compute->kernels->isa;

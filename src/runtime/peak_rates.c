@@ -26,6 +26,14 @@ static void run_fused(void *context, int job) {
   if (!job) m->flops = flops;
 }
 
+static void run_dot(void *context, int job) {
+  measuring *m = context;
+  float sum;
+  int64_t flops = m->k->limit_dot(TURNS / 8, &sum);
+  m->sum = sum;
+  if (!job) m->flops = flops;
+}
+
 static void run_touch(void *context, int job) {
   measuring *m = context;
   memset(m->memory + job * m->floats, 1, sizeof(float) * (size_t)m->floats);
@@ -61,6 +69,8 @@ void tsr_peak_rates_measure_on(
   ret_limits->bytes = bytes / least_seconds(pool, run_read, &m, threads);
   double seconds = least_seconds(pool, run_fused, &m, threads);
   ret_limits->flops = (double)m.flops * threads / seconds;
+  seconds = least_seconds(pool, run_dot, &m, threads);
+  ret_limits->dot_flops = (double)m.flops * threads / seconds;
 }
 
 static bool

@@ -10,6 +10,7 @@
  * counted as two operations; bytes read from memory that no cache holds. 0: not known. */
 typedef struct {
   double flops, bytes;
+  double dot_flops; /* as flops, of two matrices in bf16 */
 } tsr_peak_rates;
 
 /* The best of several short rounds: about a third of a second. Errors: no threads, no memory. */

@@ -407,6 +407,23 @@ def bf16_master_weights(c):
     expect(kinds == {"F32"}, f"the checkpoint has tensors of {kinds}")
 
 
+@feature("numerics.isa: amx-bf16 and v4-bf16 multiply bf16 with instructions for it: equal bits on every mesh, "
+         "other bits than x86-64-v4")
+def bf16_levels(c):
+    gpt(c)
+    half = {"training_config__precision": "bf16", "numerics__units": {"batch": 4, "tp": 2}}
+    lines = re.findall(r"^  (\S+)( +not on this machine)?", c.run("kernels").out.split("levels:")[1], re.M)
+    missing = {level: bool(without) for level, without in lines}
+    for level in ("amx-bf16", "v4-bf16"):
+        if missing.get(level, True):
+            c.run("train", "--config", "run.yaml", "--set", f"numerics.isa={level}", code=2)
+            continue
+        one, two, below = (trained(c, numerics__isa=isa, mesh=shape, **half)[1]["weights_sha256"] for isa, shape in (
+            (level, mesh(dp=1)), (level, mesh(dp=2, tp=2)), ("x86-64-v4", mesh(dp=1))))
+        same(f"weights of {level} on two meshes", [one, two])
+        expect(one != below, f"{level} has the bits of x86-64-v4")
+
+
 @feature("Loss scaling: gradients do not depend on the scale, equal bits for powers of two")
 def scale_independence(c):
     bigram(c)

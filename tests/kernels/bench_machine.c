@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What this machine can do at most, of which scripts/bench shows the program's share:
- *   bench_machine flops|read [THREADS [ROUNDS [MIB]]]
+ *   bench_machine flops|dot|read [THREADS [ROUNDS [MIB]]]
  * flops: multiplications and additions of f32 a second, at the widest level that the program would
- * take; read: bytes a second read from MIB of memory, which is to be much more than the caches
+ * take; dot: those of GEMMs in bf16, at the level that it would take for them; read: bytes a second read from MIB of memory, which is to be much more than the caches
  * hold. Each thread keeps to one CPU of those that the process may use. Prints the level, and then
  * a line a round: 1e9 FLOP or bytes a second of all threads, by the clock of the slowest of them.
  */
@@ -19,7 +19,7 @@ static const double round_seconds = 0.05;
 
 typedef struct {
   const tsr_kernels *k;
-  bool reads;
+  bool reads, dots;
   int threads, rounds;
   int64_t floats;       /* to read, of each thread */
   int64_t repeat;       /* turns or readings of a round; thread 0 decides it in the first round */
@@ -43,7 +43,8 @@ static double now(void) {
 static double run_round(bench *b, const float *memory) {
   float value = 0;
   double work = 4.0 * (double)b->floats * (double)b->repeat;
-  if (!b->reads) work = (double)b->k->limit_fused(b->repeat, 0.9999f, &value);
+  if (b->dots) work = (double)b->k->limit_dot(b->repeat, &value);
+  else if (!b->reads) work = (double)b->k->limit_fused(b->repeat, 0.9999f, &value);
   else
     for (int64_t i = 0; i < b->repeat; i++) value += b->k->limit_read(memory, b->floats);
   b->value = value;
@@ -100,22 +101,23 @@ static void place_threads(bench *b, thread *threads) {
 }
 
 static int usage(void) {
-  fputs("usage: bench_machine flops|read [THREADS [ROUNDS [MIB]]]\n", stderr);
+  fputs("usage: bench_machine flops|dot|read [THREADS [ROUNDS [MIB]]]\n", stderr);
   return 2;
 }
 
 int main(int argc, char **argv) {
-  bool flops = argc > 1 && !strcmp(argv[1], "flops"), reads = argc > 1 && !strcmp(argv[1], "read");
+  bool flops = argc > 1 && !strcmp(argv[1], "flops"), reads = argc > 1 && !strcmp(argv[1], "read"),
+       dots = argc > 1 && !strcmp(argv[1], "dot");
   long threads_count = argc > 2 ? strtol(argv[2], NULL, 10) : 1;
   long rounds = argc > 3 ? strtol(argv[3], NULL, 10) : 10;
   long mib = argc > 4 ? strtol(argv[4], NULL, 10) : 512;
   bool fits = threads_count >= 1 && threads_count <= 4096 && rounds >= 1 && rounds <= 1000000 &&
               mib >= threads_count && mib <= 1 << 24;
-  if ((!flops && !reads) || !fits || argc > 5) return usage();
-  bench b = {.reads = reads, .threads = (int)threads_count, .rounds = (int)rounds};
-  b.k = tsr_kernels_get(NULL);
+  if ((!flops && !reads && !dots) || !fits || argc > 5) return usage();
+  bench b = {.reads = reads, .dots = dots, .threads = (int)threads_count, .rounds = (int)rounds};
+  b.k = dots ? tsr_kernels_get_for_bf16() : tsr_kernels_get(NULL);
   b.floats = (int64_t)mib * (1 << 18) / b.threads / 1024 * 1024;
-  b.repeat = reads ? 1 : 1000000;
+  b.repeat = reads ? 1 : 100000;
   b.rates = calloc((size_t)rounds, sizeof *b.rates);
   thread *threads = calloc((size_t)threads_count, sizeof *threads);
   pthread_t *handles = calloc((size_t)threads_count, sizeof *handles);

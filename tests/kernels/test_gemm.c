@@ -3,8 +3,12 @@
  * with few rows, with the bias added in it or behind it, and from many threads. */
 #include "kernel_check.h"
 #include <pthread.h>
+#include <string.h>
 
 static const tsr_kernels *k;
+
+/* An operand in bf16 has an order of its own, which test_dot_gemm.c has the reference of. */
+static bool has_dot(void) { return strstr(k->isa, "bf16") != NULL; }
 
 static tsr_matrix rows_of(const float *x, int64_t cols) {
   return (tsr_matrix){x, cols, 1, TSR_ELEMENT_F32};
@@ -89,6 +93,7 @@ static uint16_t *halves_of(float *x, int64_t n, tsr_element type) {
 
 /* One operand of 16 bits, or both: the bits are those of the same numbers in f32. */
 static void check_halves(tsr_gemm p, tsr_element type, int which) {
+  if (has_dot() && type == TSR_ELEMENT_BF16) return;
   float *a = input_new(p.M * p.K, 1), *b = input_new(p.K * p.N, 1);
   uint16_t *half_a = halves_of(a, p.M * p.K, type), *half_b = halves_of(b, p.K * p.N, type);
   p.a.data = a, p.b.data = b;
@@ -147,6 +152,7 @@ static void test_shapes(void) {
 
 /* Few rows have the product's bits, whatever the strides; x, w and y are parts of larger ones. */
 static void check_skinny_gemm(int64_t R, int64_t N, int64_t K, bool has_bias, tsr_element type) {
+  if (has_dot() && type == TSR_ELEMENT_BF16) return;
   int64_t x_stride = K + 5, w_stride = K + 3, y_stride = N + 2;
   float *x = input_new(R * x_stride, 1), *w = input_new(N * w_stride, 1), *bias = input_new(N, 1);
   tsr_skinny_gemm few = {R, K, x_stride, y_stride, has_bias ? bias : NULL};

@@ -131,6 +131,7 @@ static void check_gemm(const tsr_kernels *k, const tsr_quantized *w) {
     p.a = (tsr_matrix){x, p.K, 1, TSR_ELEMENT_F32};
     p.b = (tsr_matrix){plain, turned ? 1 : K, turned ? K : 1, TSR_ELEMENT_F32};
     p.b.first = turned ? skipped : 0;
+    p.b.bf16 = w->rounds == TSR_ELEMENT_BF16;
     float *want = product(k, p);
     p.b.quantized = *w;
     p.b.type = TSR_ELEMENT_CODES;
@@ -152,6 +153,7 @@ static void check_skinny_gemm(const tsr_kernels *k, const tsr_quantized *w) {
     tsr_skinny_gemm p = {R, cols - first, cols, N, NULL, {plain, 1, cols}};
     output want = output_new(R * N), got = output_new(R * N);
     p.w.first = first;
+    p.w.bf16 = w->rounds == TSR_ELEMENT_BF16;
     RUN(N, k->skinny_gemm(&p, want.pass[pass], x, begin, end));
     p.w.type = TSR_ELEMENT_CODES;
     p.w.quantized = *w;

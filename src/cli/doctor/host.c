@@ -14,10 +14,12 @@ void tsr_doctor_cpu(tsr_findings *f) {
   for (const char *const *level = tsr_kernels_levels(); *level; level++)
     if (strcmp(*level, f->kernels->isa) && tsr_kernels_get(*level))
       others = tsr_arena_printf(f->arena, "%s%s%s", others, *others ? ", " : "", *level);
+  const tsr_kernels *bf16 = tsr_kernels_get_for_bf16();
+  bool differs = strcmp(bf16->isa, tsr_kernels_get(NULL)->isa) != 0;
   tsr_find(
-      f, "cpu", TSR_FOUND, "%d of %ld cores for this process, level %s%s%s", tsr_pool_cores(),
-      sysconf(_SC_NPROCESSORS_ONLN), f->kernels->isa, *others ? "; numerics.isa may also be " : "",
-      others);
+      f, "cpu", TSR_FOUND, "%d of %ld cores for this process, level %s%s%s%s%s%s", tsr_pool_cores(),
+      sysconf(_SC_NPROCESSORS_ONLN), f->kernels->isa, differs ? ", " : "", differs ? bf16->isa : "",
+      differs ? " in bf16" : "", *others ? "; numerics.isa may also be " : "", others);
 }
 
 /* The first program of that name in PATH, or NULL. */

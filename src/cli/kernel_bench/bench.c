@@ -216,7 +216,8 @@ static double least_seconds(tsr_bench *b) {
 /* ---- and its limit ---- */
 
 static tsr_peak_rates mean_of(tsr_peak_rates a, tsr_peak_rates b) {
-  return (tsr_peak_rates){(a.flops + b.flops) / 2, (a.bytes + b.bytes) / 2};
+  return (tsr_peak_rates){
+      (a.flops + b.flops) / 2, (a.bytes + b.bytes) / 2, (a.dot_flops + b.dot_flops) / 2};
 }
 
 static tsr_bench_limit limit_of(const tsr_bench_row *r, bool fits) {
@@ -243,6 +244,7 @@ void tsr_bench_measure(tsr_bench *b, int index, tsr_bench_row *ret_row) {
   tsr_peak_rates after = measure_limits(b);
   r->limits = mean_of(b->before, after);
   b->before = after;
+  if (size.is_dot) r->limits.flops = r->limits.dot_flops;
   tsr_bench_name(c->what, r->name);
   memcpy(r->shape, size.shape, sizeof r->shape);
   r->flops = size.flops * b->threads;

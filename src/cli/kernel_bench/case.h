@@ -16,6 +16,7 @@ typedef struct {
   int64_t scratch_bytes; /* beside the arrays */
   double floats;         /* that it touches: read, written or both, counted once */
   double flops;          /* 0: none worth counting */
+  bool is_dot;           /* of two matrices in bf16, which have a limit of their own */
   int arrays;            /* the first ones, which are filled wholly; */
   int64_t few;           /* and of the others so many floats */
   char shape[32];

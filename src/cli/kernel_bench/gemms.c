@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-typedef enum { LINEAR, LINEAR_DX, LINEAR_DW } gemm_kind;
+typedef enum { LINEAR, LINEAR_DX, LINEAR_DW, IN_BF16 = 4 } gemm_kind; /* IN_BF16 is added */
 
 /* From shape, which is R, N, K of the linear; x[0] is A, x[1] B and x[2] C. */
 static tsr_gemm gemm_of(const tsr_bench_case *what, float *const *x) {
@@ -13,15 +13,17 @@ static tsr_gemm gemm_of(const tsr_bench_case *what, float *const *x) {
   tsr_gemm p = {.M = R, .N = N, .K = K, .c = x[2]};
   p.a = (tsr_matrix){x[0], K, 1}; /* x w^T */
   p.b = (tsr_matrix){x[1], 1, K};
-  if (what->kind == LINEAR_DX) { /* dy w */
+  int kind = what->kind & ~IN_BF16;
+  if (kind == LINEAR_DX) { /* dy w */
     p.N = K, p.K = N;
     p.a = (tsr_matrix){x[0], N, 1};
     p.b = (tsr_matrix){x[1], K, 1};
-  } else if (what->kind == LINEAR_DW) { /* dy^T x */
+  } else if (kind == LINEAR_DW) { /* dy^T x */
     p.M = N, p.N = K, p.K = R;
     p.a = (tsr_matrix){x[0], 1, N};
     p.b = (tsr_matrix){x[1], K, 1};
   }
+  if (what->kind & IN_BF16) p.a.type = p.b.type = TSR_ELEMENT_BF16;
   p.c_stride = p.N;
   p.by_rows = p.N <= p.M; /* the smaller operand is packed for all */
   return p;
@@ -36,9 +38,19 @@ static void fix_gemm(const tsr_bench_case *what, const tsr_kernels *k, tsr_bench
   *s = (tsr_bench_size){.rows = p.M, .cols = p.N, .arrays = 3};
   s->elements = larger(p.M * p.N, larger(p.M, p.N) * p.K);
   s->scratch_bytes = k->gemm_bytes(&p);
-  s->floats = (double)(p.M * p.K + p.N * p.K + p.M * p.N);
+  s->is_dot = what->kind & IN_BF16;
+  s->floats = (double)(p.M * p.K + p.N * p.K) / (s->is_dot ? 2 : 1) + (double)(p.M * p.N);
   s->flops = 2.0 * (double)p.M * (double)p.N * (double)p.K;
   snprintf(s->shape, sizeof s->shape, "%" PRId64 "x%" PRId64 "x%" PRId64, p.M, p.N, p.K);
+}
+
+/* The upper halves of f32: bf16, rounded towards zero. */
+static void prepare_bf16(const tsr_bench_call *c) {
+  for (int i = 0; i < 2; i++) {
+    const uint16_t *from = (const uint16_t *)(const void *)c->x[i];
+    uint16_t *to = (uint16_t *)(void *)c->x[i];
+    for (int64_t j = 0; j < c->size.elements; j++) to[j] = from[2 * j + 1];
+  }
 }
 
 static void run_gemm(const tsr_bench_call *c) {
@@ -89,6 +101,15 @@ static void run_few(const tsr_bench_call *c) {
   PRODUCT("linear", LINEAR, R, N, K), PRODUCT("linear_dx", LINEAR_DX, R, N, K),                    \
       PRODUCT("linear_dw", LINEAR_DW, R, N, K)
 
+#define PRODUCT_BF16(name, kind_, ...)                                                             \
+  {                                                                                                \
+    "gemm", "bf16 " name, run_gemm, .kind = (kind_) + IN_BF16, .shape = {__VA_ARGS__},             \
+                                    .fix = fix_gemm, .prepare = prepare_bf16                       \
+  }
+#define LAYER_BF16(R, N, K)                                                                        \
+  PRODUCT_BF16("linear", LINEAR, R, N, K), PRODUCT_BF16("linear_dx", LINEAR_DX, R, N, K),          \
+      PRODUCT_BF16("linear_dw", LINEAR_DW, R, N, K)
+
 static const tsr_bench_case cases[] = {
     {"gemm_pack", "rows", run_pack, 768, 2, 2, 0, .scratch = scratch_of_pack},
     {"gemm_pack", "turned", run_pack, 768, 2, 2, 1, .scratch = scratch_of_pack},
@@ -98,6 +119,12 @@ static const tsr_bench_case cases[] = {
     LAYER(256, 768, 768),
     LAYER(256, 3072, 768),
     LAYER(256, 768, 3072),
+    LAYER_BF16(1024, 768, 768),
+    LAYER_BF16(1024, 3072, 768),
+    LAYER_BF16(1024, 768, 3072),
+    LAYER_BF16(256, 768, 768),
+    LAYER_BF16(256, 3072, 768),
+    LAYER_BF16(256, 768, 3072),
     {"skinny_gemm", NULL, run_few, .shape = {1, 50257, 768}, .fix = fix_few},
     {"skinny_gemm", NULL, run_few, .shape = {4, 50257, 768}, .fix = fix_few},
     {"skinny_gemm", NULL, run_few, .shape = {16, 50257, 768}, .fix = fix_few}};

@@ -190,6 +190,7 @@ static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread
     tsr_gemm g = linear_gemm(&r, &rows);
     if (is_skinny(&r, &rows)) {
       tsr_skinny_gemm few = {g.M, g.K, g.a.rs, g.N, NULL, g.b};
+      few.x_bf16 = g.a.bf16;
       c->k->skinny_gemm(&few, g.c, tsr_matrix_begin(&g.a), columns.begin, columns.end);
     } else {
       c->k->gemm(&g, linear_packed(&r, &rows, g.K), columns.begin, columns.end);

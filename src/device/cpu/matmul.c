@@ -96,6 +96,7 @@ static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int
   cpu_gemm_place at = {.leaf = leaf};
   int64_t first = leaf_begin(c, at, K);
   tsr_skinny_gemm few = {p.M, p.K, K, p.N, linear_bias(c), transposed(c, 1, first, K)};
+  few.x_bf16 = c->call.task->inputs[0].dtype == TSR_BF16;
   c->k->skinny_gemm(
       &few, cpu_stack_entry(c, 0, tsr_reduction_entries(&c->call.task->sum, leaf)),
       cpu_in(c, 0) + first, begin, end);

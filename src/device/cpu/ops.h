@@ -60,6 +60,7 @@ static inline tsr_element cpu_element(const cpu_call *c, int i) {
 static inline tsr_matrix
 cpu_matrix(const cpu_call *c, int i, int64_t first, int64_t rs, int64_t cs) {
   tsr_matrix m = {cpu_in(c, i), rs, cs, cpu_element(c, i), .first = first};
+  m.bf16 = c->call.task->inputs[i].dtype == TSR_BF16;
   if (m.type != TSR_ELEMENT_CODES) return m;
   tsr_dtype rounds = c->call.task->inputs[0].dtype;
   m.quantized = (tsr_quantized){

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Matrices as GEMMs have them: of which type, where elements are, and what is multiplied. */
+#ifndef TSR_KERNELS_MATRIX_H
+#define TSR_KERNELS_MATRIX_H
+#include "kernels/quantize.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The type of an operand's elements. Those of 16 bits and the codes of quantised ones are widened
+ * as they are packed or read; the former is exact. */
+typedef enum { TSR_ELEMENT_F32, TSR_ELEMENT_BF16, TSR_ELEMENT_F16, TSR_ELEMENT_CODES } tsr_element;
+
+/* Not of codes. */
+static inline int64_t tsr_element_bytes(tsr_element type) {
+  return type == TSR_ELEMENT_F32 ? 4 : 2;
+}
+static inline const void *tsr_element_at(const void *data, tsr_element type, int64_t i) {
+  return (const char *)data + i * tsr_element_bytes(type);
+}
+
+/* A quantised matrix, whose elements are rounded to the type `rounds` as they are read. */
+typedef struct {
+  const void *data;
+  tsr_quantized_layout layout;
+  tsr_element rounds;
+} tsr_quantized;
+
+/* A matrix seen by strides: element (i,j) is the one at first + i*rs + j*cs of the data, and one of
+ * the strides is 1. Quantised elements count row-major. */
+typedef struct {
+  const void *data;
+  int64_t rs, cs;
+  tsr_element type;
+  int64_t first;
+  tsr_quantized quantized; /* of that type, in place of data */
+  bool bf16;               /* of f32: its numbers are those of bf16 */
+} tsr_matrix;
+
+/* Whether a matrix has numbers of bf16, however they are stored. */
+static inline bool tsr_matrix_is_bf16(const tsr_matrix *m) {
+  tsr_element type = m->type == TSR_ELEMENT_CODES ? m->quantized.rounds : m->type;
+  return type == TSR_ELEMENT_BF16 || (type == TSR_ELEMENT_F32 && m->bf16);
+}
+
+/* Where element (0, 0) is; not of codes. */
+static inline const void *tsr_matrix_begin(const tsr_matrix *m) {
+  return tsr_element_at(m->data, m->type, m->first);
+}
+
+/* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. To each row of
+ * the complete sum `bias` (N) is then added, with the bits of add_row behind the product; NULL:
+ * none. One operand is packed before by gemm_pack, for all: B where `by_rows`, else A. The other is
+ * dealt out. */
+typedef struct {
+  int64_t M, N, K;
+  tsr_matrix a, b;
+  float *c;
+  int64_t c_stride;
+  bool adds, by_rows;
+  const float *bias;
+} tsr_gemm;
+
+enum { TSR_GEMM_ROWS = 12, TSR_GEMM_COLUMNS = 32 }; /* of both, panels are divisors */
+
+/* Every element of a product is one chain: TSR_GEMM_DEPTH neighbours in K are added one after
+ * the other to zero, and such sums to one another, so that its bits depend on no shape and no
+ * split. Operands with numbers of bf16 are multiplied by an instruction of their own at the
+ * levels v4-bf16 and amx-bf16, which round an f32 operand beside one of bf16 to bf16; its order
+ * inside such a sum, and what it flushes to zero, is in kernels/cpu/dot_tile.h. */
+enum { TSR_GEMM_DEPTH = 384 };
+
+/* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows, and bias (N) as in tsr_gemm. w is
+ * seen as tsr_gemm's b is: (K,N), rs 1. */
+typedef struct {
+  int64_t R, K, x_stride, y_stride;
+  const float *bias;
+  tsr_matrix w;
+  bool x_bf16; /* the numbers of x are those of bf16, as in tsr_matrix */
+} tsr_skinny_gemm;
+
+#endif
