@@ -25,7 +25,8 @@
  * where it does not apply; there the separate tasks have the same bits.
  *
  * Fusion moves no update to a later place, and raises no peak: an output may overwrite an input as
- * tsr_fused_may_overwrite has it. */
+ * tsr_fused_may_overwrite has it. An exception is a linear_cross_entropy of little more than one
+ * tile, whose logits are then fewer bytes than what its GEMMs pack beside both gradients. */
 #ifndef TSR_SCHEDULE_FUSE_H
 #define TSR_SCHEDULE_FUSE_H
 #include "schedule/target.h"
