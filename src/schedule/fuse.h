@@ -28,7 +28,8 @@
  *
  * Fusion moves no update to a later place, and raises no peak: a sum of squares moves behind others
  * only where its gradient is read later than that, and an output may overwrite an input as
- * tsr_fused_may_overwrite has it. */
+ * tsr_fused_may_overwrite has it. An exception is a linear_cross_entropy of little more than one
+ * tile, whose logits are then fewer bytes than what its GEMMs pack beside both gradients. */
 #ifndef TSR_SCHEDULE_FUSE_H
 #define TSR_SCHEDULE_FUSE_H
 #include "schedule/target.h"
