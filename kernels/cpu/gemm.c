@@ -4,8 +4,8 @@
  * tiles.
  *
  * Every element is one chain, whatever the split and the shape: the products of TSR_GEMM_DEPTH
- * neighbours in K are added one after the other to zero, and these sums to one another; in FP8 those
- * of TSR_FP8_BLOCK neighbours, times the scales of both blocks. */
+ * neighbours in K are added one after the other to zero, and these sums to one another; in FP8
+ * those of TSR_FP8_BLOCK neighbours, times the scales of both blocks. */
 #include "kernels/cpu/gemm.h"
 
 enum { DEPTH = TSR_GEMM_DEPTH };

@@ -2,9 +2,9 @@
 /* Matrices in FP8 with a scale for each block: what a GEMM reads with training_config.precision
  * fp8.
  *
- * Formats (Micikevicius et al. 2022, "FP8 formats for deep learning"; the OCP's 8-bit floating point
- * specification): E4M3 has 3 bits of fraction and finite numbers up to 448, E5M2 has 2 and numbers
- * up to 57344. Both have subnormal numbers, down to 2^-9 and 2^-16. A code is a byte.
+ * Formats (Micikevicius et al. 2022, "FP8 formats for deep learning"; the OCP's specification of
+ * 8-bit floating point): E4M3 has 3 bits of fraction and finite numbers up to 448, E5M2 has 2 and
+ * numbers up to 57344. Both have subnormal numbers, down to 2^-9 and 2^-16. A code is a byte.
  *
  * Blocks (DeepSeek-AI 2024, "DeepSeek-V3 technical report", section 3.3; Transformer Engine's
  * Float8BlockScaling): activations and gradients have one scale for 128 neighbours along the
@@ -13,8 +13,8 @@
  *   amax  = the largest magnitude in the block
  *   scale = max(amax / largest finite number of the format, 2^-126), in f32; with power_of_two
  *           rounded up to a power of two
- *   code  = x / scale in f32, rounded to the nearest number of the format, of two the even one; what
- *           is beyond the largest finite number becomes that number
+ *   code  = x / scale in f32, rounded to the nearest number of the format, of two the even one;
+ *           what is beyond the largest finite number becomes that number
  *   value = code * scale
  *
  * A block with an infinity or a NaN has the scale NaN, so that each of its values is NaN. amax is
@@ -25,7 +25,7 @@
  * sums), in each of which blocks begin anew; the last block of a unit is short. So no axis of the
  * mesh cuts a block, as none cuts a unit.
  *
- * The GEMM (kernels.h, tsr_gemm) computes of operands a (M, K) and b (K, N)
+ * The GEMM (kernels/matmul.h) computes of operands a (M, K) and b (K, N)
  *   c[m,n] = sum over blocks i of K of (sum over k in i of code_a[m,k] code_b[k,n])
  *            * scale_a[m,i] * scale_b[i,n]
  * in f32: on the CPU the inner sum is one chain from zero, in which each product is exact; it is
@@ -45,8 +45,8 @@ static inline float tsr_fp8_largest(tsr_fp8_format format) {
 }
 
 /* (rows, cols), row-major, of units of (unit_rows, unit_cols), which divide these. A block has
- * TSR_FP8_BLOCK or 1 of each dimension. Codes lie as the elements do. Scales are row-major: a row of
- * them for each row of blocks. */
+ * TSR_FP8_BLOCK or 1 of each dimension. Codes lie as the elements do. Scales are row-major: a row
+ * of them for each row of blocks. */
 typedef struct {
   int64_t rows, cols, unit_rows, unit_cols;
   int block_rows, block_cols;
@@ -54,6 +54,10 @@ typedef struct {
   bool power_of_two;
 } tsr_fp8_layout;
 
+/* The block of an index of a dimension that is split into units. */
+static inline int64_t tsr_fp8_block_of(int64_t i, int64_t unit, int64_t block) {
+  return i / unit * ((unit + block - 1) / block) + i % unit / block;
+}
 /* Blocks along a dimension of `size`. */
 static inline int64_t tsr_fp8_blocks(int64_t size, int64_t unit, int64_t block) {
   return size / unit * ((unit + block - 1) / block);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Matrix products. Sums that the recipe splits are made of units, each by products of
  * fixed shape, added in the tree's order. */
-#include "device/cpu/ops.h"
+#include "device/cpu/fp8_operands.h"
 #include "schedule/fuse.h"
 #include <assert.h>
 
@@ -14,6 +14,25 @@ static tsr_matrix transposed(const cpu_call *c, int input, int64_t first, int64_
 }
 static void skip(tsr_matrix *m, int64_t elements) { m->first += elements; }
 
+static int64_t stack_bytes(const tsr_task *t) {
+  return (tsr_task_stack_bytes(t, tsr_task_block_elements(t)) + 63) / 64 * 64;
+}
+/* Behind the stack of sums, in front of what is packed. */
+static char *fp8_at(const cpu_call *c) {
+  return (char *)cpu_scratch(c) + stack_bytes(c->call.task);
+}
+
+/* The same, or their codes in FP8. In rows the GEMM sums over columns for A, over rows for B;
+ * transposed, the other way round. */
+static tsr_matrix
+operand(const cpu_call *c, int input, int64_t first, int64_t cols, bool turns, bool is_a) {
+  if (c->call.task->fp8) {
+    int64_t rs = turns ? 1 : cols, cs = turns ? cols : 1;
+    return cpu_fp8_matrix(c, fp8_at(c), input, first, rs, cs, turns != is_a);
+  }
+  return turns ? transposed(c, input, first, cols) : rows_of(c, input, first, cols);
+}
+
 static bool any_half_input(const tsr_task *t, int input) { return (void)t, (void)input, true; }
 
 /* ---- products in rounds. Each round packs a piece of one operand for all, and then every range
@@ -24,8 +43,8 @@ static bool any_half_input(const tsr_task *t, int input) { return (void)t, (void
  * N) of `each` products over up to K. */
 typedef struct {
   int64_t M, N, K, each, leaves;
-  bool by_rows;
-  int64_t depth; /* of a round: so much of K that what is packed stays in the last cache */
+  bool by_rows, scaled; /* scaled: of codes in FP8, which a first round makes */
+  int64_t depth;        /* of a round: so much of K that what is packed stays in the last cache */
 } plan;
 
 enum { ROUND_BYTES = 16 << 20 };
@@ -33,7 +52,8 @@ enum { ROUND_BYTES = 16 << 20 };
 static int64_t pieces_of(const plan *p) { return (p->K + p->depth - 1) / p->depth; }
 
 /* The smaller operand is packed for all. */
-static plan plan_made(plan p) {
+static plan plan_made(const tsr_task *t, plan p) {
+  p.scaled = t->fp8 != NULL;
   p.by_rows = p.N <= p.M;
   int64_t line = (p.by_rows ? p.N : p.M) * 4, depth = ROUND_BYTES / line;
   depth = depth / TSR_GEMM_DEPTH * TSR_GEMM_DEPTH;
@@ -53,16 +73,17 @@ static int64_t strips_end(int64_t strip, int64_t count, bool rows) {
 
 static int64_t strips_of(const plan *p) { return strips_in(p->by_rows ? p->M : p->N, p->by_rows); }
 
-static int64_t stack_bytes(const tsr_task *t) {
-  return (tsr_task_stack_bytes(t, tsr_task_block_elements(t)) + 63) / 64 * 64;
-}
-
 static int64_t plan_scratch(const tsr_kernels *k, const tsr_task *t, const plan *p) {
   tsr_gemm whole = {.M = p->M, .N = p->N, .K = p->depth, .by_rows = p->by_rows};
-  return stack_bytes(t) + k->gemm_bytes(&whole);
+  whole.scaled = p->scaled;
+  return stack_bytes(t) + cpu_fp8_bytes(t) + k->gemm_bytes(&whole);
 }
 
-static int rounds_of(const plan *p) { return (int)(p->leaves * p->each * pieces_of(p)); }
+static int rounds_of(const plan *p) {
+  return (int)(p->leaves * p->each * pieces_of(p)) + p->scaled;
+}
+/* Whether this round quantises, and multiplies nothing yet. */
+static bool quantizes(const cpu_call *c, const plan *p) { return p->scaled && !c->round; }
 
 /* Where a round stands. */
 typedef struct {
@@ -70,7 +91,8 @@ typedef struct {
   int64_t gemm, piece; /* the product's number in its leaf, the piece's in the product */
 } place;
 
-static place place_of(const cpu_call *c, const plan *p, int round) {
+static place place_of(const cpu_call *c, const plan *p) {
+  int round = c->round - p->scaled;
   int64_t pieces = pieces_of(p), in_leaf = p->each * pieces,
           leaves = tsr_reduction_leaves(&c->call.task->sum), leaf = round / in_leaf;
   return (place){leaf / leaves, leaf % leaves, round % in_leaf / pieces, round % pieces};
@@ -83,9 +105,7 @@ static float *entry(const cpu_call *c, int64_t block, int i) {
   return i ? stack + (i - 1) * elements : cpu_out(c, 0) + block * elements;
 }
 
-static void *packed_at(const cpu_call *c) {
-  return (char *)cpu_scratch(c) + stack_bytes(c->call.task);
-}
+static void *packed_at(const cpu_call *c) { return fp8_at(c) + cpu_fp8_bytes(c->call.task); }
 
 /* The product of a place, whole in K; false when there is none (runs of a leaf, pairs). */
 typedef bool make_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret_gemm);
@@ -96,6 +116,10 @@ static bool split_piece(const plan *p, place at, tsr_gemm *gemm) {
   if (left <= 0) return false;
   skip(&gemm->a, k * gemm->a.cs);
   skip(&gemm->b, k * gemm->b.rs);
+  if (gemm->scaled) {
+    gemm->a.scales.data += k / TSR_FP8_BLOCK * gemm->a.scales.k_stride;
+    gemm->b.scales.data += k / TSR_FP8_BLOCK * gemm->b.scales.k_stride;
+  }
   gemm->K = left < p->depth ? left : p->depth;
   gemm->adds = at.gemm || at.piece;
   if (gemm->K < left) gemm->bias = NULL; /* a later piece makes the sum complete */
@@ -103,15 +127,17 @@ static bool split_piece(const plan *p, place at, tsr_gemm *gemm) {
 }
 
 static bool round_gemm(const cpu_call *c, make_gemm *make, const plan *p, tsr_gemm *ret_gemm) {
-  place at = place_of(c, p, c->round);
+  place at = place_of(c, p);
   *ret_gemm = (tsr_gemm){.M = p->M, .N = p->N, .c_stride = p->N, .by_rows = p->by_rows};
+  ret_gemm->scaled = p->scaled;
   ret_gemm->c = entry(c, at.block, tsr_reduction_entries(&c->call.task->sum, at.leaf));
   return make(c, p, at, ret_gemm) && split_piece(p, at, ret_gemm);
 }
 
 static void pack_round(const cpu_call *c, make_gemm *make, const plan *p, int part, int parts) {
   tsr_gemm gemm;
-  if (!round_gemm(c, make, p, &gemm)) return;
+  if (quantizes(c, p)) cpu_fp8_quantize(c, fp8_at(c), part, parts);
+  if (quantizes(c, p) || !round_gemm(c, make, p, &gemm)) return;
   bool rows = !p->by_rows;
   int64_t all = rows ? p->M : p->N, strips = strips_in(all, rows);
   int64_t begin = strips * part / parts, end = strips * (part + 1) / parts;
@@ -142,10 +168,11 @@ static void add_complete(const cpu_call *c, const plan *p, place at, int64_t beg
 static void
 run_round(const cpu_call *c, make_gemm *make, const plan *p, int64_t begin, int64_t end) {
   tsr_gemm gemm;
+  if (quantizes(c, p)) return;
   int64_t all = p->by_rows ? p->M : p->N, from = strips_end(begin, all, p->by_rows),
           to = strips_end(end, all, p->by_rows);
   if (round_gemm(c, make, p, &gemm)) c->k->gemm(&gemm, packed_at(c), from, to);
-  place at = place_of(c, p, c->round);
+  place at = place_of(c, p);
   if (at.gemm == p->each - 1 && at.piece == pieces_of(p) - 1) add_complete(c, p, at, from, to);
 }
 
@@ -182,9 +209,11 @@ enum { RANGES = CPU_RANGES_MAX };
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
 
 static plan linear_plan(const tsr_task *t) {
-  return plan_made((plan){
-      tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
-      tsr_tensor_last(&t->inputs[0]) / tsr_reduction_splits(&t->sum, 0), 1, tsr_task_leaves(t)});
+  return plan_made(
+      t, (plan){
+             tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
+             tsr_tensor_last(&t->inputs[0]) / tsr_reduction_splits(&t->sum, 0), 1,
+             tsr_task_leaves(t)});
 }
 
 /* Where a leaf of a sum over one dimension begins in `size` of it. */
@@ -203,8 +232,8 @@ static const float *linear_bias(const cpu_call *c) {
 
 static bool linear_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]), begin = leaf_begin(c, at, K);
-  ret->a = rows_of(c, 0, begin, K);
-  ret->b = transposed(c, 1, begin, K);
+  ret->a = operand(c, 0, begin, K, false, true);
+  ret->b = operand(c, 1, begin, K, true, false);
   ret->K = p->K;
   ret->bias = linear_bias(c);
   return true;
@@ -215,7 +244,7 @@ ROUNDS_OF(many_rows, linear_plan, linear_gemm)
 /* Of few rows threads take columns: reading w is all the work. */
 enum { FEW_ROWS = 32 };
 static bool has_skinny_gemm(const tsr_task *t) {
-  return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS;
+  return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS && !t->fp8;
 }
 
 static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int64_t end) {
@@ -271,17 +300,18 @@ static plan linear_dx_plan(const tsr_task *t) {
   int64_t most = 0;
   for (int i = 0; i < t->inputs_count; i += 2)
     if (tsr_tensor_last(&t->inputs[i]) > most) most = tsr_tensor_last(&t->inputs[i]);
-  return plan_made((plan){
-      tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
-      most / tsr_reduction_splits(&t->sum, 0), t->inputs_count / 2, tsr_task_leaves(t)});
+  return plan_made(
+      t, (plan){
+             tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
+             most / tsr_reduction_splits(&t->sum, 0), t->inputs_count / 2, tsr_task_leaves(t)});
 }
 
 static bool linear_dx_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
   int i = 2 * (int)at.gemm;
   int64_t N = tsr_tensor_last(&c->call.task->inputs[i]), begin = leaf_begin(c, at, N);
   ret->K = N / tsr_reduction_splits(&c->call.task->sum, 0);
-  ret->a = rows_of(c, i, begin, N);
-  ret->b = rows_of(c, i + 1, begin * p->N, p->N);
+  ret->a = operand(c, i, begin, N, false, true);
+  ret->b = operand(c, i + 1, begin * p->N, p->N, false, false);
   return true;
 }
 
@@ -301,17 +331,18 @@ const cpu_op cpu_linear_dx = {
 
 static plan linear_dw_plan(const tsr_task *t) {
   int64_t leaves = tsr_task_leaves(t), runs = tsr_reduction_runs(&t->sum);
-  return plan_made((plan){
-      tsr_tensor_last(&t->inputs[0]), tsr_tensor_last(&t->inputs[1]),
-      tsr_tensor_rows(&t->inputs[0]) / (leaves * runs), runs, leaves});
+  return plan_made(
+      t, (plan){
+             tsr_tensor_last(&t->inputs[0]), tsr_tensor_last(&t->inputs[1]),
+             tsr_tensor_rows(&t->inputs[0]) / (leaves * runs), runs, leaves});
 }
 
 static bool linear_dw_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
   tsr_reduced_rows run;
   if (!tsr_reduction_rows(&c->call.task->sum, at.block, at.leaf, at.gemm, &run)) return false;
   ret->K = run.rows;
-  ret->a = transposed(c, 0, run.first * p->M, p->M);
-  ret->b = rows_of(c, 1, run.first * p->N, p->N);
+  ret->a = operand(c, 0, run.first * p->M, p->M, true, true);
+  ret->b = operand(c, 1, run.first * p->N, p->N, false, false);
   return true;
 }
 
