@@ -415,7 +415,7 @@ def fp8_layers(c):
     for pattern in (r"^  param lm_head f32 ", r"^  block.0.q.product bf16 .* = linear\(.*, fp8: e4m3\)", r"^  logits f32 .* = linear\([^:]*\)$",
                     r" = linear_dx\(.*, fp8: e4m3\)", r" = linear_dw\(.*, fp8: e4m3\)"):
         expect(re.search(pattern, text, re.M), f"the trace has nothing like: {pattern}")
-    keys = {"training_config__fp8": "{gradients: e5m2, scales: f32, exclude: [q_proj]}"}
+    keys = {"training_config__fp8": "{gradients: e5m2, scales: f32, exclude: [wq]}"}
     text = c.with_keys("trace", "--emit", "graph-ir", **fp8, **keys).out.split("after placement")[1]
     expect(re.search(r"^  block.0.q.product bf16 .* = linear\([^:]*\)$", text, re.M), "q is not left out")
     expect("fp8: e5m2 gradients with f32 scales" in text, "the trace has no e5m2")
