@@ -62,6 +62,11 @@ head=(--set transformer_config.embedding_dim=264 --set transformer_config.num_he
 trains head "${head[@]}"
 trains head_cpu "${head[@]}" "${cpu[@]}"
 near "a wide head" "$scratch/head.metrics" "$scratch/head_cpu.metrics"
+# So are the GEMMs in FP8.
+fp8=(--set training_config.precision=fp8 --set training_config.max_steps=2)
+trains fp8 "${fp8[@]}"
+trains fp8_mesh "${fp8[@]}" --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
+expect "weights in FP8 on a mesh" "$(hash_of "$scratch/fp8_mesh.metrics")" "$(hash_of "$scratch/fp8.metrics")"
 # Lines are documents: of GPT-2, and of Llama in half precision, whose positions are rotary; over cp ranks compute
 # their own rows.
 lines=(--set training_config.documents=separate --set training_config.end_of_text=0 --set training_config.max_steps=2
