@@ -406,6 +406,11 @@ typedef struct {
    * either sign becomes 0x7F. */
   void (*e4m3_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end);
   void (*f32_to_e4m3)(uint8_t *out, const float *x, int64_t begin, int64_t end);
+  void (*e5m2_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end);
+  /* Codes and scales (base/fp8_layout.h) of x (rows, cols) in f32 or bf16. Items are tiles. */
+  void (*fp8_quantize)(
+      const tsr_fp8_layout *layout, uint8_t *codes, float *scales, const void *x, tsr_element type,
+      int64_t begin, int64_t end);
   /* ---- end of half precision ---- */
 
   /* The hash of elements [first, first + count) of a tensor, which x has (base/tensor_hash.h): the

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Conversions between f32 and the narrower types. FP8 is computed as fp16 is (fp16.h). */
-#include "kernels/cpu/bf16.h"
-#include "kernels/cpu/fp16.h"
+/* Conversions between f32 and the narrower types. */
+#include "kernels/cpu/fp8.h"
 #include "kernels/cpu/level.h"
 
 #define EACH _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
@@ -40,31 +39,14 @@ void LEVEL(f32_to_fp16)(uint16_t *out, const float *x, int64_t begin, int64_t en
   EACH out[i] = fp16_nearest(x[i]);
 }
 
-/* 1 sign, 4 exponent bits of bias 7, 3 of fraction; the biases are 120 apart. Of the largest
- * exponent only the largest fraction is special (Micikevicius et al., "FP8 formats for deep
- * learning", 2022). */
-static inline float e4m3_value(uint8_t x) {
-  int32_t magnitude = (x & 0x7F) << 20, sign = (int32_t)((uint32_t)(x & 0x80) << 24);
-  int32_t normal = magnitude + (120 << 23);
-  int32_t subnormal = float_bits(bits_float(magnitude + (121 << 23)) - 0x1p-6f);
-  int32_t bits = magnitude < 1 << 23 ? subnormal : normal;
-  return bits_float(((x & 0x7F) == 0x7F ? F32_INFINITY | F32_QUIET : bits) | sign);
-}
-
-static inline uint8_t e4m3_nearest(float x) {
-  uint32_t bits = (uint32_t)float_bits(x);
-  int32_t whole = (int32_t)(bits & F32_MAGNITUDE), sign = (int32_t)(bits >> 24 & 0x80);
-  int32_t magnitude = whole > float_bits(448) ? float_bits(448) : whole;
-  int32_t normal = (magnitude - (120 << 23) + 0x7FFFF + (magnitude >> 20 & 1)) >> 20;
-  int32_t subnormal = float_bits(bits_float(magnitude) + 0x1p14f) - float_bits(0x1p14f);
-  int32_t small = magnitude < float_bits(0x1p-6f) ? subnormal : normal;
-  return (uint8_t)(whole > F32_INFINITY ? 0x7F : small | sign);
-}
-
 void LEVEL(e4m3_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end) {
   EACH out[i] = e4m3_value(x[i]);
 }
 
 void LEVEL(f32_to_e4m3)(uint8_t *out, const float *x, int64_t begin, int64_t end) {
   EACH out[i] = e4m3_nearest(x[i]);
+}
+
+void LEVEL(e5m2_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end) {
+  EACH out[i] = e5m2_value(x[i]);
 }

@@ -4,11 +4,14 @@
  * tiles.
  *
  * Every element is one chain, whatever the split and the shape: the products of TSR_GEMM_DEPTH
- * neighbours in K are added one after the other to zero, and these sums to one another. */
+ * neighbours in K are added one after the other to zero, and these sums to one another; in FP8
+ * those of TSR_FP8_BLOCK neighbours, times the scales of both blocks. */
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/pack_buffer.h"
 
 enum { DEPTH = TSR_GEMM_DEPTH };
+_Static_assert(TSR_GEMM_DEPTH % TSR_FP8_BLOCK == 0, "pieces of rounds are whole blocks");
+static inline int64_t depth_of(const tsr_gemm *p) { return p->scaled ? TSR_FP8_BLOCK : DEPTH; }
 /* Of a call's own part: as many as leave half of a cache of 512 KiB to the other operand. */
 enum { BLOCK_LANES = 168 };
 
@@ -40,7 +43,7 @@ typedef struct {
   const float *a, *b; /* panels: (depth, ROWS) and (depth, COLUMNS) */
   const float *bias;  /* (COLUMNS), where the sums become complete; else NULL */
   int64_t depth;
-  bool adds;
+  bool adds, scaled;
   fetch *ahead;
 } tile;
 
@@ -70,6 +73,10 @@ tile_run(const tile *t, float *to, int64_t stride, const int rows) {
   }
   _Pragma("GCC unroll 12") for (int i = 0; i < rows; i++) {
     vector_unaligned *row = (vector_unaligned *)(to + i * stride);
+    if (t->scaled) {
+      sums[i][0] = sums[i][0] * a[i] * lanes_load(b, 0);
+      sums[i][1] = sums[i][1] * a[i] * lanes_load(b, 1);
+    }
     if (t->adds) sums[i][0] = row[0] + sums[i][0], sums[i][1] = row[1] + sums[i][1];
     if (t->bias) sums[i][0] += lanes_load(t->bias, 0), sums[i][1] += lanes_load(t->bias, 1);
     row[0] = sums[i][0];
@@ -155,15 +162,17 @@ typedef struct {
 } block;
 
 static void block_run(const tsr_gemm *p, const block *k, fetch *ahead) {
+  int64_t lines = panel_lines(p->scaled, k->depth);
   for (int64_t j = 0; j < k->b_count; j++)
     for (int64_t i = 0; i < k->a_count; i++) {
       int64_t row = (k->a_first + i) * ROWS, column = (k->b_first + j) * COLUMNS;
       tile t = {
-          .a = k->a + i * ROWS * k->depth,
-          .b = k->b + j * COLUMNS * k->depth,
+          .a = k->a + i * ROWS * lines,
+          .b = k->b + j * COLUMNS * lines,
           .bias = p->bias && k->completes ? p->bias + column : NULL,
           .depth = k->depth,
           .adds = k->adds,
+          .scaled = p->scaled,
           .ahead = ahead};
       float *to = p->c + row * p->c_stride + column;
       if (row + ROWS <= p->M && column + COLUMNS <= p->N) tile_whole(&t, to, p->c_stride);
@@ -181,7 +190,7 @@ static void run_columns(const tsr_gemm *p, const float *packed, const piece *now
   int64_t most = block_panels(rows, ROWS);
   for (int64_t i = 0; i < rows; i += most) {
     block part = {
-        packed + i * ROWS * now->depth,
+        packed + i * ROWS * panel_lines(p->scaled, now->depth),
         own,
         i,
         least(rows - i, most),
@@ -217,26 +226,29 @@ static operand dealt_of(const tsr_gemm *p) { return p->by_rows ? operand_a(p) : 
 int64_t LEVEL(gemm_bytes)(const tsr_gemm *p) {
   int64_t count = p->by_rows ? p->N : p->M, strip = p->by_rows ? TSR_GEMM_COLUMNS : TSR_GEMM_ROWS;
   _Static_assert(TSR_GEMM_COLUMNS % COLUMNS == 0 && TSR_GEMM_ROWS % ROWS == 0, "whole panels");
-  return (count + strip - 1) / strip * strip * p->K * (int64_t)sizeof(float);
+  return (count + strip - 1) / strip * strip * panel_lines(p->scaled, p->K) *
+         (int64_t)sizeof(float);
 }
 
 void LEVEL(gemm_pack)(const tsr_gemm *p, float *packed, int64_t begin, int64_t end) {
   operand o = packed_of(p);
   int64_t all = operand_panels(&o) * o.lanes, first = begin / o.lanes,
           until = ratio_up(end, o.lanes);
-  for (int64_t k = 0; k < o.K; k += DEPTH) {
-    int64_t depth = least(o.K - k, DEPTH);
-    LEVEL(operand_pack)(&o, k, depth, first, until, packed + k * all + first * o.lanes * depth);
+  for (int64_t k = 0; k < o.K; k += depth_of(p)) {
+    int64_t depth = least(o.K - k, depth_of(p));
+    float *to = packed + panel_lines(p->scaled, k) * all;
+    LEVEL(operand_pack)
+    (&o, k, depth, first, until, to + first * o.lanes * panel_lines(p->scaled, depth));
   }
 }
 
 /* A call's part of the operand that is dealt out: panels until `end`, `most` at a time. */
 typedef struct {
-  int64_t end, most, K;
+  int64_t end, most, K, depth;
 } share;
 
 static piece piece_at(const share *s, int64_t begin, int64_t k) {
-  return (piece){begin, least(s->end, begin + s->most), k, least(s->K - k, DEPTH)};
+  return (piece){begin, least(s->end, begin + s->most), k, least(s->K - k, s->depth)};
 }
 
 static piece piece_after(const share *s, const piece *now) {
@@ -248,13 +260,14 @@ void LEVEL(gemm)(const tsr_gemm *p, const float *packed, int64_t begin, int64_t 
   if (begin >= end) return;
   operand o = packed_of(p), dealt = dealt_of(p);
   int64_t panels = operand_panels(&o), first = begin / dealt.lanes;
-  share s = {.end = ratio_up(end, dealt.lanes), .K = p->K};
+  share s = {.end = ratio_up(end, dealt.lanes), .K = p->K, .depth = depth_of(p)};
   s.most = block_panels(s.end - first, dealt.lanes);
   for (piece now = piece_at(&s, first, 0), next; now.begin < s.end; now = next) {
     next = piece_after(&s, &now);
     fetch ahead = {0};
     if (next.begin < s.end) ahead = fetch_of(&dealt, &now, &next, (now.end - now.begin) * panels);
     LEVEL(operand_pack)(&dealt, now.k, now.depth, now.begin, now.end, own);
-    (p->by_rows ? run_rows : run_columns)(p, packed + now.k * panels * o.lanes, &now, &ahead);
+    const float *before = packed + panel_lines(p->scaled, now.k) * panels * o.lanes;
+    (p->by_rows ? run_rows : run_columns)(p, before, &now, &ahead);
   }
 }

@@ -2,7 +2,8 @@
 /* Shared by the two halves of the matrix product: how operands are packed. A panel is `lanes` rows
  * of A, or columns of B, laid so that what a micro-kernel reads in one turn of its loop are
  * neighbours: (depth, lanes). Panels of up to TSR_GEMM_DEPTH of K lie behind each other, then
- * those of the next; the last panel is filled up with zeros. */
+ * those of the next; the last panel is filled up with zeros. Of operands in FP8 these are codes, in
+ * pieces of TSR_FP8_BLOCK of K, and a line more with the scale of each lane ends each piece. */
 #ifndef TSR_KERNELS_CPU_GEMM_H
 #define TSR_KERNELS_CPU_GEMM_H
 #include "kernels/cpu/lanes.h"
@@ -24,6 +25,7 @@ typedef struct {
   int64_t count, K;
   int lanes;
   tsr_element type;
+  tsr_fp8_operand_scales scales;
 } operand;
 
 static inline const void *data_of(const tsr_matrix *x) {
@@ -31,14 +33,19 @@ static inline const void *data_of(const tsr_matrix *x) {
 }
 static inline operand operand_a(const tsr_gemm *p) {
   const tsr_matrix *a = &p->a;
-  return (operand){data_of(a), a->first, a->rs, a->cs, p->M, p->K, ROWS, a->type};
+  return (operand){data_of(a), a->first, a->rs, a->cs, p->M, p->K, ROWS, a->type, a->scales};
 }
 static inline operand operand_b(const tsr_gemm *p) {
   const tsr_matrix *b = &p->b;
-  return (operand){data_of(b), b->first, b->cs, b->rs, p->N, p->K, COLUMNS, b->type};
+  return (operand){data_of(b), b->first, b->cs, b->rs, p->N, p->K, COLUMNS, b->type, b->scales};
 }
 static inline int64_t operand_panels(const operand *o) {
   return (o->count + o->lanes - 1) / o->lanes;
+}
+
+/* Lines of a panel of so much of K, from the beginning of a piece on. */
+static inline int64_t panel_lines(bool scaled, int64_t depth) {
+  return scaled ? depth + (depth + TSR_FP8_BLOCK - 1) / TSR_FP8_BLOCK : depth;
 }
 
 /* Panels [begin, end) of K's [k, k + depth), one behind the other, in f32. */

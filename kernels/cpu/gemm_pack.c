@@ -11,6 +11,7 @@ typedef struct {
   tsr_element type;
   int64_t stride; /* of k where lanes are neighbours, else of lanes */
   int64_t depth, count;
+  int64_t lines; /* of a panel, with that of scales */
 } source;
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -21,6 +22,10 @@ static const float *numbers(const source *s) { return (const float *)s->data + s
 static void widen(const source *s, int64_t at, int64_t n, float *to) {
   const uint16_t *x = s->data;
   if (s->type == TSR_ELEMENT_CODES) LEVEL(quantized_to_f32)(to, s->data, s->first + at, n);
+  else if (s->type == TSR_ELEMENT_E4M3)
+    LEVEL(e4m3_to_f32)(to, (const uint8_t *)s->data + s->first + at, 0, n);
+  else if (s->type == TSR_ELEMENT_E5M2)
+    LEVEL(e5m2_to_f32)(to, (const uint8_t *)s->data + s->first + at, 0, n);
   else if (s->type == TSR_ELEMENT_BF16) LEVEL(bf16_to_f32)(to, x + s->first + at, 0, n);
   else LEVEL(fp16_to_f32)(to, x + s->first + at, 0, n);
 }
@@ -40,7 +45,7 @@ copy_group(const source *s, int64_t begin, int64_t end, float *to, const int pan
     if (s->type == TSR_ELEMENT_F32) from = numbers(s) + k * s->stride + first;
     else widen(s, k * s->stride + first, neighbours, wide);
     float *line = to + k * panel;
-    for (int64_t i = begin; i < whole; i++, line += s->depth * panel, from += panel)
+    for (int64_t i = begin; i < whole; i++, line += s->lines * panel, from += panel)
       memcpy(line, from, sizeof *to * (size_t)panel);
     if (whole == end) continue;
     memset(line, 0, sizeof *to * (size_t)panel);
@@ -52,7 +57,7 @@ static inline __attribute__((always_inline)) void
 copy_panels(const source *s, int64_t begin, int64_t end, float *to, const int panel) {
   for (int64_t i = begin; i < end; i += GROUP) {
     copy_group(s, i, least(end, i + GROUP), to, panel);
-    to += GROUP * s->depth * panel;
+    to += GROUP * s->lines * panel;
   }
 }
 
@@ -117,7 +122,7 @@ turn_widened(const source *s, int64_t lane, int valid, float *to, const int pane
 
 static inline __attribute__((always_inline)) void
 turn_panels(const source *s, int64_t begin, int64_t end, float *to, const int panel) {
-  for (int64_t i = begin; i < end; i++, to += s->depth * panel) {
+  for (int64_t i = begin; i < end; i++, to += s->lines * panel) {
     int valid = (int)least(s->count - i * panel, panel);
     if (s->type == TSR_ELEMENT_F32) {
       panel_lanes x = {numbers(s) + i * panel * s->stride, s->stride, valid};
@@ -128,14 +133,33 @@ turn_panels(const source *s, int64_t begin, int64_t end, float *to, const int pa
   }
 }
 
+/* The line behind each panel: the scale of each lane for a block of K. */
+static void
+add_scales(const operand *o, const source *s, int64_t k, int64_t begin, int64_t end, float *to) {
+  const tsr_fp8_operand_scales *x = &o->scales;
+  const float *of_block = x->data + k / TSR_FP8_BLOCK * x->k_stride;
+  for (int64_t lane = begin * o->lanes; lane < end * o->lanes; lane++) {
+    int64_t panel = lane / o->lanes, block = lane;
+    if (x->lane_unit) {
+      int64_t each = (x->lane_unit + TSR_FP8_BLOCK - 1) / TSR_FP8_BLOCK;
+      block = lane / x->lane_unit * each + lane % x->lane_unit / TSR_FP8_BLOCK;
+    }
+    float *line = to + ((panel - begin) * s->lines + s->depth) * o->lanes;
+    line[lane % o->lanes] = lane < o->count ? of_block[block * x->lane_stride] : 0;
+  }
+}
+
 void LEVEL(operand_pack)(
     const operand *o, int64_t k, int64_t depth, int64_t begin, int64_t end, float *to) {
   bool turns = o->lane_stride != 1;
   source s = {o->data, o->first + k * o->k_stride,
               o->type, turns ? o->lane_stride : o->k_stride,
-              depth,   o->count};
+              depth,   o->count,
+              depth};
+  if (o->scales.data) s.lines++;
   if (o->lanes == COLUMNS && turns) turn_panels(&s, begin, end, to, COLUMNS);
   else if (o->lanes == COLUMNS) copy_panels(&s, begin, end, to, COLUMNS);
   else if (turns) turn_panels(&s, begin, end, to, ROWS);
   else copy_panels(&s, begin, end, to, ROWS);
+  if (o->scales.data) add_scales(o, &s, k, begin, end, to);
 }

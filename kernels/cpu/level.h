@@ -35,7 +35,8 @@
   X(softmax_loss_backward) X(squared_error) X(squared_error_backward) X(sum) X(sum_squares)        \
   X(random_normal) X(random_uniform) X(dropout) X(adamw) X(sgd) X(adamw_bf16) X(sgd_bf16)          \
   X(bf16_to_f32) X(f32_to_bf16) X(f32_to_bf16_stochastic) X(fp16_to_f32) X(f32_to_fp16)            \
-  X(quantized_to_f32) X(e4m3_to_f32) X(f32_to_e4m3) X(hash) X(limit_fused) X(limit_read)
+  X(quantized_to_f32) X(e4m3_to_f32) X(f32_to_e4m3) X(e5m2_to_f32) X(fp8_quantize) X(hash)         \
+  X(limit_fused) X(limit_read)
 
 /* What a level with an instruction for pairs of bf16 has of its own. */
 #define TSR_DOT_KERNEL_LIST(X) X(gemm_pack) X(gemm) X(skinny_gemm) X(limit_dot)

@@ -14,6 +14,7 @@
 static const char *const rounding_keys[] = {
     "training_config.precision",
     "training_config.loss_scale.",
+    "training_config.fp8.",
     "training_config.optimizer.stochastic_rounding",
     "training_config.optimizer.kahan_summation",
     "numerics.policy",

@@ -47,7 +47,10 @@ static void add_units(const app *a, const setup *s, const prepared *p, tsr_text 
 
 static void add_precision(const tsr_config *c, tsr_text *text) {
   static const char *const names[] = {
-      [TSR_PRECISION_F32] = "", [TSR_PRECISION_BF16] = "bf16", [TSR_PRECISION_FP16] = "fp16"};
+      [TSR_PRECISION_F32] = "",
+      [TSR_PRECISION_BF16] = "bf16",
+      [TSR_PRECISION_FP16] = "fp16",
+      [TSR_PRECISION_FP8] = "fp8"};
   tsr_precision p = c->training.precision;
   if (p == TSR_PRECISION_F32) return;
   const char *stored = p != TSR_PRECISION_BF16            ? ""

@@ -9,6 +9,8 @@ static const double SAFETY = 1.5;
 double tsr_unit_roundoff(const char *dtype) {
   if (!strcmp(dtype, "F32")) return 0x1p-24;
   if (!strcmp(dtype, "F16")) return 0x1p-11;
+  if (!strcmp(dtype, "F8_E4M3")) return 0x1p-4;
+  if (!strcmp(dtype, "F8_E5M2")) return 0x1p-3;
   return strcmp(dtype, "BF16") ? 0 : 0x1p-8;
 }
 

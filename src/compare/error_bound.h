@@ -23,7 +23,8 @@ typedef struct {
   double roundings, stored, sums, choices;
 } tsr_error_path;
 
-/* The unit roundoff of a type, of safetensors' name ("F32", "BF16", "F16"); of others 0. */
+/* The unit roundoff of a type, of safetensors' name ("F32", "BF16", "F16", "F8_E4M3", "F8_E5M2");
+ * of others 0. */
 double tsr_unit_roundoff(const char *dtype);
 
 /* Of the root mean square of the differences of a tensor with `elements`. roundoff: of a type that

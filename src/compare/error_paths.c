@@ -216,19 +216,43 @@ static void add_choice(step *s) {
   s->path.choices = 1;
 }
 
-static void add_linear(step *s) { add_products(s, s->n->inputs_count, last(input(s, 0))); }
-static void add_linear_dw(step *s) { add_products(s, 2, rows(input(s, 0))); }
+/* What a GEMM in FP8 rounds: both operands of each pair, the first of which is a gradient in the
+ * backward pass. A scale has a unit roundoff of its block's largest number's format. */
+static void add_quantised(step *s, int inputs, double count) {
+  tsr_fp8_recipe recipe = s->n->attr.linear.fp8;
+  bool forward = s->n->op == TSR_OP_LINEAR || s->n->op == TSR_OP_EXPERT_LINEAR;
+  bool e5m2 = recipe & TSR_FP8_E5M2_GRADIENTS && !forward;
+  double a = tsr_unit_roundoff(e5m2 ? "F8_E5M2" : "F8_E4M3"), b = tsr_unit_roundoff("F8_E4M3");
+  double independent = 0;
+  for (int i = 0; i + 1 < inputs && recipe; i += 2)
+    independent += count * square_of(s, i) * square_of(s, i + 1);
+  s->path.stored += independent * alike(s, independent) * (a * a + b * b);
+}
+
+static void add_linear(step *s) {
+  add_products(s, s->n->inputs_count, last(input(s, 0)));
+  add_quantised(s, s->n->inputs_count, last(input(s, 0)));
+}
+static void add_linear_dw(step *s) {
+  add_products(s, 2, rows(input(s, 0)));
+  add_quantised(s, 2, rows(input(s, 0)));
+}
 static void add_matmul(step *s) { add_products(s, 2, matmul_summands(s)); }
 static void add_accumulate(step *s) { add_sum(s, 0, (double)s->w->g->microbatches); }
 static void add_clamped_dx(step *s) { add_kink(s, 1 + s->output); }
 static void add_softmax_dx(step *s) { add_cancelling(s, square_of(s, 0) * square_of(s, 1)); }
 
 /* rows, weights and a plan */
-static void add_expert_linear(step *s) { add_products(s, 2, last(input(s, 0))); }
+static void add_expert_linear(step *s) {
+  add_products(s, 2, last(input(s, 0)));
+  add_quantised(s, 2, last(input(s, 0)));
+}
 
 static void add_expert_dw(step *s) {
-  if (s->n->inputs_count == 4) add_products(s, 2, expert_rows(s));
-  else add_sum(s, 0, expert_rows(s));
+  if (s->n->inputs_count == 4) {
+    add_products(s, 2, expert_rows(s));
+    add_quantised(s, 2, expert_rows(s));
+  } else add_sum(s, 0, expert_rows(s));
 }
 
 static void add_embedding_dw(step *s) {

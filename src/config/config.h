@@ -25,7 +25,16 @@ typedef enum {
 } tsr_optimizer_type;
 typedef enum { TSR_NUMERICS_DETERMINISTIC, TSR_NUMERICS_FAST } tsr_numerics_policy;
 typedef enum { TSR_RUNNER_DEFAULT, TSR_RUNNER_MEMORY_EFFICIENT } tsr_runner;
-typedef enum { TSR_PRECISION_F32, TSR_PRECISION_BF16, TSR_PRECISION_FP16 } tsr_precision;
+/* fp8: bf16, but for the GEMMs of linear layers (base/fp8_layout.h). */
+typedef enum {
+  TSR_PRECISION_F32,
+  TSR_PRECISION_BF16,
+  TSR_PRECISION_FP16,
+  TSR_PRECISION_FP8
+} tsr_precision;
+
+typedef enum { TSR_GRADIENTS_E4M3, TSR_GRADIENTS_E5M2 } tsr_fp8_gradients;
+typedef enum { TSR_SCALES_POWER_OF_TWO, TSR_SCALES_F32 } tsr_fp8_scale_kind;
 typedef enum {
   TSR_RECOMPUTE_NONE,
   TSR_RECOMPUTE_FULL,
@@ -157,6 +166,9 @@ typedef struct {
   tsr_scale_mode loss_scale;   /* read with fp16 only */
   double loss_scale_init;      /* at least 1; of tessera at most 65536 */
   int64_t loss_scale_interval; /* good steps, >= 1 */
+  tsr_fp8_gradients fp8_gradients; /* these three are read with fp8 only */
+  tsr_fp8_scale_kind fp8_scales;
+  tsr_config_names fp8_exclude; /* modules that stay in bf16 */
 } tsr_config_training;
 
 typedef struct {

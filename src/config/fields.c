@@ -109,7 +109,15 @@ static const tsr_field_choice device_kinds[] = {
 static const tsr_field_choice cp_layouts[] = {
     {"contiguous", TSR_CP_CONTIGUOUS}, {"zigzag", TSR_CP_ZIGZAG}, {0}};
 static const tsr_field_choice precisions[] = {
-    {"f32", TSR_PRECISION_F32}, {"bf16", TSR_PRECISION_BF16}, {"fp16", TSR_PRECISION_FP16}, {0}};
+    {"f32", TSR_PRECISION_F32},
+    {"bf16", TSR_PRECISION_BF16},
+    {"fp16", TSR_PRECISION_FP16},
+    {"fp8", TSR_PRECISION_FP8},
+    {0}};
+static const tsr_field_choice fp8_gradients[] = {
+    {"e4m3", TSR_GRADIENTS_E4M3}, {"e5m2", TSR_GRADIENTS_E5M2}, {0}};
+static const tsr_field_choice fp8_scales[] = {
+    {"power_of_two", TSR_SCALES_POWER_OF_TWO}, {"f32", TSR_SCALES_F32}, {0}};
 static const tsr_field_choice scale_modes[] = {
     {"tessera", TSR_SCALE_TESSERA},
     {"interval", TSR_SCALE_INTERVAL},
@@ -164,6 +172,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define A "lora_config"
 #define DATA "data"
 #define SCALE "training_config.loss_scale"
+#define FP8 "training_config.fp8"
 #define HOSTS "multihost_config"
 #define HOSTS_PIPE "multihost_config.pipeline_parallel_config"
 

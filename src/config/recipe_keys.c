@@ -64,10 +64,11 @@ bool tsr_recipe_has_key(const tsr_field *f) {
   return f->at && f->type != TSR_FIELD_SECTION && (by_facts || !is_outside(f));
 }
 
-/* fp16 alone has a loss scale, bf16 alone other ways to store parameters. */
+/* fp16 alone has a loss scale, fp8 alone formats, bf16 alone other ways to store parameters. */
 static bool is_read(const tsr_config *c, const tsr_field *f) {
   tsr_precision p = c->training.precision;
   if (!strcmp(f->section, "training_config.loss_scale")) return p == TSR_PRECISION_FP16;
+  if (!strcmp(f->section, "training_config.fp8")) return p == TSR_PRECISION_FP8;
   if (!strcmp(f->key, "stochastic_rounding") || !strcmp(f->key, "kahan_summation"))
     return p == TSR_PRECISION_BF16;
   if (!strcmp(f->key, "clip_grad_norm_max_norm")) return c->training.use_clip_grad_norm;

@@ -86,6 +86,7 @@ double tsr_attr_number(const tsr_attr_field *field, const tsr_attrs *attrs) {
     TSR_ATTR_CASE(fraction, double)
     TSR_ATTR_CASE(op, tsr_op)
     TSR_ATTR_CASE(store, tsr_param_store)
+    TSR_ATTR_CASE(fp8, tsr_fp8_recipe)
   case TSR_ATTR_sizes:
   case TSR_ATTR_numbers:
     break;
@@ -128,6 +129,7 @@ void tsr_attr_set_number(const tsr_attr_field *field, tsr_attrs *attrs, double n
     return;
   case TSR_ATTR_op:
   case TSR_ATTR_store:
+  case TSR_ATTR_fp8:
   case TSR_ATTR_sizes:
   case TSR_ATTR_numbers:
     break;

@@ -22,6 +22,16 @@ typedef enum { TSR_OP_TRANSPORT_AUTO, TSR_OP_TRANSPORT_NCCL } tsr_op_transport;
  * the step before, or those of a forward pass, of all layers together (Hugging Face's). */
 typedef enum { TSR_BALANCE_SEQUENCE, TSR_BALANCE_STEP, TSR_BALANCE_FORWARD } tsr_balance_tokens;
 
+/* How a GEMM quantises its operands to FP8 (base/fp8_layout.h): bits beside TSR_FP8_ON. Without it,
+ * not at all. Activations and weights are E4M3, gradients too without TSR_FP8_E5M2_GRADIENTS.
+ * Scales are powers of two without TSR_FP8_F32_SCALES. */
+typedef enum {
+  TSR_FP8_OFF = 0,
+  TSR_FP8_ON = 1,
+  TSR_FP8_E5M2_GRADIENTS = 2,
+  TSR_FP8_F32_SCALES = 4
+} tsr_fp8_recipe;
+
 typedef struct {
   int count;
   int64_t size[TSR_DIMS_MAX];
@@ -46,7 +56,7 @@ typedef struct {
  *   fraction     one of [0, 1)
  *   sizes        a list of whole numbers
  *   numbers      a list of any numbers, which may be empty
- *   op, store    nothing: passes make them */
+ *   op, store, fp8   nothing: passes make them */
 #define TSR_ATTR_TYPES(X)                                                                          \
   X(axis, tsr_axis)                                                                                \
   X(transport, tsr_op_transport)                                                                   \
@@ -62,7 +72,8 @@ typedef struct {
   X(sizes, tsr_size_list)                                                                          \
   X(numbers, tsr_number_list)                                                                      \
   X(op, tsr_op)                                                                                    \
-  X(store, tsr_param_store)
+  X(store, tsr_param_store)                                                                        \
+  X(fp8, tsr_fp8_recipe)
 
 typedef enum {
 #define TSR_ATTR_TYPE(name, c) TSR_ATTR_##name,

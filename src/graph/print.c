@@ -48,6 +48,10 @@ static void print_attrs(const tsr_node *n, tsr_text *text) {
     if (f->hidden || (!f->required && x == tsr_attr_number(f, set->defaults))) continue;
     if (f->type == TSR_ATTR_axis) tsr_text_add(text, ", %s: %s", f->name, tsr_axis_name((int)x));
     else if (f->type == TSR_ATTR_transport) tsr_text_add(text, ", %s: nccl", f->name);
+    else if (f->type == TSR_ATTR_fp8)
+      tsr_text_add(
+          text, ", fp8: %s%s", (int)x & TSR_FP8_E5M2_GRADIENTS ? "e5m2 gradients" : "e4m3",
+          (int)x & TSR_FP8_F32_SCALES ? " with f32 scales" : "");
     else if (f->type == TSR_ATTR_op)
       tsr_text_add(text, ", %s: %s", f->name, tsr_op_name((tsr_op)x));
     else tsr_text_add(text, ", %s: %.9g", f->name, x);

@@ -20,23 +20,25 @@ static void stamp(tsr_graph *g, int of) {
   g->block = of < 0 ? -1 : g->nodes[of].block;
 }
 
-/* Makes all products that are summed into the gradient of `of` one node, and that the first of its
- * parts. It belongs to the first of the forward nodes that use the value: no later stage waits for
- * it. */
-static void join_products(tsr_gradients *grads, int of, tsr_section section) {
+/* Makes all products of one precision that are summed into the gradient of `of` one node, and that
+ * the first of its parts. It belongs to the first of the forward nodes that use the value: no later
+ * stage waits for it. */
+static void join_products_of(tsr_gradients *grads, int of, tsr_section section, bool fp8) {
   tsr_graph *g = grads->g;
   part *others = NULL, **end = &others;
   int *inputs = NULL, count = 0, n = 0, of_node = -1, saved = g->of;
+  tsr_attrs attrs = {0};
   for (part *p = grads->parts[of]; p; p = p->next) {
-    if (p->w < 0) continue;
+    if (p->w < 0 || (p->fp8 != TSR_FP8_OFF) != fp8) continue;
     of_node = p->of;
+    attrs.linear.fp8 = p->fp8;
     count++;
   }
   if (!count) return;
   inputs = tsr_arena_array(g->arena, int, 2 * count);
   for (part *p = grads->parts[of], *next; p; p = next) {
     next = p->next;
-    if (p->w >= 0) {
+    if (p->w >= 0 && (p->fp8 != TSR_FP8_OFF) == fp8) {
       inputs[n++] = p->value;
       inputs[n++] = p->w;
     } else {
@@ -46,13 +48,18 @@ static void join_products(tsr_gradients *grads, int of, tsr_section section) {
   }
   *end = NULL;
   part *joined = tsr_arena_alloc(g->arena, sizeof *joined);
-  const char *name = gradient_name(g, of, others ? ".products" : "");
+  const char *name = gradient_name(g, of, !others ? "" : fp8 ? ".fp8_products" : ".products");
   stamp(g, of_node);
   int value =
-      tsr_graph_add(g, TSR_OP_LINEAR_DX, section, name, g->values[of].location, n, inputs, NULL);
+      tsr_graph_add(g, TSR_OP_LINEAR_DX, section, name, g->values[of].location, n, inputs, &attrs);
   stamp(g, saved);
-  *joined = (part){others, value, -1, of_node};
+  *joined = (part){others, value, -1, TSR_FP8_OFF, of_node};
   grads->parts[of] = joined;
+}
+
+static void join_products(tsr_gradients *grads, int of, tsr_section section) {
+  join_products_of(grads, of, section, false);
+  join_products_of(grads, of, section, true);
 }
 
 /* The gradient of a value: the sum of all that was given to it, or -1. */

@@ -9,9 +9,9 @@ typedef struct tsr_gradients tsr_gradients;
 
 /* Adds `value` to the pending gradient of `of`. */
 void tsr_gradient_give(tsr_gradients *grads, int of, int value);
-/* The same for the matmul dy * w: matmuls of one value become a single node, so that the sum
- * over a sharded dimension is completed once for q, k and v together. */
-void tsr_gradient_give_product(tsr_gradients *grads, int of, int dy, int w);
+/* The same for the matmul dy * w: matmuls of one value become a single node (those in FP8 another
+ * one), so that the sum over a sharded dimension is completed once for q, k and v together. */
+void tsr_gradient_give_product(tsr_gradients *grads, int of, int dy, int w, tsr_fp8_recipe fp8);
 bool tsr_gradient_wanted(const tsr_gradients *grads, int value);
 
 typedef struct {

@@ -34,9 +34,10 @@ static void grad_none(const call *c) {
 }
 
 static void grad_linear(const call *c) {
-  tsr_gradient_give_product(c->grads, input(c, 0), c->dy[0], input(c, 1));
+  tsr_attrs attrs = {.linear = {attr(c)->linear.fp8}};
+  tsr_gradient_give_product(c->grads, input(c, 0), c->dy[0], input(c, 1), attrs.linear.fp8);
   if (wanted(c, 1))
-    give(c, 1, add(c, TSR_OP_LINEAR_DW, 1, 3, (int[]){c->dy[0], input(c, 0), input(c, 1)}, NULL));
+    give(c, 1, add(c, TSR_OP_LINEAR_DW, 1, 3, (int[]){c->dy[0], input(c, 0), input(c, 1)}, &attrs));
 }
 
 static int matmul(const call *c, int for_input, int a, bool ta, int b, bool tb) {
@@ -363,9 +364,10 @@ static void grad_permute_experts(const call *c) {
 
 static void grad_expert_linear(const call *c) {
   int dy = c->dy[0], x = input(c, 0), w = input(c, 1), plan = input(c, 2);
-  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_EXPERT_LINEAR_DX, 0, 3, (int[]){dy, w, plan}, NULL));
-  if (wanted(c, 1))
-    give(c, 1, add(c, TSR_OP_EXPERT_LINEAR_DW, 1, 4, (int[]){dy, x, plan, w}, NULL));
+  tsr_attrs dx = {.linear = {attr(c)->linear.fp8}};
+  tsr_attrs dw = {.expert_linear_dw = {.fp8 = dx.linear.fp8}};
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_EXPERT_LINEAR_DX, 0, 3, (int[]){dy, w, plan}, &dx));
+  if (wanted(c, 1)) give(c, 1, add(c, TSR_OP_EXPERT_LINEAR_DW, 1, 4, (int[]){dy, x, plan, w}, &dw));
 }
 
 static void grad_expert_add(const call *c) {

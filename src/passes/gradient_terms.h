@@ -6,8 +6,9 @@
 
 typedef struct tsr_gradient_part {
   struct tsr_gradient_part *next;
-  int value, w; /* w >= 0: the product value * w */
-  int of;       /* the forward node whose rule added it */
+  int value, w;       /* w >= 0: the product value * w */
+  tsr_fp8_recipe fp8; /* of that product */
+  int of;             /* the forward node whose rule added it */
 } tsr_gradient_part;
 
 struct tsr_gradients {

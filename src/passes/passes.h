@@ -27,6 +27,14 @@ tsr_graph *tsr_pass_adapters(const tsr_graph *graph, const tsr_adapters *adapter
 /* Weights of linear layers are stored in this quantised dtype, for a graph that only runs forward.
  * Not the output layer's, routers', and those of experts. */
 void tsr_pass_quantize(tsr_graph *graph, tsr_dtype dtype);
+/* Per parameter, in the graph's arena: whether it is such a weight. */
+bool *tsr_graph_inner_weights(const tsr_graph *graph);
+/* Per parameter, in the graph's arena: whether it is a weight whose GEMMs can read FP8: these, and
+ * those of experts. */
+bool *tsr_graph_fp8_weights(const tsr_graph *graph);
+/* The GEMMs of weights that are chosen (per parameter) quantise their operands to FP8. Before
+ * autodiff, which gives the gradients of a layer its recipe. False: no layer does. */
+bool tsr_pass_fp8(tsr_graph *graph, tsr_fp8_recipe recipe, const bool *chosen);
 /* An error where a quantised weight has blocks that its rows, or the units of tp, cut. */
 bool tsr_pass_check_blocks(const tsr_graph *graph, tsr_diags *diags);
 /* The parameters of a weight's adapter, in a graph that has them; false: it has none. */

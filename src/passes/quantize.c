@@ -27,7 +27,8 @@ static void keep_layer(const tsr_graph *g, int value, bool *quantized) {
   if (param >= 0) quantized[param] = false;
 }
 
-static void choose(const tsr_graph *g, bool *quantized) {
+bool *tsr_graph_inner_weights(const tsr_graph *g) {
+  bool *quantized = tsr_arena_array(g->arena, bool, g->params_count + 1);
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     int param = n->op == TSR_OP_LINEAR ? param_of(g, n->inputs[1]) : -1;
@@ -44,11 +45,11 @@ static void choose(const tsr_graph *g, bool *quantized) {
   }
   int logits = tsr_graph_find_output(g, "logits");
   if (logits >= 0) keep_layer(g, logits, quantized);
+  return quantized;
 }
 
 void tsr_pass_quantize(tsr_graph *g, tsr_dtype dtype) {
-  bool *quantized = tsr_arena_array(g->arena, bool, g->params_count + 1);
-  choose(g, quantized);
+  const bool *quantized = tsr_graph_inner_weights(g);
   for (int v = 0; v < g->values_count; v++) {
     int param = param_of(g, v);
     if (param < 0 || !quantized[param]) continue;

@@ -106,7 +106,8 @@ static bool find_sum_norm(const fusing *f, int sum, chain *ret) {
 
 static bool is_gemm(const fusing *f, int task) {
   const tsr_task *t = &f->p->tasks[task];
-  if (t->op != TSR_OP_LINEAR || f->absorbed[task] || tsr_reduction_is_split(&t->sum)) return false;
+  if (t->op != TSR_OP_LINEAR || t->fp8 || f->absorbed[task]) return false;
+  if (tsr_reduction_is_split(&t->sum)) return false;
   const tsr_tensor *y = tensor(f, output(f, t));
   if (tsr_dtype_is_half(y->dtype) && !has_epilogue(f, TSR_EPILOGUE_HALF)) return false;
   return is_like(tensor(f, input(f, t, 0)), y) && is_like(tensor(f, input(f, t, 1)), y) &&

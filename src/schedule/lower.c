@@ -126,6 +126,7 @@ static void add_node(lowering *l, int index) {
   t->sum = tsr_reduction_of(l->p, index);
   t->norm = tsr_norm_pieces_of(l->p, index);
   t->experts = tsr_expert_rows_of(l->p, index);
+  t->fp8 = tsr_fp8_operands_of(l->p, t);
 }
 
 /* What leaves this stage: one for every receive node elsewhere (or in another chunk). */

@@ -69,6 +69,7 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
   if (t->axis >= 0) tsr_text_add(text, " over %s", tsr_axis_name(t->axis));
   if (tsr_reduction_leaves(&t->sum) > 1)
     tsr_text_add(text, " in %lld units", (long long)tsr_reduction_leaves(&t->sum));
+  if (t->fp8) tsr_text_add(text, " in fp8");
   if (t->bucket && t->op != TSR_OP_WAIT)
     tsr_text_add(
         text, " begins with bucket %d%s", t->bucket, t->last_only ? ", last microbatch" : "");

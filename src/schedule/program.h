@@ -10,6 +10,7 @@
 #include "base/tensor_slice.h"
 #include "graph/graph.h"
 #include "schedule/expert_rows.h"
+#include "schedule/fp8_operands.h"
 #include "schedule/norm_pieces.h"
 #include "schedule/pipeline.h"
 #include "schedule/row_tiles.h"
@@ -87,6 +88,7 @@ typedef struct tsr_task {
   tsr_reduction sum;              /* how what the task sums is made of the recipe's units */
   const tsr_norm_pieces *norm;    /* of norm_stats, per node: of what its norm is made; else NULL */
   const tsr_expert_rows *experts; /* of a task on rows of experts; else NULL */
+  const tsr_fp8_operands *fp8;    /* how it quantises its operands to FP8; NULL: it does not */
   int axis;                       /* of a collective, else -1 */
   int lag;    /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
   int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
@@ -262,6 +264,8 @@ tsr_reduction tsr_reduction_of(const tsr_program *program, int node);
 const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *program, int node);
 /* Of a node on rows of experts, else NULL. */
 const tsr_expert_rows *tsr_expert_rows_of(const tsr_program *program, int node);
+/* Of a task that quantises its operands to FP8, else NULL; its sum and experts are set. */
+const tsr_fp8_operands *tsr_fp8_operands_of(const tsr_program *program, const tsr_task *task);
 /* A rank's experts, and its room for their rows. */
 int64_t tsr_lowering_experts_here(const tsr_lowering *lowering, const tsr_value *rows);
 int64_t tsr_lowering_expert_rows(const tsr_lowering *lowering, const tsr_value *rows);

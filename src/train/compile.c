@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/compile.h"
 #include "train/compile_checks.h"
+#include "train/fp8_layers.h"
 #include "graph/routing.h"
 #include "kernels/attention.h"
 #include "schedule/verify.h"
@@ -55,7 +56,8 @@ static tsr_graph *narrow(const tsr_compile_options *o, tsr_compile_purpose purpo
   static const tsr_dtype dtypes[] = {
       [TSR_PRECISION_F32] = TSR_F32,
       [TSR_PRECISION_BF16] = TSR_BF16,
-      [TSR_PRECISION_FP16] = TSR_F16};
+      [TSR_PRECISION_FP16] = TSR_F16,
+      [TSR_PRECISION_FP8] = TSR_BF16};
   tsr_precision_types how = {dtypes[c->training.precision], store_of(c), o->placed_of};
   how.only_reads = purpose != TSR_COMPILE_TRAIN && !o->placed_of && how.store == TSR_STORE_F32;
   return how.dtype == TSR_F32 ? g : tsr_pass_precision(g, how);
@@ -351,6 +353,9 @@ static bool compile_program(
   if (training && !tsr_compile_check_samples(arena, o, ret, diags)) return false;
   if (training && !find_expert_units(o, ret->graph, diags)) return false;
   if (training && !tsr_pass_check_balance(ret->graph, o->parallel->microbatches, diags))
+    return false;
+  if (want.purpose != TSR_COMPILE_GENERATE &&
+      !tsr_compile_fp8(arena, o->config, training, ret->graph, diags))
     return false;
   const tsr_pipeline *pipeline;
   if (!choose_order(arena, o, training, &pipeline, diags)) return false;

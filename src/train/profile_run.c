@@ -23,7 +23,8 @@ static bool measure_limits(const tsr_trainer_options *o, tsr_peak_rates *ret, ts
   static const tsr_dtype types[] = {
       [TSR_PRECISION_F32] = TSR_F32,
       [TSR_PRECISION_BF16] = TSR_BF16,
-      [TSR_PRECISION_FP16] = TSR_F16};
+      [TSR_PRECISION_FP16] = TSR_F16,
+      [TSR_PRECISION_FP8] = TSR_BF16};
   const tsr_device *d = o->device;
   if (!d) return tsr_peak_rates_measure(o->kernels, o->threads, ret, diags);
   d->limits(d->state, types[o->config->training.precision], &ret->flops, &ret->bytes);

@@ -262,7 +262,10 @@ bool tsr_resume_recipe_check_locked(
 /* What is usual on one device is not on another, and a run continues as it began. */
 static void fill_precision(tsr_config *c, const tsr_manifest *m) {
   static const char *const names[] = {
-      [TSR_PRECISION_F32] = "f32", [TSR_PRECISION_BF16] = "bf16", [TSR_PRECISION_FP16] = "fp16"};
+      [TSR_PRECISION_F32] = "f32",
+      [TSR_PRECISION_BF16] = "bf16",
+      [TSR_PRECISION_FP16] = "fp16",
+      [TSR_PRECISION_FP8] = "fp8"};
   const char *there = tsr_recipe_value(m, "training_config.precision");
   if (tsr_config_location(c, "training_config.precision").file ||
       tsr_config_location(c, "training_config.mixed_precision").file)

@@ -29,7 +29,7 @@ REFUSED = [
     "training_config: {model_path: x}", "[]", "multihost_config: {enabled: 1}", "zero: {stage: 4}",
     "multihost_config: {socket_type: tcp}", "zero: {partition: flat}", "schedule: [1f1b]",
     "pipeline: {stages: [{begin: x}]}", "pipeline: {blocks_per_rank: [0]}", "pipeline: {axis: dp}",
-    "pipeline: {blocks_per_rank: {0: 0}}", "training_config: {precision: fp8}",
+    "pipeline: {blocks_per_rank: {0: 0}}", "training_config: {precision: fp4}",
 ]
 ACCEPTED = ["{}", "training_config:", "mesh: auto", "multihost_config: {enabled: false}",
             "training_config: {model_config: x.yaml, learning_rate: 3e-4}",

@@ -26,11 +26,18 @@ static void test_precision(void) {
       "    1 | training_config: {precision: bf16, mixed_precision: false}\n"
       "      |                   ^~~~~~~~~\n      = 'mixed_precision' stands in run.yaml:1\n");
   CHECK_SAID(
-      T "mixed_precision: true, precision: fp8}", false,
-      "run.yaml:1:53: error: unknown precision: the text 'fp8'\n"
-      "    1 | training_config: {mixed_precision: true, precision: fp8}\n"
+      T "mixed_precision: true, precision: fp4}", false,
+      "run.yaml:1:53: error: unknown precision: the text 'fp4'\n"
+      "    1 | training_config: {mixed_precision: true, precision: fp4}\n"
       "      |                                                     ^~~\n"
-      "      = valid: f32, bf16, fp16\n");
+      "      = did you mean 'fp8'?\n");
+  CHECK_VALUE(T "mixed_precision: true, precision: fp8}", training.precision, TSR_PRECISION_FP8);
+  CHECK_VALUE(T "precision: fp8}", training.mixed_precision, true);
+  CHECK_VALUE(T "precision: fp8}", training.fp8_gradients, TSR_GRADIENTS_E4M3);
+  CHECK_VALUE(T "precision: fp8}", training.fp8_scales, TSR_SCALES_POWER_OF_TWO);
+  CHECK_VALUE(T "fp8: {gradients: e5m2, scales: f32}}", training.fp8_gradients, TSR_GRADIENTS_E5M2);
+  CHECK_VALUE(T "fp8: {gradients: e5m2, scales: f32}}", training.fp8_scales, TSR_SCALES_F32);
+  CHECK_VALUE(T "fp8: {exclude: [wq, wk]}}", training.fp8_exclude.count, 2);
 }
 
 static void test_loss_scale(void) {

@@ -71,6 +71,11 @@ experts=(--set transformer_config.model_type=mixtral --set transformer_config.nu
 trains experts "${experts[@]}"
 trains experts_cpu "${experts[@]}" "${cpu[@]}"
 near "experts" "$scratch/experts.metrics" "$scratch/experts_cpu.metrics"
+# So are the GEMMs in FP8.
+fp8=(--set training_config.precision=fp8 --set training_config.max_steps=2)
+trains fp8 "${fp8[@]}"
+trains fp8_mesh "${fp8[@]}" --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
+expect "weights in FP8 on a mesh" "$(hash_of "$scratch/fp8_mesh.metrics")" "$(hash_of "$scratch/fp8.metrics")"
 # Lines are documents: of GPT-2, and of Llama in half precision, whose positions are rotary; over cp ranks compute
 # their own rows.
 lines=(--set training_config.documents=separate --set training_config.end_of_text=0 --set training_config.max_steps=2

@@ -175,7 +175,7 @@ for library in openmpi mpich; do
   same "${launcher[@]}" -n 4 -- cp=2,dp=2,ep=2 zero.stage=3
   same "${launcher[@]}" -n 4 -- pp=2,ep=2 'pipeline.stages=[sparse]' pipeline.microbatches=4
 done
-for dtype in bf16 fp16; do
+for dtype in bf16 fp16 fp8; do
   words=("training_config.precision=$dtype")
   base "${words[@]}"
   same ep=4 "${words[@]}" zero.stage=1

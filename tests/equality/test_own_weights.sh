@@ -45,7 +45,7 @@ done
 equal device_config.enable_ddp=true device_config.enable_fsdp=true 'device_config.mesh_shape=[2, 2]'
 recipe+=(training_config.batch_size=8 numerics.units.batch=8)
 equal device_config.enable_ddp=true device_config.enable_fsdp=true 'device_config.mesh_shape=[2, 2]' pipeline.microbatches=2
-for precision in f32 bf16 fp16; do
+for precision in f32 bf16 fp16 fp8; do
   for layout in contiguous zigzag; do
     recipe=(training_config.precision=$precision device_config.cp_layout=$layout numerics.units.sequence=4)
     equal 'mesh={axes: [cp], shape: [2]}'

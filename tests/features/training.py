@@ -424,6 +424,27 @@ def bf16_levels(c):
         expect(one != below, f"{level} has the bits of x86-64-v4")
 
 
+@feature("Precision fp8: linear layers read e4m3 or e5m2 by blocks, all else is bf16; named layers stay out; checkpoints are f32")
+def fp8_layers(c):
+    gpt(c)
+    fp8 = {"training_config__precision": "fp8"}
+    text = c.with_keys("trace", "--emit", "graph-ir", **fp8).out.split("after placement")[1]
+    for pattern in (r"^  param lm_head f32 ", r"^  block.0.q.product bf16 .* = linear\(.*, fp8: e4m3\)", r"^  logits f32 .* = linear\([^:]*\)$",
+                    r" = linear_dx\(.*, fp8: e4m3\)", r" = linear_dw\(.*, fp8: e4m3\)"):
+        expect(re.search(pattern, text, re.M), f"the trace has nothing like: {pattern}")
+    keys = {"training_config__fp8": "{gradients: e5m2, scales: f32, exclude: [wq]}"}
+    text = c.with_keys("trace", "--emit", "graph-ir", **fp8, **keys).out.split("after placement")[1]
+    expect(re.search(r"^  block.0.q.product bf16 .* = linear\([^:]*\)$", text, re.M), "q is not left out")
+    expect("fp8: e5m2 gradients with f32 scales" in text, "the trace has no e5m2")
+    runs = [trained(c, training_config__checkpoint_dir=f"kept{i}", **more)[0]
+            for i, more in enumerate(({"training_config__precision": "bf16"}, fp8, fp8 | keys))]
+    losses = [[s["loss"] for s in run] for run in runs]
+    close(losses[1], losses[0], 3e-2, "losses of fp8 and bf16")
+    expect(losses[0] != losses[1] != losses[2], "fp8 computes other bits")
+    kinds = {dtype for _, dtype, _ in tensors(c, "kept1/step-00000003").values()}
+    expect(kinds == {"F32"}, f"the checkpoint has tensors of {kinds}")
+
+
 @feature("Loss scaling: gradients do not depend on the scale, equal bits for powers of two")
 def scale_independence(c):
     bigram(c)

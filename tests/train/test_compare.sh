@@ -115,7 +115,7 @@ rounds() { # CODE CONFIG KEY=VALUE WORDS...
 }
 p=training_config.precision
 for config in run.yaml experts.yaml sgd.yaml; do
-  for precision in bf16 fp16; do
+  for precision in bf16 fp16 fp8; do
     rounds 0 $config $p=$precision
     says "verdict: within the bound of rounding errors"
   done

@@ -62,7 +62,7 @@ for model in gpt2 llama qwen3; do
   done < "$root/tests/equality/pairs.txt"
 done
 # ---- precision ----
-for precision in bf16 fp16; do
+for precision in bf16 fp16 fp8; do
   begins pairs_llama.yaml training_config.precision=$precision
   equals 'mesh={axes: [dp, cp, tp], shape: [2, 2, 2]}' zero.stage=3
   equals 'mesh={axes: [pp, tp], shape: [2, 2]}' pipeline.microbatches=4 schedule.recompute=full

@@ -29,7 +29,7 @@ equal() { [ -n "$(hash_of "$1")" ] && [ "$(hash_of "$1")" = "$(hash_of "$2")" ];
 
 # every step's loss within 2 % of f32's, and other weights
 train f32
-for precision in bf16 fp16; do
+for precision in bf16 fp16 fp8; do
   train $precision --set training_config.precision=$precision
   paste <(numbers f32 loss) <(numbers $precision loss) | awk '
     { d = $1 - $2; if (d < 0) d = -d; if (d > 0.02 * $1) { print "step " NR ": " $0; bad = 1 } }

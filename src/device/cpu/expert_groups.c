@@ -42,7 +42,8 @@ bool cpu_expert_next(cpu_expert_cursor *at, cpu_expert_segment *ret) {
           first = first_row(r, expert, r->begin * r->choices) + at->done,
           left = first_row(r, expert, r->end * r->choices) - first, count = least(left, r->room);
   if (at->used && at->used + ratio_up(left, r->strip) * r->strip > r->room) return false;
-  *ret = (cpu_expert_segment){at->expert, first, count, at->done == 0, count == left, at->used};
+  *ret = (cpu_expert_segment){at->expert,    first,    count,   at->done == 0,
+                              count == left, at->done, at->used};
   at->used += ratio_up(count, r->strip) * r->strip;
   at->done += count;
   if (ret->ends) at->expert++, at->done = 0;

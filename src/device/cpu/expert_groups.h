@@ -19,6 +19,7 @@ typedef struct {
 typedef struct {
   int64_t expert, first, count; /* expert: of the rank's; first: row of the plan */
   bool begins, ends;            /* with the expert's first and last row in the list */
+  int64_t done;                 /* rows of the expert before it */
   int64_t before;               /* room that the group's segments before it take */
 } cpu_expert_segment;
 

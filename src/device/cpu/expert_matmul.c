@@ -4,8 +4,10 @@
  * of a group of experts, as many as the scratch has room for, and then every range multiplies its
  * part of the other ones by it. So threads meet once a group, and not once an expert. The first
  * round, which is of the first group, also finds where the other ones begin. An element is one
- * chain whatever the number of rows, so rows need no filling. */
+ * chain whatever the number of rows, so rows need no filling. In FP8 a round before them
+ * quantises. */
 #include "device/cpu/expert_groups.h"
+#include "device/cpu/fp8_operands.h"
 
 /* Of small experts a round packs many. */
 enum { ROUND_BYTES = 16 << 20, ROUND_BYTES_MIN = 1 << 20, RANGES = CPU_RANGES_MAX };
@@ -14,6 +16,12 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t ratio_up(int64_t count, int64_t each) { return (count + each - 1) / each; }
 static int64_t whole_lines(int64_t bytes) { return ratio_up(bytes, 64) * 64; }
+/* Lines that so much of K takes of what is packed. */
+static int64_t lines_of(const tsr_task *t, int64_t K) {
+  return t->fp8 ? K + ratio_up(K, TSR_FP8_BLOCK) : K;
+}
+static int scaled(const tsr_task *t) { return t->fp8 != NULL; }
+static bool quantizes(const cpu_call *c) { return c->call.task->fp8 && !c->round; }
 static int64_t starts_bytes(int64_t groups) {
   return whole_lines(groups * (int64_t)sizeof(cpu_expert_start));
 }
@@ -80,13 +88,13 @@ static int64_t
 linear_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)p, (void)threads;
   linear_shape s = linear_shape_of(t);
-  tsr_gemm g = {.M = s.room, .N = s.N, .K = s.depth};
-  return linear_stack_bytes(t) + starts_bytes(s.groups) + k->gemm_bytes(&g);
+  tsr_gemm g = {.M = s.room, .N = s.N, .K = s.depth, .scaled = t->fp8};
+  return linear_stack_bytes(t) + starts_bytes(s.groups) + cpu_fp8_bytes(t) + k->gemm_bytes(&g);
 }
 
 static int linear_rounds(const tsr_task *t) {
   linear_shape s = linear_shape_of(t);
-  return (int)(s.groups * s.parts * s.pieces);
+  return (int)(s.groups * s.parts * s.pieces) + scaled(t);
 }
 static int64_t linear_items(const tsr_task *t) {
   return items_of(t, tsr_tensor_last(&t->outputs[0]));
@@ -114,12 +122,24 @@ typedef struct {
 
 static void linear_round_begin(const cpu_call *c, linear_round *ret) {
   linear_shape s = linear_shape_of(c->call.task);
-  *ret = (linear_round){.c = c, .s = s, .piece = c->round % s.pieces};
-  ret->part = c->round / s.pieces / s.groups;
+  int round = quantizes(c) ? 0 : c->round - scaled(c->call.task);
+  *ret = (linear_round){.c = c, .s = s, .piece = round % s.pieces};
+  ret->part = round / s.pieces / s.groups;
   ret->list = cpu_expert_rows_of(c, PLAN, 0, c->call.task->experts->tokens);
   ret->list.room = s.room;
   ret->list.strip = TSR_GEMM_ROWS;
-  ret->group = cpu_expert_group(&ret->list, linear_starts(c), c->round / s.pieces % s.groups);
+  ret->group = cpu_expert_group(&ret->list, linear_starts(c), round / s.pieces % s.groups);
+}
+
+static char *linear_fp8(const linear_round *r) {
+  return (char *)linear_starts(r->c) + starts_bytes(r->s.groups);
+}
+
+/* From element `first` on; of rows (…, wide), or of a weight that is summed over rows. */
+static tsr_matrix
+linear_operand(const linear_round *r, int i, int64_t first, int64_t rs, int64_t cs, bool columns) {
+  if (r->c->call.task->fp8) return cpu_fp8_matrix(r->c, linear_fp8(r), i, first, rs, cs, columns);
+  return cpu_matrix(r->c, i, first, rs, cs);
 }
 
 static tsr_gemm linear_gemm(const linear_round *r, const cpu_expert_segment *rows) {
@@ -128,24 +148,26 @@ static tsr_gemm linear_gemm(const linear_round *r, const cpu_expert_segment *row
   int64_t wide = tsr_tensor_last(&t->inputs[0]), /* of x, all leaves */
       k = r->part * r->s.K + r->piece * r->s.depth, N = r->s.N;
   int64_t w = rows->expert * N * wide;
-  tsr_gemm g = {.M = rows->count, .N = N, .c_stride = N};
+  tsr_gemm g = {.M = rows->count, .N = N, .c_stride = N, .scaled = t->fp8};
   g.K = least(r->s.K - r->piece * r->s.depth, r->s.depth);
-  g.a = cpu_matrix(c, 0, rows->first * wide + k, wide, 1);
-  g.b = is_dx(t) ? cpu_matrix(c, 1, w + k * N, N, 1) : cpu_matrix(c, 1, w + k, 1, wide);
+  g.a = linear_operand(r, 0, rows->first * wide + k, wide, 1, true);
+  g.b = is_dx(t) ? linear_operand(r, 1, w + k * N, N, 1, false)
+                 : linear_operand(r, 1, w + k, 1, wide, true);
   g.c = linear_entry(c, tsr_reduction_entries(&t->sum, r->part)) + rows->first * N;
   g.adds = r->piece > 0;
   return g;
 }
 
 static float *linear_packed(const linear_round *r, const cpu_expert_segment *rows, int64_t K) {
-  char *all = (char *)linear_starts(r->c) + starts_bytes(r->s.groups);
-  return (float *)(void *)all + rows->before * K;
+  char *all = linear_fp8(r) + cpu_fp8_bytes(r->c->call.task);
+  return (float *)(void *)all + rows->before * lines_of(r->c->call.task, K);
 }
 
 /* Of few rows reading w is all the work: the weight is not packed for them. */
 enum { FEW_ROWS = 16 };
 static bool is_skinny(const linear_round *r, const cpu_expert_segment *rows) {
-  return rows->count <= FEW_ROWS && r->s.pieces == 1 && !is_dx(r->c->call.task);
+  const tsr_task *t = r->c->call.task;
+  return rows->count <= FEW_ROWS && r->s.pieces == 1 && !is_dx(t) && !t->fp8;
 }
 
 /* Rows behind the last stay 0. The table is complete when the first round runs. */
@@ -156,6 +178,10 @@ static void linear_before(const cpu_call *c, int part, int parts) {
     int64_t used = cpu_expert_rows_used(&r.list) * r.s.N;
     c->k->fill(cpu_out(c, 0), 0, used, tsr_tensor_elements(&c->call.task->outputs[0]));
     cpu_expert_find_groups(&r.list, r.s.groups, linear_starts(c));
+  }
+  if (quantizes(c)) {
+    cpu_fp8_quantize(c, linear_fp8(&r), part, parts);
+    return;
   }
   cpu_expert_share mine =
       cpu_expert_share_of(r.group, cpu_expert_pack_length, part, part + 1, parts);
@@ -180,6 +206,7 @@ static void linear_add_complete(const linear_round *r, const tsr_gemm *g, cpu_sp
 
 static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
+  if (quantizes(c)) return;
   linear_round r;
   linear_round_begin(c, &r);
   cpu_expert_share mine =
@@ -223,7 +250,8 @@ static const float ones[] = {1};
 
 typedef struct {
   int64_t N, K, units, depth, groups;
-  bool by_rows; /* the smaller operand is packed */
+  int64_t strip; /* what the rows of an expert are rounded up to */
+  bool by_rows;  /* the smaller operand is packed */
 } dw_shape;
 
 static dw_shape dw_shape_of(const tsr_task *t) {
@@ -231,9 +259,10 @@ static dw_shape dw_shape_of(const tsr_task *t) {
   dw_shape s = {.N = tsr_tensor_last(&t->inputs[0]), .K = dw_columns(t)};
   s.units = r->tokens / r->unit_tokens;
   s.by_rows = s.K <= s.N;
-  s.depth = depth_of(least(s.N, s.K), r->unit_tokens);
+  s.strip = t->fp8 ? TSR_FP8_BLOCK : 1;
+  s.depth = ratio_up(depth_of(least(s.N, s.K), r->unit_tokens), s.strip) * s.strip;
   s.groups =
-      cpu_expert_groups_max(r->unit_tokens * least(r->choices, r->here), r->here, s.depth, 1);
+      cpu_expert_groups_max(r->unit_tokens * least(r->choices, r->here), r->here, s.depth, s.strip);
   return s;
 }
 
@@ -250,13 +279,14 @@ static int64_t
 dw_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)threads;
   dw_shape s = dw_shape_of(t);
-  tsr_gemm g = {.M = s.N, .N = s.K, .K = s.depth, .by_rows = s.by_rows};
-  return dw_stack_bytes(t, p->lowering.tree) + starts_bytes(s.units * s.groups) + k->gemm_bytes(&g);
+  tsr_gemm g = {.M = s.N, .N = s.K, .K = s.depth, .by_rows = s.by_rows, .scaled = t->fp8};
+  return dw_stack_bytes(t, p->lowering.tree) + starts_bytes(s.units * s.groups) + cpu_fp8_bytes(t) +
+         k->gemm_bytes(&g);
 }
 
 static int dw_rounds(const tsr_task *t) {
   dw_shape s = dw_shape_of(t);
-  return (int)(s.units * s.groups);
+  return (int)(s.units * s.groups) + scaled(t);
 }
 static int64_t dw_items(const tsr_task *t) { return items_of(t, dw_columns(t)); }
 
@@ -281,48 +311,77 @@ typedef struct {
   const cpu_call *c;
   dw_shape s;
   cpu_expert_rows list;
+  int64_t unit;      /* of the microbatch */
   int64_t leaf;      /* of the sum, which the batch unit is in; */
   bool begins, ends; /* it is the leaf's first or last */
   cpu_expert_cursor group;
 } dw_round;
 
 /* The rows of a batch unit of the microbatch. */
-static cpu_expert_rows dw_rows_of(const cpu_call *c, int64_t depth, int64_t unit) {
+static cpu_expert_rows dw_rows_of(const cpu_call *c, int64_t depth, int64_t strip, int64_t unit) {
   int64_t tokens = c->call.task->experts->unit_tokens;
   int plan = is_of_bias(c->call.task) ? 1 : PLAN;
   cpu_expert_rows list = cpu_expert_rows_of(c, plan, unit * tokens, (unit + 1) * tokens);
   list.room = depth;
-  list.strip = 1;
+  list.strip = strip;
   return list;
 }
 
 static void dw_round_begin(const cpu_call *c, dw_round *ret) {
   const tsr_expert_rows *r = c->call.task->experts;
   dw_shape s = dw_shape_of(c->call.task);
-  int64_t local = c->round / s.groups,
+  int round = quantizes(c) ? 0 : c->round - scaled(c->call.task);
+  int64_t local = round / s.groups,
           unit = local + (r->accumulates ? c->call.at.microbatch * s.units : 0);
-  *ret = (dw_round){.c = c, .s = s, .leaf = unit / r->leaf_units};
+  *ret = (dw_round){.c = c, .s = s, .unit = local, .leaf = unit / r->leaf_units};
   ret->begins = unit % r->leaf_units == 0;
   ret->ends = unit % r->leaf_units == r->leaf_units - 1;
-  ret->list = dw_rows_of(c, s.depth, local);
-  ret->group = cpu_expert_group(&ret->list, dw_starts(c) + local * s.groups, c->round % s.groups);
+  ret->list = dw_rows_of(c, s.depth, s.strip, local);
+  ret->group = cpu_expert_group(&ret->list, dw_starts(c) + local * s.groups, round % s.groups);
+}
+
+static char *dw_fp8(const dw_round *r) {
+  return (char *)dw_starts(r->c) + starts_bytes(r->s.units * r->s.groups);
+}
+
+static cpu_fp8_run dw_run_of(const dw_round *r, int64_t unit, const cpu_expert_segment *rows) {
+  return (cpu_fp8_run){rows->first - rows->done, rows->count, rows->expert * r->s.units + unit};
+}
+
+static void dw_quantize(const dw_round *r, int part, int parts) {
+  for (int64_t unit = 0; unit < r->s.units; unit++) {
+    cpu_expert_rows all = dw_rows_of(r->c, INT64_MAX / 2, 1, unit);
+    cpu_expert_cursor at = {.rows = &all};
+    for (cpu_expert_segment rows; cpu_expert_next(&at, &rows);) {
+      cpu_fp8_run run = dw_run_of(r, unit, &rows);
+      cpu_fp8_quantize_run(r->c, dw_fp8(r), &run, part, parts);
+    }
+  }
 }
 
 /* Without rows K is 0. */
 static tsr_gemm dw_gemm(const dw_round *r, const cpu_expert_segment *rows) {
   tsr_gemm g = {.M = r->s.N, .N = r->s.K, .K = rows->count, .c_stride = r->s.K};
   g.by_rows = r->s.by_rows;
+  g.scaled = r->c->call.task->fp8;
+  g.c = dw_entry(r->c, leaf_entry(r->c, r->leaf)) + rows->expert * r->s.N * r->s.K;
+  g.adds = !r->begins || !rows->begins;
+  if (g.scaled) {
+    cpu_fp8_run run = dw_run_of(r, r->unit, rows);
+    g.a = cpu_fp8_run_matrix(r->c, dw_fp8(r), 0, &run, rows->done, 1, r->s.N);
+    g.b = cpu_fp8_run_matrix(r->c, dw_fp8(r), 1, &run, rows->done, r->s.K, 1);
+    return g;
+  }
   g.a = cpu_matrix(r->c, 0, rows->first * r->s.N, 1, r->s.N);
   g.b = (tsr_matrix){.data = ones, .cs = 1};
   if (!is_of_bias(r->c->call.task)) g.b = cpu_matrix(r->c, 1, rows->first * r->s.K, r->s.K, 1);
-  g.c = dw_entry(r->c, leaf_entry(r->c, r->leaf)) + rows->expert * r->s.N * r->s.K;
-  g.adds = !r->begins || !rows->begins;
   return g;
 }
 
 static float *dw_packed(const dw_round *r, const cpu_expert_segment *rows) {
   tsr_gemm before = {.M = r->s.N, .N = r->s.K, .K = rows->before, .by_rows = r->s.by_rows};
-  char *all = (char *)dw_starts(r->c) + starts_bytes(r->s.units * r->s.groups);
+  before.scaled = r->c->call.task->fp8;
+  char *all = dw_fp8(r) + cpu_fp8_bytes(r->c->call.task);
   return (float *)(void *)(all + r->c->k->gemm_bytes(&before));
 }
 
@@ -330,8 +389,12 @@ static void dw_before(const cpu_call *c, int part, int parts) {
   dw_round r;
   dw_round_begin(c, &r);
   for (int64_t unit = 0; !c->round && !part && unit < r.s.units; unit++) {
-    cpu_expert_rows list = dw_rows_of(c, r.s.depth, unit);
+    cpu_expert_rows list = dw_rows_of(c, r.s.depth, r.s.strip, unit);
     cpu_expert_find_groups(&list, r.s.groups, dw_starts(c) + unit * r.s.groups);
+  }
+  if (quantizes(c)) {
+    dw_quantize(&r, part, parts);
+    return;
   }
   cpu_expert_share mine =
       cpu_expert_share_of(r.group, cpu_expert_pack_length, part, part + 1, parts);
@@ -354,6 +417,7 @@ static void dw_add_complete(const dw_round *r, const tsr_gemm *g, int64_t first,
 
 static void dw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
+  if (quantizes(c)) return;
   dw_round r;
   dw_round_begin(c, &r);
   cpu_expert_share mine =

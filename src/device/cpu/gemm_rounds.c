@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu/gemm_rounds.h"
+#include "device/cpu/fp8_operands.h"
 
 enum { ROUND_BYTES = 16 << 20 };
 
 static int64_t pieces_of(const cpu_gemm_plan *p) { return (p->K + p->depth - 1) / p->depth; }
 
 /* The smaller operand is packed for all. */
-cpu_gemm_plan cpu_gemm_plan_made(cpu_gemm_plan p) {
+cpu_gemm_plan cpu_gemm_plan_made(const tsr_task *t, cpu_gemm_plan p) {
+  p.scaled = t->fp8 != NULL;
   p.by_rows = p.N <= p.M;
   int64_t line = (p.by_rows ? p.N : p.M) * 4, depth = ROUND_BYTES / line;
   depth = depth / TSR_GEMM_DEPTH * TSR_GEMM_DEPTH;
@@ -34,18 +36,23 @@ int64_t cpu_gemm_stack_bytes(const tsr_task *t) {
 
 int64_t cpu_gemm_packed_bytes(const tsr_kernels *k, const cpu_gemm_plan *p) {
   tsr_gemm whole = {.M = p->M, .N = p->N, .K = p->depth, .by_rows = p->by_rows};
+  whole.scaled = p->scaled;
   return k->gemm_bytes(&whole);
 }
 
 int64_t cpu_gemm_plan_scratch(const tsr_kernels *k, const tsr_task *t, const cpu_gemm_plan *p) {
-  return cpu_gemm_stack_bytes(t) + cpu_gemm_packed_bytes(k, p);
+  return cpu_gemm_stack_bytes(t) + cpu_fp8_bytes(t) + cpu_gemm_packed_bytes(k, p);
 }
 
 int cpu_gemm_plan_rounds(const cpu_gemm_plan *p) {
-  return (int)(p->leaves * p->each * pieces_of(p));
+  return (int)(p->leaves * p->each * pieces_of(p)) + p->scaled;
 }
 
-static cpu_gemm_place place_of(const cpu_call *c, const cpu_gemm_plan *p, int round) {
+/* Whether this round quantises, and multiplies nothing yet. */
+static bool quantizes(const cpu_call *c, const cpu_gemm_plan *p) { return p->scaled && !c->round; }
+
+static cpu_gemm_place place_of(const cpu_call *c, const cpu_gemm_plan *p) {
+  int round = c->round - p->scaled;
   int64_t pieces = pieces_of(p), in_leaf = p->each * pieces,
           leaves = tsr_reduction_leaves(&c->call.task->sum), leaf = round / in_leaf;
   return (cpu_gemm_place){leaf / leaves, leaf % leaves, round % in_leaf / pieces, round % pieces};
@@ -57,8 +64,12 @@ float *cpu_stack_entry(const cpu_call *c, int64_t block, int i) {
   return i ? stack + (i - 1) * elements : cpu_out(c, 0) + block * elements;
 }
 
-void *cpu_gemm_packed_at(const cpu_call *c) {
+char *cpu_gemm_fp8_at(const cpu_call *c) {
   return (char *)cpu_scratch(c) + cpu_gemm_stack_bytes(c->call.task);
+}
+
+void *cpu_gemm_packed_at(const cpu_call *c) {
+  return cpu_gemm_fp8_at(c) + cpu_fp8_bytes(c->call.task);
 }
 
 static void skip(tsr_matrix *m, int64_t elements) { m->first += elements; }
@@ -69,6 +80,10 @@ static bool split_piece(const cpu_gemm_plan *p, cpu_gemm_place at, tsr_gemm *gem
   if (left <= 0) return false;
   skip(&gemm->a, k * gemm->a.cs);
   skip(&gemm->b, k * gemm->b.rs);
+  if (gemm->scaled) {
+    gemm->a.scales.data += k / TSR_FP8_BLOCK * gemm->a.scales.k_stride;
+    gemm->b.scales.data += k / TSR_FP8_BLOCK * gemm->b.scales.k_stride;
+  }
   gemm->K = left < p->depth ? left : p->depth;
   gemm->adds = at.gemm || at.piece;
   if (gemm->K < left) gemm->bias = NULL; /* a later piece makes the sum complete */
@@ -77,8 +92,9 @@ static bool split_piece(const cpu_gemm_plan *p, cpu_gemm_place at, tsr_gemm *gem
 
 static bool
 round_gemm(const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p, tsr_gemm *ret_gemm) {
-  cpu_gemm_place at = place_of(c, p, c->round);
+  cpu_gemm_place at = place_of(c, p);
   *ret_gemm = (tsr_gemm){.M = p->M, .N = p->N, .c_stride = p->N, .by_rows = p->by_rows};
+  ret_gemm->scaled = p->scaled;
   ret_gemm->c = cpu_stack_entry(c, at.block, tsr_reduction_entries(&c->call.task->sum, at.leaf));
   return make(c, p, at, ret_gemm) && split_piece(p, at, ret_gemm);
 }
@@ -86,7 +102,8 @@ round_gemm(const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p, tsr_g
 void cpu_pack_gemm_round(
     const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p, int part, int parts) {
   tsr_gemm gemm;
-  if (!round_gemm(c, make, p, &gemm)) return;
+  if (quantizes(c, p)) cpu_fp8_quantize(c, cpu_gemm_fp8_at(c), part, parts);
+  if (quantizes(c, p) || !round_gemm(c, make, p, &gemm)) return;
   bool rows = !p->by_rows;
   int64_t all = rows ? p->M : p->N, strips = strips_in(all, rows);
   int64_t begin = strips * part / parts, end = strips * (part + 1) / parts;
@@ -118,9 +135,10 @@ void cpu_add_complete(
 void cpu_run_gemm_round(
     const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p, int64_t begin, int64_t end) {
   tsr_gemm gemm;
+  if (quantizes(c, p)) return;
   int64_t all = p->by_rows ? p->M : p->N, from = strips_end(begin, all, p->by_rows),
           to = strips_end(end, all, p->by_rows);
   if (round_gemm(c, make, p, &gemm)) c->k->gemm(&gemm, cpu_gemm_packed_at(c), from, to);
-  cpu_gemm_place at = place_of(c, p, c->round);
+  cpu_gemm_place at = place_of(c, p);
   if (at.gemm == p->each - 1 && at.piece == pieces_of(p) - 1) cpu_add_complete(c, p, at, from, to);
 }

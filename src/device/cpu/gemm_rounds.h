@@ -10,19 +10,20 @@
  * of `each` GEMMs over up to K. */
 typedef struct {
   int64_t M, N, K, each, leaves;
-  bool by_rows;
-  int64_t depth; /* of a round: so much of K that what is packed stays in the last cache */
+  bool by_rows, scaled; /* scaled: of codes in FP8, which a first round makes */
+  int64_t depth;        /* of a round: so much of K that what is packed stays in the last cache */
   int64_t first; /* of a sum over rows: of the whole tensors, the row that is the operands' first */
 } cpu_gemm_plan;
 
-/* Chooses by_rows and the depth. */
-cpu_gemm_plan cpu_gemm_plan_made(cpu_gemm_plan plan);
+/* Chooses by_rows and the depth, and says what the task quantises. */
+cpu_gemm_plan cpu_gemm_plan_made(const tsr_task *t, cpu_gemm_plan plan);
 int cpu_gemm_plan_rounds(const cpu_gemm_plan *plan);
 int64_t cpu_gemm_plan_strips(const cpu_gemm_plan *plan); /* that are dealt out in a round */
 int64_t cpu_gemm_packed_bytes(const tsr_kernels *k, const cpu_gemm_plan *plan);
-/* The task's stack of partial sums, and what is packed behind it. */
+/* The task's stack of partial sums, behind it what it quantises to FP8, and what is packed. */
 int64_t cpu_gemm_plan_scratch(const tsr_kernels *k, const tsr_task *t, const cpu_gemm_plan *plan);
 int64_t cpu_gemm_stack_bytes(const tsr_task *t);
+char *cpu_gemm_fp8_at(const cpu_call *c);
 void *cpu_gemm_packed_at(const cpu_call *c);
 
 /* Where a round stands. */

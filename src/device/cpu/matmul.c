@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Matrix products. Sums that the recipe splits are made of units, each by products of
  * fixed shape, added in the tree's order. */
+#include "device/cpu/fp8_operands.h"
 #include "device/cpu/gemm_rounds.h"
 #include "schedule/fuse.h"
 #include <assert.h>
@@ -13,6 +14,17 @@ static tsr_matrix transposed(const cpu_call *c, int input, int64_t first, int64_
   return cpu_matrix(c, input, first, 1, cols);
 }
 static void skip(tsr_matrix *m, int64_t elements) { m->first += elements; }
+
+/* The same, or their codes in FP8. In rows the GEMM sums over columns for A, over rows for B;
+ * transposed, the other way round. */
+static tsr_matrix
+operand(const cpu_call *c, int input, int64_t first, int64_t cols, bool turns, bool is_a) {
+  if (c->call.task->fp8) {
+    int64_t rs = turns ? 1 : cols, cs = turns ? cols : 1;
+    return cpu_fp8_matrix(c, cpu_gemm_fp8_at(c), input, first, rs, cs, turns != is_a);
+  }
+  return turns ? transposed(c, input, first, cols) : rows_of(c, input, first, cols);
+}
 
 static bool any_half_input(const tsr_task *t, int input) { return (void)t, (void)input, true; }
 
@@ -49,9 +61,11 @@ enum { RANGES = CPU_RANGES_MAX };
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
 
 static cpu_gemm_plan linear_plan(const tsr_task *t) {
-  return cpu_gemm_plan_made((cpu_gemm_plan){
-      tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
-      tsr_tensor_last(&t->inputs[0]) / tsr_reduction_splits(&t->sum, 0), 1, tsr_task_leaves(t)});
+  return cpu_gemm_plan_made(
+      t, (cpu_gemm_plan){
+             tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
+             tsr_tensor_last(&t->inputs[0]) / tsr_reduction_splits(&t->sum, 0), 1,
+             tsr_task_leaves(t)});
 }
 
 /* Where a leaf of a sum over one dimension begins in `size` of it. */
@@ -71,8 +85,8 @@ static const float *linear_bias(const cpu_call *c) {
 static bool
 linear_gemm(const cpu_call *c, const cpu_gemm_plan *p, cpu_gemm_place at, tsr_gemm *ret) {
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]), begin = leaf_begin(c, at, K);
-  ret->a = rows_of(c, 0, begin, K);
-  ret->b = transposed(c, 1, begin, K);
+  ret->a = operand(c, 0, begin, K, false, true);
+  ret->b = operand(c, 1, begin, K, true, false);
   ret->K = p->K;
   ret->bias = linear_bias(c);
   return true;
@@ -86,7 +100,7 @@ static bool has_few_rows(const tsr_task *t) { return tsr_tensor_rows(&t->outputs
 
 /* It reads x in f32; a task whose rows are a part of another one's has no copy in f32. */
 static bool has_skinny_gemm(const tsr_task *t) {
-  return has_few_rows(t) && tsr_kernel_inputs(t)[0].dtype == TSR_F32;
+  return has_few_rows(t) && tsr_kernel_inputs(t)[0].dtype == TSR_F32 && !t->fp8;
 }
 
 static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int64_t end) {
@@ -143,9 +157,10 @@ static cpu_gemm_plan linear_dx_plan(const tsr_task *t) {
   int64_t most = 0;
   for (int i = 0; i < t->inputs_count; i += 2)
     if (tsr_tensor_last(&t->inputs[i]) > most) most = tsr_tensor_last(&t->inputs[i]);
-  return cpu_gemm_plan_made((cpu_gemm_plan){
-      tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
-      most / tsr_reduction_splits(&t->sum, 0), t->inputs_count / 2, tsr_task_leaves(t)});
+  return cpu_gemm_plan_made(
+      t, (cpu_gemm_plan){
+             tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
+             most / tsr_reduction_splits(&t->sum, 0), t->inputs_count / 2, tsr_task_leaves(t)});
 }
 
 static bool
@@ -153,8 +168,8 @@ linear_dx_gemm(const cpu_call *c, const cpu_gemm_plan *p, cpu_gemm_place at, tsr
   int i = 2 * (int)at.gemm;
   int64_t N = tsr_tensor_last(&c->call.task->inputs[i]), begin = leaf_begin(c, at, N);
   ret->K = N / tsr_reduction_splits(&c->call.task->sum, 0);
-  ret->a = rows_of(c, i, begin, N);
-  ret->b = rows_of(c, i + 1, begin * p->N, p->N);
+  ret->a = operand(c, i, begin, N, false, true);
+  ret->b = operand(c, i + 1, begin * p->N, p->N, false, false);
   return true;
 }
 
@@ -174,9 +189,10 @@ const cpu_op cpu_linear_dx = {
 
 cpu_gemm_plan cpu_linear_dw_plan(const tsr_task *t) {
   int64_t leaves = tsr_task_leaves(t), runs = tsr_reduction_runs(&t->sum);
-  return cpu_gemm_plan_made((cpu_gemm_plan){
-      tsr_tensor_last(&t->inputs[0]), tsr_tensor_last(&t->inputs[1]),
-      tsr_tensor_rows(&t->inputs[0]) / (leaves * runs), runs, leaves});
+  return cpu_gemm_plan_made(
+      t, (cpu_gemm_plan){
+             tsr_tensor_last(&t->inputs[0]), tsr_tensor_last(&t->inputs[1]),
+             tsr_tensor_rows(&t->inputs[0]) / (leaves * runs), runs, leaves});
 }
 
 bool cpu_linear_dw_gemm(
@@ -184,8 +200,8 @@ bool cpu_linear_dw_gemm(
   tsr_reduced_rows run;
   if (!tsr_reduction_rows(&c->call.task->sum, at.block, at.leaf, at.gemm, &run)) return false;
   ret->K = run.rows;
-  ret->a = transposed(c, 0, (run.first - p->first) * p->M, p->M);
-  ret->b = rows_of(c, 1, (run.first - p->first) * p->N, p->N);
+  ret->a = operand(c, 0, (run.first - p->first) * p->M, p->M, true, true);
+  ret->b = operand(c, 1, (run.first - p->first) * p->N, p->N, false, false);
   return true;
 }
 

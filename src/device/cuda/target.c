@@ -71,7 +71,8 @@ static bool supports(const tsr_target *target, const tsr_program *p, const tsr_t
   bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
               t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_ADAPTED_SQUARES &&
               t->op != TSR_OP_DIVIDE_ROOT;
-  return runs && has_function(p, t) && has_head(p, t) && has_turn(p, t) && !is_of_experts(t);
+  return runs && !t->fp8 && has_function(p, t) && has_head(p, t) && has_turn(p, t) &&
+         !is_of_experts(t);
 }
 
 /* Optimizer state in a file is the host's to update. */

@@ -36,6 +36,7 @@ class Recipe:
     zigzag: bool = False
     flat: bool = False  # numerics.reduce_tree
     precision: str = "f32"
+    fp8: dict[str, Any] = field(default_factory=dict)
     loss_scale: dict[str, Any] = field(default_factory=dict)
     optimizer: dict[str, Any] = field(default_factory=dict)
     scheduler: dict[str, Any] = field(default_factory=dict)
@@ -122,6 +123,8 @@ class Recipe:
             del training["validation_batch_size"]
         if self.precision == "fp16" and self.loss_scale:
             training["loss_scale"] = self.loss_scale
+        if self.precision == "fp8" and self.fp8:
+            training["fp8"] = self.fp8
         if self.clip:
             training |= {"use_clip_grad_norm": True, "clip_grad_norm_max_norm": self.clip}
         # All of them are said: what is left out is the mesh's own.
@@ -168,6 +171,15 @@ class Recipe:
             (folder / "graph.yaml").write_text(shipped.read_text())
 
 
+def _draw_fp8(seed: int, precision: str) -> tuple[str, dict[str, Any]]:
+    """bf16 or, of a stream of its own, fp8, and the keys of that."""
+    rng = random.Random(f"fp8 {seed}")
+    if precision != "bf16" or rng.random() < 0.6:
+        return precision, {}
+    keys = {"gradients": ["e4m3", "e5m2"], "scales": ["power_of_two", "f32"]}
+    return "fp8", {key: rng.choice(values) for key, values in keys.items() if rng.random() < 0.5}
+
+
 def _draw_optimizer(rng: random.Random, precision: str) -> dict[str, Any]:
     optimizer: dict[str, Any] = {"lr": rng.choice([0.003, 0.01, 0.05])}
     rule = rng.random()
@@ -185,7 +197,7 @@ def _draw_optimizer(rng: random.Random, precision: str) -> dict[str, Any]:
                 optimizer["dampening"] = 0.3
     if rng.random() < 0.5:
         optimizer["weight_decay"] = rng.choice([0.0, 0.1])
-    if precision == "bf16" and rng.random() < 0.5:
+    if precision == "bf16" and rng.random() < 0.5:  # without effect in fp8
         optimizer[rng.choice(["stochastic_rounding", "kahan_summation"])] = True
     return optimizer
 
@@ -301,6 +313,7 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     if units_sequence > 1 and units_batch in (3, 6, 12) and rng.random() < 0.95:
         samples, units_batch = 8, rng.choice([2, 4, 8])
     precision = rng.choices(["f32", "bf16", "fp16"], [5, 3, 2])[0]
+    narrow, fp8 = _draw_fp8(seed, precision)
     data = _draw_data(rng, model, table, units_tp)
     loss_scale = rng.choice([{}, {"mode": "interval", "init": 1024, "interval": 1}, {"mode": "static", "init": 256},
                              {"mode": "interval", "init": 1073741824.0}])
@@ -315,7 +328,7 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
         sizes={} if own else _draw_sizes(rng, model, units_tp, data, sequence),
         units_batch=units_batch, units_sequence=units_sequence, units_tp=units_tp,
         leaf=rng.choice([n for n in (1, 1, 2, 4, units_batch) if units_batch % n == 0]),
-        zigzag=units_sequence > 1 and rng.random() < 0.4, precision=precision, loss_scale=loss_scale,
+        zigzag=units_sequence > 1 and rng.random() < 0.4, precision=narrow, fp8=fp8, loss_scale=loss_scale,
         optimizer=_draw_optimizer(rng, precision), scheduler=_draw_curve(rng),
         clip=rng.choice([0.0, 0.1, 0.1, 0.01, 1.0, 1000.0]), isa=isa,
         eval_every=rng.choice([0, 0, 1, 2]), eval_samples=rng.choice([1, 2, 3, 4, 5]),

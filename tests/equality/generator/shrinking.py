@@ -249,7 +249,7 @@ def signature(result: Result) -> str:
     recipe = result.recipe
     names = recipe.features() | result.realisation.features()
     words = [name for name in names if name.split()[0] in _NEEDED and name != "zero.stage 0"
-             or name in ("precision bf16", "precision fp16") or (name.startswith("model") and not recipe.own)]
+             or name in ("precision bf16", "precision fp16", "precision fp8") or (name.startswith("model") and not recipe.own)]
     what = re.sub(r" (of|after) step \d+|,.*", "", result.what) if result.verdict == "different" else ""
     return f"{result.verdict}{' ' + what if what else ''}: {', '.join(sorted(words))}"
 
