@@ -47,6 +47,7 @@ static void check_alone(const attention_case &c, const results &r, int64_t first
       rows_of(c.k, c.a, first, n),
       rows_of(c.v, c.a, first, n),
       rows_of(c.dout, c.a, first, n),
+      {},
       {}};
   one.a.B = 1;
   one.a.T = n;

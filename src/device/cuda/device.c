@@ -108,7 +108,7 @@ static int64_t available(void *state) {
 }
 
 static void memory(void *state, tsr_device_memory *ret) {
-  const device *d = state;
+  device *d = state;
   size_t unused = 0, all = 0;
   check(d, NULL, cudaMemGetInfo(&unused, &all));
   int64_t since = (int64_t)(all - unused) - d->used_at_open - d->allocated;
