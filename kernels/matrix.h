@@ -84,9 +84,10 @@ enum { TSR_GEMM_ROWS = 12, TSR_GEMM_COLUMNS = 32 }; /* of both, panels are divis
 
 /* Every element of a product is one chain: TSR_GEMM_DEPTH neighbours in K are added one after
  * the other to zero, and such sums to one another, so that its bits depend on no shape and no
- * split. Scaled ones have TSR_FP8_BLOCK neighbours, which divides it. Operands with numbers of bf16 are multiplied by an instruction of their own at the
- * levels v4-bf16 and amx-bf16, which round an f32 operand beside one of bf16 to bf16; its order
- * inside such a sum, and what it flushes to zero, is in kernels/cpu/dot_tile.h. */
+ * split. Scaled ones have TSR_FP8_BLOCK neighbours, which divides it. Operands with numbers of
+ * bf16 are multiplied by an instruction of their own at the levels v4-bf16 and amx-bf16, which
+ * round an f32 operand beside one of bf16 to bf16; its order inside such a sum, and what it flushes
+ * to zero, is in kernels/cpu/dot_tile.h. */
 enum { TSR_GEMM_DEPTH = 384 };
 
 /* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows, and bias (N) as in tsr_gemm. w is
