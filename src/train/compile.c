@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/compile.h"
+#include "train/cache_plan.h"
 #include "train/compile_checks.h"
 #include "train/fp8_layers.h"
 #include "graph/routing.h"
-#include "kernels/attention.h"
 #include "schedule/verify.h"
 #include "train/sequence_reduction_units.h"
 #include <string.h>
@@ -234,37 +234,6 @@ typedef struct {
   bool scores; /* the logits of all new tokens, not of the last one */
 } request;
 
-/* The widest window of attention; 0: some of it sees all positions. */
-static int64_t attention_window(const tsr_graph *g) {
-  int64_t widest = 0;
-  for (int i = 0; i < g->nodes_count; i++) {
-    const tsr_node *n = &g->nodes[i];
-    if (n->op != TSR_OP_ATTENTION) continue;
-    if (!n->attr.attention.window) return 0;
-    if (n->attr.attention.window > widest) widest = n->attr.attention.window;
-  }
-  return widest;
-}
-
-/* A text's positions that are read or written while it has `new_tokens`, which may begin and end
- * inside pages. */
-static int64_t pages_of_window(int64_t window, int64_t new_tokens, int64_t page) {
-  int64_t positions = window + TSR_ATTENTION_CACHED_BEFORE + new_tokens;
-  return tsr_cache_pages_each(positions, page) + 1;
-}
-
-static tsr_cache_plan
-cache_plan_of(const tsr_compile_options *o, const tsr_compiled *c, request want) {
-  tsr_cache_plan p = {.page = o->page ? o->page : TSR_CACHE_PAGE_STEP, .pools = 1};
-  int64_t window = attention_window(c->graph);
-  if (want.batch == TSR_BATCH_SHARED) p.pools = tsr_parallel_batch_ranks(o->parallel);
-  p.pages_each = p.pages_max = tsr_cache_pages_each(c->model->sequence, p.page);
-  int64_t round = pages_of_window(window, want.chunk, p.page);
-  if (window && round < p.pages_max) p.pages_max = round;
-  p.pages = o->pages ? (o->pages + p.pools - 1) / p.pools : c->batch / p.pools * p.pages_max;
-  return p;
-}
-
 /* Makes the graph one of `new_tokens` of each text; false where something else than attention mixes
  * positions. */
 static bool cache(const tsr_compile_options *o, tsr_compiled *c, request want) {
@@ -274,28 +243,14 @@ static bool cache(const tsr_compile_options *o, tsr_compiled *c, request want) {
   if (shape.new_tokens > most) shape.new_tokens = most;
   if (!most) c->why_no_cache = "the model has no sequence";
   if (!most) return false;
-  c->cache = cache_plan_of(o, c, want);
+  int64_t pools = want.batch == TSR_BATCH_SHARED ? tsr_parallel_batch_ranks(o->parallel) : 1;
+  c->cache = tsr_cache_plan_make(o, c, pools, want.chunk);
   shape.page = c->cache.page;
   shape.pages = c->cache.pages * c->cache.pools;
   if (!tsr_pass_cache(c->graph, &shape, &cached, &c->why_no_cache)) return false;
   c->graph = cached;
   c->new_tokens = shape.new_tokens;
   return true;
-}
-
-/* Every text can be alone in the cache. */
-static bool check_cache(const tsr_compile_options *o, const tsr_compiled *c, tsr_diags *diags) {
-  const tsr_cache_plan *p = &c->cache;
-  if (p->pages >= p->pages_max) return true;
-  return tsr_diag_error(
-      diags, TSR_NOWHERE,
-      "a cache of %lld pages%s has no room for one text of %lld tokens, which needs %lld pages of "
-      "%lld",
-      (long long)o->pages,
-      p->pools > 1
-          ? tsr_arena_printf(c->graph->arena, ", shared out to %lld ranks,", (long long)p->pools)
-          : "",
-      (long long)c->model->sequence, (long long)p->pages_max, (long long)p->page);
 }
 
 static bool has_samples(const tsr_graph *g) {
@@ -372,7 +327,7 @@ static bool compile_program(
   if (training) ret->graph = recompute(o, ret->graph);
   if (pipeline->splits_backward) tsr_pass_weights(ret->graph);
   if (new_tokens && !cache(o, ret, want)) return true;
-  if (new_tokens && !check_cache(o, ret, diags)) return false;
+  if (new_tokens && !tsr_cache_plan_check(o, ret, diags)) return false;
   bool by_sample = want.batch == TSR_BATCH_BY_SAMPLE;
   if (by_sample && !split_loss(o, ret)) return true;
   ret->graph = narrow(o, want.purpose, ret->graph);
