@@ -54,7 +54,7 @@ for library in openmpi mpich; do
   [ -f "$build/libtessera-$library.so" ] && command -v mpirun.$library > /dev/null || continue
   options=()
   [ $library = mpich ] || options=(--oversubscribe)
-  for n in 150 250; do
+  for n in 100 200; do
     code=0
     checks=$((checks + 1))
     timeout 60 mpirun.$library "${options[@]}" -n 1 "$faulty" --config run.yaml : -n 1 env TESSERA_FAULT=ENOMEM@$n "$faulty" \
