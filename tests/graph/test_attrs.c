@@ -29,7 +29,8 @@ static void test_defaults(void) {
   CHECK(tsr_op_attrs(TSR_OP_ALL_GATHER)->defaults->all_gather.dim == -1);
   CHECK(tsr_op_attrs(TSR_OP_ROPE)->defaults->rope.sign == 1);
   CHECK(tsr_op_attrs(TSR_OP_RMSNORM)->defaults->rmsnorm.eps == 1e-5);
-  CHECK(tsr_op_attrs(TSR_OP_LINEAR)->count == 0);
+  CHECK(tsr_op_attrs(TSR_OP_ADD)->count == 0);
+  CHECK(find(tsr_op_attrs(TSR_OP_LINEAR), "fp8")->internal);
   CHECK(find(attention, "head_dim")->required && !find(attention, "causal")->required);
   CHECK(find(tsr_op_attrs(TSR_OP_RING_OUT), "window")->hidden);
 }
