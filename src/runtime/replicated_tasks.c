@@ -134,6 +134,7 @@ void tsr_executable_copy_replicas(const tsr_executable *b, const tsr_launch *lau
   const replica_ranks *r = ranks_of(b, launch);
   const tsr_device *d = b->process->device;
   if (!r) return;
+  int64_t begin = tsr_recorder_now(b->recording);
   const int *ranks = b->ranks_of_stage[p->stage];
   for (int o = 0; o < launch->call.task->outputs_count; o++) {
     const tsr_tensor *out = &launch->call.task->outputs[o];
@@ -147,4 +148,6 @@ void tsr_executable_copy_replicas(const tsr_executable *b, const tsr_launch *lau
             .bytes = tsr_tensor_bytes(out)};
     d->copy(d->state, b->copies, count);
   }
+  for (int i = 0; b->recording && i < b->ranks_count[p->stage]; i++)
+    if (r->source[i] != i) tsr_recorder_extend(b->recording, ranks[i], begin);
 }

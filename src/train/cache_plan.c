@@ -32,8 +32,7 @@ tsr_cache_plan tsr_cache_plan_make(
   return p;
 }
 
-bool tsr_cache_plan_check(
-    const tsr_compile_options *o, const tsr_compiled *c, tsr_diags *diags) {
+bool tsr_cache_plan_check(const tsr_compile_options *o, const tsr_compiled *c, tsr_diags *diags) {
   const tsr_cache_plan *p = &c->cache;
   if (p->pages >= p->pages_max) return true;
   return tsr_diag_error(

@@ -9,7 +9,6 @@
 tsr_cache_plan tsr_cache_plan_make(
     const tsr_compile_options *o, const tsr_compiled *c, int64_t pools, int64_t chunk);
 /* Whether every text can be alone in the cache. Error: options' pages are too few. */
-bool tsr_cache_plan_check(
-    const tsr_compile_options *o, const tsr_compiled *c, tsr_diags *diags);
+bool tsr_cache_plan_check(const tsr_compile_options *o, const tsr_compiled *c, tsr_diags *diags);
 
 #endif

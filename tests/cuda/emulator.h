@@ -235,6 +235,7 @@ inline void allow_shared(const void *kernel, size_t bytes) {
 inline void check_shared(const void *kernel, size_t bytes) {
   auto at = allowed_shared().find(kernel);
   size_t most = at == allowed_shared().end() ? (size_t)SHARED_WITHOUT : at->second;
+  if (bytes > SHARED_MAX) fail("that much shared memory", 0, 0);
   if (bytes > most && bytes > SHARED_WITHOUT) fail("more shared memory than is allowed", 0, 0);
 }
 

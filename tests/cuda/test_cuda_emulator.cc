@@ -124,6 +124,7 @@ int main(void) {
   check_stopped(STOPPED(nothing, 1, 1025, 0), "a block of that size");
   check_stopped(STOPPED(nothing, dim3(1, 65536), 1, 0), "a grid of that size");
   check_stopped(STOPPED(nothing, 1, 1, 300000), "that much shared memory");
+  check_stopped(STOPPED(nothing, 1, 1, 60000), "more shared memory than is allowed");
   CHECK(STOPPED(nothing, 2, 1024, 0) == "it went on");
   return check_done("cuda.emulator");
 }

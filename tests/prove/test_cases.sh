@@ -15,7 +15,7 @@ failed=0 compared=0
 mask() {
   sed -n '/^proof: /,$p' |
     sed -E 's/[0-9a-f]{64}/SHA256/; s/(within|differ by) [0-9.e+-]+/\1 N/g; s/ of size and conditioning$//
-      s/^updates: [0-9]+ of [0-9]+/updates: N of N/; s/on the CPU, x86.*/on the CPU, ISA/
+      s/^updates: [0-9]+ of [0-9]+/updates: N of N/; s/on the CPU, [a-z0-9-]*$/on the CPU, ISA/
       s/of a rank is .*B; /of a rank is LARGEST; /'
 }
 
