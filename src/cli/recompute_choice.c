@@ -111,8 +111,8 @@ bool recompute_choose(
     app *a, setup *s, prepared *p, bool (*compile)(app *a, const setup *s, prepared *p)) {
   memory_room room;
   tsr_diags *diags = a->diags;
-  int64_t need = 0;
-  int choice = 0;
+  int64_t need = 0, least = INT64_MAX;
+  int choice = 0, smallest = 0;
   if (s->config->schedule.recompute != TSR_RECOMPUTE_AUTO) return true;
   if (!find_room(a, s, p, &room)) return false;
   for (choice = room.bytes ? 0 : CHEAP; choice < CHOICES; choice++) {
@@ -124,8 +124,9 @@ bool recompute_choose(
     if (!ok || tried.training.graph->loss < 0) return true; /* the caller's compilation says why */
     need = bytes_needed(a, s, &tried, room.owner);
     if (need <= room.bytes || !room.bytes) break;
+    if (need <= least) least = need, smallest = choice;
   }
-  if (choice == CHOICES) choice--;
+  if (choice == CHOICES) take(s, choice = smallest), need = least;
   note(a, s, choice, need, &room);
   return true;
 }

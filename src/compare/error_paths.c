@@ -24,6 +24,11 @@ typedef struct {
 
 static const tsr_value *input(const step *s, int i) { return &s->w->g->values[s->n->inputs[i]]; }
 static double square_of(const step *s, int i) { return s->w->squares[s->n->inputs[i]]; }
+/* Of the weights of a norm, which may be stored minus 1. */
+static double weights_square(const step *s, int i, bool zero_centered) {
+  const tsr_value_size *size = &s->w->of->sizes[s->n->inputs[i]];
+  return square_of(s, i) + (zero_centered ? 1 + 2 * size->mean : 0);
+}
 static double elements(const tsr_value *v) { return (double)tsr_value_elements(v); }
 static double last(const tsr_value *v) { return (double)v->shape[v->ndim - 1]; }
 static double rows(const tsr_value *v) { return elements(v) / last(v); }
@@ -155,14 +160,17 @@ static void add_norm(step *s) {
     carry_share(s, 0, 1 / last(input(s, 0)));
     return;
   }
-  carry(s, 0, s->w->squares[rstd] * square_of(s, 1));
+  bool centered = s->n->op == TSR_OP_RMSNORM && s->n->attr.rmsnorm.zero_centered;
+  carry(s, 0, s->w->squares[rstd] * weights_square(s, 1, centered));
   for (int i = 1; i < s->n->inputs_count; i++) carry_share(s, i, 1);
 }
 
 /* rstd (w dy - …), which is smaller than w dy where this is along x. x counts by means of C
  * elements. */
 static void add_norm_dx(step *s) {
-  double whole = square_of(s, s->n->inputs_count - 1) * square_of(s, 2) * square_of(s, 0);
+  bool centered = s->n->op == TSR_OP_RMSNORM_DX && s->n->attr.rmsnorm_dx.zero_centered;
+  double weights = weights_square(s, 2, centered);
+  double whole = square_of(s, s->n->inputs_count - 1) * weights * square_of(s, 0);
   double factor = s->square > 0 ? fmax(1, whole / s->square) : 1;
   carry_share(s, 0, factor);
   carry_share(s, 1, factor * fmin(1, 4 / last(input(s, 1))));

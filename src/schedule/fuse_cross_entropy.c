@@ -132,7 +132,8 @@ static bool is_between(const tsr_fusing *f, int task, const int *tasks, int coun
     for (int o = 0; o < of->outputs_count && task < at; o++)
       in_the_way |= reads_root(f, task, f->roots.of[output(f, tasks[i], o)]);
     for (int k = 0; k < of->inputs_count; k++)
-      in_the_way |= writes_root(f, task, root_of_input(f, tasks[i], k));
+      if (k != tsr_op_shape_input(of->op, of->inputs_count)) /* which is not read */
+        in_the_way |= writes_root(f, task, root_of_input(f, tasks[i], k));
   }
   return in_the_way;
 }

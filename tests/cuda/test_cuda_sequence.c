@@ -15,10 +15,10 @@ static const training recipe = {
     .tp_units = 2,
     .sequence_units = 4,
     .inputs = "tokens $B,$T tokens; targets $B,$T tokens",
-    .params = "wte 24,16 0; wpe $T,16; n1 16; b1 16; wq 32,16 0; bq 32 0; wk 16,16 0\n"
+    .params = "wte 24,16 0; wpe $T,16; n1 16; b1 16; wq 32,16 0; bq 32 0; wkey 16,16 0\n"
               "wv 16,16 0; s 4 0; wo 16,32 1; bo 16; n2 16",
     .calls = "e: embedding(tokens, wte); x0: add(e, wpe); x1: dropout(x0, p: 0.1)\n"
-             "h: layernorm(x1, n1, b1); q: linear(h, wq, bq); k: linear(h, wk)\n"
+             "h: layernorm(x1, n1, b1); q: linear(h, wq, bq); k: linear(h, wkey)\n"
              "v: linear(h, wv); qr: rope(q, head_dim: 8); kr: rope(k, head_dim: 8)\n"
              "a: attention(qr, kr, v, s, head_dim: 8, dropout: 0.1); o: linear(a, wo, bo)\n"
              "x2: add(x1, o); y: rmsnorm(x2, n2); logits: linear(y, wte)\n"

@@ -53,7 +53,7 @@ cpu=(--set device_config.device=cpu)
 trains one
 says one 0 "; cuda:0, ${emulated:+Emulated H200, sm_90; cpu }"
 # Of 4 GiB; the library's workspace is there, and no memory of the plan.
-says one 0 "memory: cuda:0 has ${emulated:+4.0 GiB; outside of the plan: 0 B of its context and other programs, 33.0 MiB of libraries, 64.0 MiB kept for }"
+says one 0 "memory: cuda:0 has ${emulated:+4.0 GiB; outside of the plan: 0 B of its context and other programs, 32.0 MiB of libraries, 64.0 MiB kept for }"
 trains cpu "${cpu[@]}"
 near "cuda and cpu" "$scratch/one.metrics" "$scratch/cpu.metrics"
 [ "$(hash_of "$scratch/one.metrics")" != "$(hash_of "$scratch/cpu.metrics")" ] ||
@@ -257,7 +257,7 @@ EMULATED_CUDA=arch=75 run arch
 says arch 1 "rank 0: cuda:0: sm_75: kernels are for sm_80 (A100) and later"
 EMULATED_CUDA=bytes=33655000 run memory # the library's workspace fits
 says memory 1 "available on cuda:0"
-says memory 1 "= cuda:0 has 33.1 MiB; outside of the plan: "
+says memory 1 "= cuda:0 has 32.1 MiB; outside of the plan: "
 options_of dp=260 training_config.batch_size=260 training_config.gradient_accumulation_steps=1 numerics.units.batch=260
 run wide "${options[@]}"
 says wide fails "axis dp has 260 ranks, and a device adds for 256 at most"

@@ -26,11 +26,13 @@ for way in "${ways[@]}"; do
   ends 0 check --config run.yaml --set "schedule={recompute: $way}"
   needs+=($((2 * $(total_of)))) # one process has both ranks
 done
-# The first way that needs no more than $1 bytes.
+# The first way that needs no more than $1 bytes; where none does, the last of those that need the least.
+least=$(printf '%s\n' "${needs[@]}" | sort -n | head -n 1)
+for i in "${!ways[@]}"; do [ "${needs[i]}" != "$least" ] || least_way=${ways[i]}; done
 first_within() {
   local i
   for i in "${!ways[@]}"; do [ "${needs[i]}" -gt "$1" ] || { echo "${ways[i]}"; return; }; done
-  echo full
+  echo "$least_way"
 }
 distinct=$(printf '%s\n' "${needs[@]}" | sort -u | wc -l)
 [ "$distinct" -ge 5 ] || complain "only $distinct different needs: ${needs[*]}"
@@ -44,7 +46,6 @@ for need in "${needs[@]}"; do
 done
 
 # What is chosen is what runs, in the memory that it may have, and its bits are those of every way.
-least=${needs[6]}
 ends 0 --config run.yaml --set schedule.recompute=none --out none
 want=$(hash_of)
 [ ${#want} = 64 ] || complain "no hash"
@@ -54,7 +55,7 @@ for limit in "${needs[1]}" "${needs[4]}" "$least"; do
   [ "$(hash_of)" = "$want" ] || complain "limit $limit: other weights"
 done
 ends 1 --config run.yaml --set device_config.memory_limit=$((least - 1)) --out never
-says "auto is full: a process needs "
+says "auto is $least_way: a process needs "
 says "the model does not fit: "
 
 # A machine's memory, and GPUs of which no memory is known.
