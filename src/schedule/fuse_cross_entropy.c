@@ -121,7 +121,10 @@ static bool writes_root(const tsr_fusing *f, int task, int root) {
     if (f->roots.of[output(f, task, o)] == root) return true;
   int in_place = t->outputs_count ? tsr_program_in_place(f->p, t->node) : -1;
   if (in_place >= 0) return f->roots.of[in_place] == root;
-  return !t->outputs_count && t->op != TSR_OP_SEND && reads_root(f, task, root);
+  if (t->outputs_count || t->op == TSR_OP_SEND || !reads_root(f, task, root)) return false;
+  tsr_segment segment = f->p->tensors[root].segment;
+  bool updates = tsr_op_facts(t->op) & TSR_FACT_UPDATE;
+  return !updates || segment == TSR_SEGMENT_PARAM || segment == TSR_SEGMENT_STATE;
 }
 
 static bool is_between(const tsr_fusing *f, int task, const int *tasks, int count, int at) {
