@@ -7,7 +7,8 @@
 /* Replaces `auto` in the configuration by the way to recompute that adds the least work among those
  * with which all programs of the run fit the memory, and adds a note that says which, and why. The
  * order is none, cheap, then full with recompute_every 8, 4, 3, 2 and 1. Where nothing fits it is
- * what needs the least, and the run is refused later with the sizes; where the memory is not known, cheap.
+ * what needs the least, and the run is refused later with the sizes; where the memory is not
+ * known, cheap.
  *
  * The memory is that of plan's machine, else device_config.memory_limit of each process, else what
  * the processes' GPUs or hosts have available now. The choice changes no bits, so a run that
