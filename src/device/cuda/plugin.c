@@ -78,7 +78,20 @@ bool cuda_describe(int device, tsr_cuda_device *ret, char *why) {
   return true;
 }
 
+/* A sum over many ranks has more than 4 KiB of parameters (kernels/cuda/collective.cu). */
+enum { DRIVER_FOR_LARGE_PARAMETERS = 12010 };
+
 bool cuda_fits(const tsr_cuda_device *d, char *why) {
+  int driver, runtime;
+  versions(&driver, &runtime);
+  if (driver < DRIVER_FOR_LARGE_PARAMETERS) {
+    snprintf(
+        why, TSR_CUDA_WHY_BYTES,
+        "the driver knows CUDA %d.%d: kernels with more than 4 KiB of parameters need 12.1\n"
+        "install a driver of version 530 or later",
+        driver / 1000, driver / 10 % 100);
+    return false;
+  }
   if (d->major >= 8) return true;
   snprintf(
       why, TSR_CUDA_WHY_BYTES,
