@@ -254,7 +254,7 @@ def check_return(c, runs, flips):
 def check_removed(c, runs):
     """The folder is removed while the run trains, which warns once and goes on."""
     words = [runs.program, "--config", "run.yaml", "--out", "removed_run", "--tensorboard", "removed",
-             "--set", "training_config.max_steps=1000000"]
+             "--set", "training_config.max_steps=1000000", "--set", "training_config.model_save_interval=1000000"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
     until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
