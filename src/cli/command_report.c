@@ -111,6 +111,16 @@ static bool read_run(app *a, const char *path, tsr_page_run *run) {
   return ok;
 }
 
+/* A run whose plan cannot be made is on the page without it. An option that is wrong ends the
+ * command. */
+static bool check_machine(app *a) {
+  const char *path;
+  tsr_machine *machine;
+  return !a->options.machine ||
+         (tsr_machine_find(a->arena, a->share, a->options.machine, TSR_NOWHERE, &path, a->diags) &&
+          tsr_machine_read(a->arena, path, TSR_NOWHERE, &machine, a->diags));
+}
+
 /* ---- the page ---- */
 
 static void print_written(const app *a, const tsr_page_run *runs, int count, size_t bytes) {
@@ -132,7 +142,7 @@ int app_run_report(app *a) {
   const tsr_words *folders = &a->options.arguments;
   tsr_page_run *runs = tsr_arena_array(a->arena, tsr_page_run, folders->count + 1);
   tsr_text page = {0};
-  bool ok = true;
+  bool ok = check_machine(a);
   for (int i = 0; i < folders->count; i++) ok &= read_run(a, folders->items[i], &runs[i]);
   if (ok) {
     tsr_report_page_make(runs, folders->count, TSR_VERSION, &page);

@@ -154,14 +154,16 @@ static bool read_object(reader *r, const cJSON *line) {
   return !strcmp(name, "end") && (r->m->end = copy);
 }
 
-static void read_line(reader *r) {
+/* `is_cut`: a newline is missing. Such a line counts where it is whole. */
+static void read_line(reader *r, bool is_cut) {
   tsr_run_metrics *m = r->m;
   tsr_arena *scratch = tsr_arena_new();
   tsr_diags *ignored = tsr_diags_new(scratch);
   cJSON *line = NULL;
-  m->lines++;
   bool parsed = tsr_json_parse(scratch, "metrics", r->line, r->length, &line, ignored);
-  if (!parsed || !read_object(r, line)) {
+  bool valid = parsed && read_object(r, line);
+  m->lines += valid || !is_cut;
+  if (!valid && !is_cut) {
     if (m->broken < TSR_RUN_PROBLEMS_MAX)
       m->problems[m->broken] = tsr_arena_printf(
           r->arena, "%s:%" PRId64 ": %s", m->path, m->lines,
@@ -181,11 +183,10 @@ bool tsr_run_metrics_read(
   const char *at = map.bytes, *end = at + map.length;
   while (at < end) {
     const char *newline = memchr(at, '\n', (size_t)(end - at));
-    if (!newline) break; /* it was cut off, or is being written */
     r.line = at;
-    r.length = (size_t)(newline - at);
-    if (r.length) read_line(&r);
-    at = newline + 1;
+    r.length = (size_t)((newline ? newline : end) - at);
+    if (r.length) read_line(&r, !newline);
+    at += r.length + (newline != NULL);
   }
   bool ok = tsr_file_maps_check(diags);
   tsr_file_map_close(&map);

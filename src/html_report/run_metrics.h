@@ -42,7 +42,7 @@ typedef struct {
 } tsr_run_metrics;
 
 /* Errors: a file that cannot be read. Lines that are broken are counted; a last line that is cut
- * off is not one. */
+ * off is not one, and is read where just its newline is missing. */
 bool tsr_run_metrics_read(
     tsr_arena *arena, const char *path, tsr_run_metrics *ret_metrics, tsr_diags *diags);
 

@@ -36,7 +36,7 @@ typedef struct {
 
 static bucket bucket_of(const tsr_series_point *points, int count) {
   bucket b = {.low = NAN, .high = NAN};
-  double sum = 0;
+  long double sum = 0; /* which the sum of doubles does not exceed */
   int finite = 0, middle = count / 2;
   for (int i = 0; i < count; i++) {
     double v = points[i].value;
@@ -47,7 +47,7 @@ static bucket bucket_of(const tsr_series_point *points, int count) {
     finite++;
   }
   b.step = (double)points[middle].step;
-  b.mean = finite ? sum / finite : NAN;
+  b.mean = finite ? (double)(sum / finite) : NAN;
   return b;
 }
 

@@ -24,6 +24,7 @@ struct tsr_event_file {
   tsr_text late;   /* records that are not written yet */
   int64_t late_at; /* the step of the first of them that could not be; -1: none */
   off_t part_at;   /* where a write begins that was made in part; -1: there is none */
+  bool is_gone;    /* it has no name any more, which the user was told */
 };
 
 tsr_event_file *tsr_event_file_new(tsr_arena *arena, const char *folder) {
@@ -48,8 +49,10 @@ static uint64_t take(const unsigned char *from, int bytes) {
 /* ---- files of earlier starts ---- */
 
 typedef struct {
-  int64_t end;  /* of the records that are kept */
-  bool is_kept; /* one of them is more than a record about the file */
+  int64_t end;     /* of the records that are kept */
+  int64_t step;    /* of the last one */
+  bool is_kept;    /* one of them is more than a record about the file */
+  bool is_damaged; /* no whole record is behind them */
 } kept_records;
 
 /* The record's bytes, which the caller frees; NULL: there is no whole record. */
@@ -74,17 +77,34 @@ static unsigned char *read_record(int fd, int64_t at, uint64_t *ret_length) {
   return NULL;
 }
 
+bool tsr_event_file_is_own(const char *path, bool otherwise) {
+  int fd = tsr_file_open(path, TSR_FILE_NOFOLLOW);
+  uint64_t length;
+  unsigned char *bytes = fd < 0 ? NULL : read_record(fd, 0, &length);
+  if (fd >= 0) close(fd);
+  if (!bytes) return otherwise;
+  Tensorboard__Event *event = tensorboard__event__unpack(NULL, (size_t)length, bytes);
+  const Tensorboard__SourceMetadata *source = event ? event->source_metadata : NULL;
+  bool own = source && source->writer && !strcmp(source->writer, TSR_EVENT_FILE_WRITER);
+  if (event) tensorboard__event__free_unpacked(event, NULL);
+  free(bytes);
+  return own;
+}
+
 static kept_records find_kept(int fd, int64_t step) {
-  kept_records kept = {0};
+  kept_records kept = {.is_damaged = true};
   uint64_t length;
   for (unsigned char *bytes; (bytes = read_record(fd, kept.end, &length));) {
     Tensorboard__Event *event = tensorboard__event__unpack(NULL, (size_t)length, bytes);
     bool stays = event && event->step <= step;
     kept.is_kept |= stays && event->what_case != TENSORBOARD__EVENT__WHAT_FILE_VERSION &&
                     event->what_case != TENSORBOARD__EVENT__WHAT_SESSION_LOG;
+    if (stays) kept.step = event->step;
+    kept.is_damaged = !event;
     if (event) tensorboard__event__free_unpacked(event, NULL);
     free(bytes);
     if (!stays) break;
+    kept.is_damaged = true; /* until another one is found */
     kept.end += HEADER + (int64_t)length + FOOTER;
   }
   return kept;
@@ -93,6 +113,13 @@ static kept_records find_kept(int fd, int64_t step) {
 static bool cut_file(const char *path, int64_t step, bool *kept, tsr_diags *diags) {
   int fd = tsr_disk_open_append(path);
   kept_records records = fd < 0 ? (kept_records){0} : find_kept(fd, step);
+  struct stat info;
+  if (records.is_damaged && !fstat(fd, &info) && info.st_size > records.end)
+    tsr_diag_warning(
+        diags, (tsr_location){.file = path},
+        "the record at byte %" PRId64 " is damaged: this and what follows it, %lld bytes, are cut "
+        "off; the file has no events behind step %" PRId64,
+        records.end, (long long)(info.st_size - records.end), records.step);
   bool ok = fd >= 0 && tsr_disk_truncate(fd, records.end);
   int error = errno;
   if (fd >= 0) close(fd);
@@ -172,11 +199,21 @@ void tsr_event_file_add(tsr_event_file *file, const tsr_text *event) {
   tsr_text_add_bytes(&file->late, footer, FOOTER);
 }
 
+/* Writing does not fail then. */
+static void warn_gone(tsr_event_file *file, tsr_diags *diags) {
+  struct stat info;
+  if (file->is_gone || fstat(file->fd, &info) || info.st_nlink) return;
+  file->is_gone = true;
+  tsr_diag_warning(
+      diags, (tsr_location){.file = file->path}, "the file was removed: its events are lost");
+}
+
 void tsr_event_file_flush(tsr_event_file *file, int64_t step, tsr_diags *diags) {
   if (!file->late.length) return;
   if (write_late(file)) {
     file->late.length = 0;
     file->late_at = -1;
+    warn_gone(file, diags);
     return;
   }
   if (file->late_at >= 0) return;
@@ -190,6 +227,7 @@ void tsr_event_file_flush(tsr_event_file *file, int64_t step, tsr_diags *diags) 
 bool tsr_event_file_finish(tsr_event_file *file, tsr_diags *diags) {
   if (!file->late.length || write_late(file)) {
     file->late.length = 0;
+    warn_gone(file, diags);
     return true;
   }
   return tsr_diag_failure(
@@ -202,4 +240,5 @@ void tsr_event_file_close(tsr_event_file *file) {
   if (file->fd >= 0) close(file->fd);
   file->fd = -1;
   file->late_at = file->part_at = -1;
+  file->is_gone = false;
 }

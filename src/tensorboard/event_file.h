@@ -14,18 +14,24 @@
 #include <stdint.h>
 
 #define TSR_EVENT_FILE_PREFIX "events.out.tfevents."
+#define TSR_EVENT_FILE_WRITER "tessera-train" /* in the first record */
 
 typedef struct tsr_event_file tsr_event_file;
 
 tsr_event_file *tsr_event_file_new(tsr_arena *arena, const char *folder);
+/* Whether this program has written the file, by its first record; `otherwise`: where that is not
+ * whole. */
+bool tsr_event_file_is_own(const char *path, bool otherwise);
 /* The run begins behind step `step`, or returns to it. Of the files that the folder has, records
  * behind the step are cut off, and what follows them; step 0: the files are removed. Then a new
- * file is opened. `ret_kept`: whether any record but those about files was kept. */
+ * file is opened. What is damaged before the step is cut off, too, with a warning.
+ * `ret_kept`: whether any record but those about files was kept. */
 bool tsr_event_file_begin(tsr_event_file *file, int64_t step, bool *ret_kept, tsr_diags *diags);
 /* Adds a record of the packed event, behind those that are not written yet. */
 void tsr_event_file_add(tsr_event_file *file, const tsr_text *event);
 /* Writes all records that are not written. A run does not end because they cannot be: the first
- * failure is a warning with the step, and they are written with the next ones. */
+ * failure is a warning with the step, and they are written with the next ones. A file that
+ * was removed is a warning as well, once. */
 void tsr_event_file_flush(tsr_event_file *file, int64_t step, tsr_diags *diags);
 /* At the end: a failure where records are still not written. */
 bool tsr_event_file_finish(tsr_event_file *file, tsr_diags *diags);

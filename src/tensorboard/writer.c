@@ -58,7 +58,7 @@ static void add_start(tsr_tensorboard *writer, int64_t step) {
   Tensorboard__Event version = TENSORBOARD__EVENT__INIT, start = TENSORBOARD__EVENT__INIT;
   Tensorboard__SourceMetadata source = TENSORBOARD__SOURCE_METADATA__INIT;
   Tensorboard__SessionLog log = TENSORBOARD__SESSION_LOG__INIT;
-  source.writer = "tessera-train";
+  source.writer = TSR_EVENT_FILE_WRITER;
   version.source_metadata = &source;
   version.what_case = TENSORBOARD__EVENT__WHAT_FILE_VERSION;
   version.file_version = "brain.Event:2";

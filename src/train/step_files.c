@@ -6,11 +6,12 @@
 #include <errno.h>
 #include <string.h>
 
-const tsr_step_files tsr_gradient_files = {"gradients", "--dump-grads", "step-", ".safetensors"};
+const tsr_step_files tsr_gradient_files = {
+    "gradients", "--dump-grads", "step-", ".safetensors", NULL};
 const tsr_step_files tsr_routing_files = {
-    "recorded routing", "--record-routing", "routing-", ".safetensors"};
+    "recorded routing", "--record-routing", "routing-", ".safetensors", NULL};
 const tsr_step_files tsr_tensorboard_files = {
-    "event files", "--tensorboard", TSR_EVENT_FILE_PREFIX, ""};
+    "event files", "--tensorboard", TSR_EVENT_FILE_PREFIX, "", tsr_event_file_is_own};
 
 void tsr_step_file_path(
     const tsr_step_files *files, const char *folder, int64_t step, char *ret_path) {
@@ -24,10 +25,14 @@ static bool is_of_step(const tsr_step_files *files, const char *name) {
   return !strncmp(name, files->prefix, strlen(files->prefix)) && strstr(name, files->ending);
 }
 
+typedef bool file_act(
+    tsr_arena *arena, const tsr_step_files *files, const char *folder, const char *path,
+    tsr_diags *diags);
+
 /* Calls for every file of such, until one fails. */
 static bool for_each_file(
-    tsr_arena *arena, const tsr_step_files *files, const char *folder,
-    bool (*act)(const char *path, tsr_diags *diags), int *ret_count, tsr_diags *diags) {
+    tsr_arena *arena, const tsr_step_files *files, const char *folder, file_act *act,
+    int *ret_count, tsr_diags *diags) {
   DIR *opened = tsr_disk_open_folder(folder);
   bool ok = true;
   *ret_count = 0;
@@ -35,14 +40,27 @@ static bool for_each_file(
   for (const struct dirent *e; ok && (e = readdir(opened));) {
     if (!is_of_step(files, e->d_name)) continue;
     ++*ret_count;
-    ok = !act || act(tsr_path_join(arena, folder, e->d_name), diags);
+    ok = act(arena, files, folder, tsr_path_join(arena, folder, e->d_name), diags);
   }
   closedir(opened);
   return ok;
 }
 
-static bool remove_file(const char *path, tsr_diags *diags) {
+static bool remove_file(
+    tsr_arena *arena, const tsr_step_files *files, const char *folder, const char *path,
+    tsr_diags *diags) {
+  (void)arena, (void)files, (void)folder;
   return tsr_disk_remove(path) || tsr_file_cannot("remove", path, errno, TSR_NOWHERE, diags);
+}
+
+/* In a folder of this program a file that says nothing of its writer is one of its own. */
+static bool check_own(
+    tsr_arena *arena, const tsr_step_files *files, const char *folder, const char *path,
+    tsr_diags *diags) {
+  if (!files->is_own || files->is_own(path, tsr_out_folder_has_run(arena, folder))) return true;
+  tsr_diag_error(diags, TSR_NOWHERE, "'%s' was not written by tessera-train", path);
+  tsr_diag_hint(diags, "%s names another folder", files->option);
+  return false;
 }
 
 /* What is in a folder that is not that of --out. */
@@ -65,7 +83,7 @@ static bool check_files(
     tsr_arena *arena, const tsr_step_files *files, const char *path, const tsr_step_files_run *run,
     tsr_diags *diags) {
   int count;
-  if (!for_each_file(arena, files, path, NULL, &count, diags)) return false;
+  if (!for_each_file(arena, files, path, check_own, &count, diags)) return false;
   if (!count || run->overwrites) return true;
   if (run->resumes && tsr_out_folder_is_of(arena, path, run->config)) return true;
   tsr_diag_error(diags, TSR_NOWHERE, "'%s' has %s of another run", path, files->what);

@@ -10,6 +10,9 @@ typedef struct {
   const char *option; /* that names the folder */
   const char *prefix; /* "step-": files are step-00000001.safetensors, … */
   const char *ending; /* ".safetensors"; "": any */
+  /* Whether this program has written the file; `otherwise`: where that cannot be told. NULL: all
+   * are taken for such. */
+  bool (*is_own)(const char *path, bool otherwise);
 } tsr_step_files;
 extern const tsr_step_files tsr_gradient_files, tsr_routing_files, tsr_tensorboard_files;
 
@@ -29,7 +32,8 @@ typedef struct {
 } tsr_step_files_run;
 
 /* Takes the folder, as that of --out is taken (train/out_folder.h). Errors: it has such files of
- * another run, and the run does not overwrite them; it has another run's results; it has a
+ * another run, and the run does not overwrite them; it has files of
+ * such names that another program has written; it has another run's results; it has a
  * config.yaml that no run has written. */
 bool tsr_step_folder_take(
     tsr_arena *arena, const tsr_step_files *files, const char *path, const tsr_step_files_run *run,

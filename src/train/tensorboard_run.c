@@ -7,7 +7,6 @@
 #include "train/step_files.h"
 #include "train/tensorboard_graph.h"
 #include "train/trainer_internal.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -113,7 +112,8 @@ void tsr_tensorboard_run_step(tsr_trainer *t, const tsr_metrics_step *step) {
   scalars s = {.count = 0};
   if (!w) return;
   add(&s, "loss/train", step->loss);
-  if (!isnan(step->grad_norm)) add(&s, "optimizer/gradient_norm", step->grad_norm);
+  if (tsr_graph_find_output(t->training->placed, "clip") >= 0)
+    add(&s, "optimizer/gradient_norm", step->grad_norm);
   add(&s, "optimizer/learning_rate", step->lr);
   if (step->loss_scale > 0) add(&s, "optimizer/loss_scale", step->loss_scale);
   if (step->loss_scale > 0 && step->underflows >= 0) {

@@ -104,6 +104,13 @@ def check_steps(c, r):
     write("empty.jsonl", "", end="")
     _, data, _ = r.page("empty.jsonl", says="empty.jsonl: 0 steps, no plan")
     c.same(data["runs"][0]["series"], [], "series of no steps")
+    # A line that just lacks its newline is whole, as a copy of a file or an editor leaves it.
+    write("whole.jsonl", START, step(1), step(2), end="")
+    _, data, _ = r.page("whole.jsonl", says="whole.jsonl: 2 steps, the last one 2, no plan")
+    c.same((series(data, "loss/train"), data["runs"][0]["lines"]), ([(1, 1), (2, 1)], 3), "a last line without a newline")
+    write("large.jsonl", START, *[step(i, 1e308) for i in range(1, 2002)])
+    _, data, _ = r.page("large.jsonl")
+    c.same({y for _, y in series(data, "loss/train")}, {1e308}, "means of numbers whose sum no double holds")
     write("nan.jsonl", START, *[step(i, None) for i in range(1, 31)])
     _, data, _ = r.page("nan.jsonl")
     loss = data["runs"][0]["series"][0]
@@ -194,6 +201,9 @@ def check_refused(c, r):
     r.run("report", "tiny.jsonl", "--html", "tiny.jsonl", code=2, says="tiny.jsonl")
     r.run("report", "tiny.jsonl", "--html", "no/x.html", code=2, says="no/x.html")
     r.run("report", "tiny.jsonl", "--html", "x.html", "--steps", "3", code=2, says="--steps belongs to")
+    r.run("report", "tiny.jsonl", "--html", "x.html", "--machine", "nope", code=2, says="error: there is no machine 'nope'")
+    Path("machine.yaml").write_text("name: x\n")
+    r.run("report", "tiny.jsonl", "--html", "x.html", "--machine", "machine.yaml", code=2, says="machine.yaml:1:1: error: ")
     c.check(not os.path.exists("x.html"), "a refused report has written its page")
     c.same(Path("other.txt").read_text(), "no metrics\nat all\n", "a file of somebody else")
 

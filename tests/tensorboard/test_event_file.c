@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* CRC-32C by the vectors of RFC 3720; histograms against a count; records on a disk that is full for
- * a while. */
+ * a while, or in a file that is removed. */
 #include "base/fault.h"
 #include "tests/check.h"
 #include "tensorboard/crc32c.h"
@@ -129,9 +129,37 @@ static void test_full_disk(void) {
   CHECK(!rmdir(folder));
 }
 
+/* One warning, however many steps follow. The next file of the run is there again. */
+static void test_removed(void) {
+  char folder[] = "/tmp/events-XXXXXX";
+  if (!mkdtemp(folder)) exit(1);
+  tsr_arena *arena = tsr_arena_new();
+  tsr_diags *diags = tsr_diags_new(arena);
+  tsr_event_file *file = tsr_event_file_new(arena, folder);
+  tsr_text event = {0};
+  bool kept;
+  tsr_text_add(&event, "an event");
+  for (int begins = 1; begins <= 2; begins++) {
+    CHECK(tsr_event_file_begin(file, 0, &kept, diags));
+    CHECK(tsr_diags_waiting(diags) == begins - 1);
+    for (int step = 1; step <= 3; step++) {
+      tsr_event_file_add(file, &event);
+      tsr_event_file_flush(file, step, diags);
+      if (step == 1) CHECK(file_bytes(folder) == 16 + 8);
+    }
+    CHECK(tsr_event_file_finish(file, diags));
+    CHECK(tsr_diags_waiting(diags) == begins && !tsr_diags_errors(diags));
+  }
+  tsr_event_file_close(file);
+  tsr_text_free(&event);
+  tsr_arena_free(arena);
+  CHECK(!rmdir(folder));
+}
+
 int main(void) {
   test_crc();
   test_histogram();
   test_full_disk();
+  test_removed();
   return check_done("event_file");
 }

@@ -51,8 +51,8 @@ class Runs:
     def __init__(self, c, program):
         self.c, self.program = c, program
 
-    def train(self, *words, code=0, says=""):
-        done = subprocess.run([self.program, *words, "--quiet"], capture_output=True, text=True)
+    def train(self, *words, code=0, says="", quiet=("--quiet",)):
+        done = subprocess.run([self.program, *words, *quiet], capture_output=True, encoding="utf-8", errors="replace")
         self.c.check(done.returncode == code and says in done.stderr, f"{words}: {done.returncode} {done.stderr}")
         return done.stderr
 
@@ -229,7 +229,10 @@ def check_resume(c, runs):
     data[len(data) // 2] ^= 1
     newer.write_bytes(data)
     runs.train("--config", "run.yaml", "--out", "killed", "--tensorboard", "killed_events", "--resume",
-               "--set", f"training_config.max_steps={last + 40}", "--set", "training_config.model_save_interval=3")
+               "--set", f"training_config.max_steps={last + 40}", "--set", "training_config.model_save_interval=3",
+               says=f"{newer}: warning: the record at byte ", quiet=())
+    kept = newer.stat().st_size
+    c.check(0 < kept <= len(data) // 2 and event_reader.records(newer)[1] == 0, f"{kept} of {len(data)} bytes of the damaged file")
     steps = [step for step, _ in event_reader.series("killed_events")["loss/train"]]
     c.check(steps == sorted(set(steps)) and steps[-1] == last + 40, f"steps behind damage: {steps}")
 
@@ -248,15 +251,58 @@ def check_return(c, runs, flips):
     c.same(len(event_reader.files("returned_events")), 2, "files of a run that returned")
 
 
+def check_removed(c, runs):
+    """The folder is removed while the run trains, which warns once and goes on."""
+    words = [runs.program, "--config", "run.yaml", "--out", "removed_run", "--tensorboard", "removed",
+             "--set", "training_config.max_steps=1000000", "--set", "training_config.model_save_interval=1000000"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
+        if os.path.isdir("removed") and event_reader.series("removed").get("loss/train"):
+            break
+        time.sleep(0.02)
+    for path in event_reader.files("removed"):
+        path.unlink()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate()[1]
+    c.same(said.count("warning: the file was removed: its events are lost"), 1, f"warnings: {process.returncode} {said}")
+
+
+def check_nan(c, runs):
+    """Steps whose numbers are not finite."""
+    runs.train("--config", "run.yaml", "--out", "nan", "--tensorboard", "nan_events", "--set", "training_config.optimizer.lr=1e30",
+               code=1, says="the loss is nan")
+    found = event_reader.series("nan_events")
+    steps = [x for x in metrics("nan/metrics.jsonl") if x["event"] == "step"]
+    c.check(any(x["loss"] is None and x["grad_norm"] is None for x in steps), f"no step has no number: {steps}")
+    for key, tag in (("loss", "loss/train"), ("grad_norm", "optimizer/gradient_norm")):
+        c.same([step for step, _ in found[tag]], [x["step"] for x in steps], f"steps of {tag}")
+        c.same([math.isfinite(x) for _, x in found[tag]], [x[key] is not None for x in steps], f"numbers of {tag}")
+
+
 # ---- folders ----
+
+def others_event():
+    """The first record of a file that another program writes: a version, and no writer."""
+    event = b"\x09" + struct.pack("<d", 1.8e9) + b"\x1a\x0dbrain.Event:2"
+    length = struct.pack("<Q", len(event))
+    return b"".join((length, struct.pack("<I", event_reader.masked(length)), event, struct.pack("<I", event_reader.masked(event))))
+
+
 
 def check_folders(c, runs):
     before = {p.name: p.read_bytes() for p in Path("events").iterdir()}
     words = ["--config", "run.yaml", "--set", "training_config.max_steps=1", "--tensorboard"]
     runs.train(*words, "events", code=2, says="'events' has event files of another run")
     os.mkdir("foreign")
-    Path("foreign/events.out.tfevents.1.host").write_bytes(b"x")
-    runs.train(*words, "foreign", code=2, says="'foreign' has event files of another run")
+    others = Path("foreign/events.out.tfevents.1.host")
+    for text in (b"x", b"", others_event()):
+        others.write_bytes(text)
+        for more in ([], ["--overwrite"]):
+            runs.train(*words, "foreign", *more, code=2, says=f"'{others}' was not written by tessera-train")
+        c.same(others.read_bytes(), text, "a file of another program")
+    c.same(sorted(os.listdir("foreign")), [others.name], "files beside it")
     runs.train(*words, "events/none/deeper", code=2, says="cannot make the folder 'events/none/deeper'")
     runs.train(*words, "run.yaml", code=2, says="run.yaml")
     runs.train(*words, "new", "--tensorboard-histograms", "(", code=2, says="--tensorboard-histograms")
@@ -268,6 +314,14 @@ def check_folders(c, runs):
     runs.train(*words, "events", "--overwrite")
     c.same(event_reader.series("events")["loss/train"][0][0], 1, "the first step of the run that overwrites")
     c.same(len(event_reader.files("events")), 1, "files of the run that overwrites")
+    (own,) = event_reader.files("events")
+    beside = Path("events/events.out.tfevents.1.host")
+    beside.write_bytes(others_event())
+    runs.train(*words, "events", "--overwrite", code=2, says=f"'{beside}' was not written by tessera-train")
+    c.same(beside.read_bytes(), others_event(), "a file of another program beside own ones")
+    beside.unlink()
+    own.write_bytes(b"")  # as a crash behind its making leaves it
+    runs.train(*words, "events", "--overwrite")
 
 
 def main():
@@ -279,7 +333,7 @@ def main():
         os.chdir(folder)
         Path("text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 200)
         Path("run.yaml").write_text(RUN)
-        for part in (check_values, check_experts, check_resume, check_folders):
+        for part in (check_values, check_experts, check_resume, check_removed, check_nan, check_folders):
             part(c, runs)
         check_return(c, runs, flips)
     finally:
