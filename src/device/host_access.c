@@ -71,20 +71,22 @@ void tsr_device_write(const tsr_device *d, void *to, const void *from, int64_t b
 
 /* ---- views ---- */
 
+static void *align(void *memory) {
+  uintptr_t most = (uintptr_t)memory + TSR_VIEW_ALIGNMENT - 1;
+  return (void *)(most / TSR_VIEW_ALIGNMENT * TSR_VIEW_ALIGNMENT);
+}
+
 void *tsr_device_view_open(
     tsr_device_view *v, const tsr_device *d, const void *memory, int64_t bytes, int access) {
-  enum { ALIGNMENT = 64 };
   v->device = d;
   v->memory = (void *)memory;
   v->bytes = bytes;
   v->access = access;
   v->copy = NULL;
   if (tsr_device_is_host(d)) return v->data = v->memory;
-  if (bytes <= TSR_VIEW_INLINE_BYTES) v->data = memset(v->few, 0, sizeof v->few);
-  else {
-    v->copy = tsr_memory_new((size_t)bytes + ALIGNMENT);
-    v->data = (void *)(((uintptr_t)v->copy + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-  }
+  if (bytes <= TSR_VIEW_INLINE_BYTES) memset(v->few, 0, sizeof v->few);
+  else v->copy = tsr_memory_new((size_t)bytes + TSR_VIEW_ALIGNMENT);
+  v->data = align(v->copy ? v->copy : v->few);
   if (access & TSR_VIEW_READ) tsr_device_read(d, v->data, memory, bytes);
   return v->data;
 }

@@ -38,7 +38,12 @@ void tsr_device_pieces_end(tsr_device_pieces *pieces);
 /* ---- a whole range ---- */
 
 /* WRITE alone: what is not written must be zero on the device, as it is in a copy. */
-enum { TSR_VIEW_READ = 1, TSR_VIEW_WRITE = 2, TSR_VIEW_INLINE_BYTES = 256 };
+enum {
+  TSR_VIEW_READ = 1,
+  TSR_VIEW_WRITE = 2,
+  TSR_VIEW_INLINE_BYTES = 256,
+  TSR_VIEW_ALIGNMENT = 64
+};
 
 /* A range in memory of the host: its own, or a copy, which is allocated unless it is small. */
 typedef struct {
@@ -47,7 +52,7 @@ typedef struct {
   int64_t bytes;
   int access;
   void *data, *copy; /* copy: to be freed; NULL: there is none */
-  _Alignas(64) char few[TSR_VIEW_INLINE_BYTES];
+  char few[TSR_VIEW_INLINE_BYTES + TSR_VIEW_ALIGNMENT];
 } tsr_device_view;
 
 /* Where the host has the bytes, aligned as the device's memory up to 64, until the view is closed:

@@ -11,7 +11,8 @@ static int64_t two_rows(int64_t columns) { return (void)columns, 2; }
 
 static const tsr_target fuses_all = {
     .fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_LINEAR_CROSS_ENTROPY |
-             1u << TSR_FUSED_SUM_NORM | 1u << TSR_FUSED_NORM_DX_SUM | 1u << TSR_FUSED_UPDATES,
+             1u << TSR_FUSED_SUM_NORM | 1u << TSR_FUSED_NORM_DX_SUM | 1u << TSR_FUSED_UPDATES |
+             1u << TSR_FUSED_NORMS | 1u << TSR_FUSED_CASTS,
     .epilogues = TSR_EPILOGUE_BIAS | TSR_EPILOGUE_RESIDUAL | TSR_EPILOGUE_GELU | TSR_EPILOGUE_HALF,
     .exact = true,
     .tile_rows = two_rows};
@@ -170,7 +171,7 @@ static void check_casts(void) {
   tsr_arena *arena = tsr_arena_new();
   harness h = compile(arena, TSR_BF16);
   const tsr_task *t = find(h.programs.of_stage[0], TSR_FUSED_CASTS);
-  CHECK_INT(t ? t->nodes_count : 0, 9);
+  CHECK_INT(t ? t->nodes_count : 0, 10);
   tsr_arena_free(arena);
 }
 
