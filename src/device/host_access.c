@@ -55,6 +55,7 @@ void tsr_device_read(const tsr_device *d, void *to, const void *from, int64_t by
 }
 
 void tsr_device_write(const tsr_device *d, void *to, const void *from, int64_t bytes) {
+  if (!bytes) return; /* what has none may be NULL */
   if (tsr_device_is_host(d)) {
     memcpy(to, from, (size_t)bytes);
     return;
