@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The type of an operand's elements. Those of 16 bits and the codes of quantised ones are widened
- * as they are packed or read; the former is exact. */
+/* The type of an operand's elements. Those of 16 bits and the codes of quantised ones are cast to
+ * f32 as they are packed or read; the former is exact. */
 typedef enum {
   TSR_ELEMENT_F32,
   TSR_ELEMENT_BF16,

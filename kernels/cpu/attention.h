@@ -320,7 +320,7 @@ static inline void block_dropout(
     for (int64_t j = 0; j < n; j += WIDTH) {
       vector square[WIDTH];
       for (int r = 0; r < WIDTH; r++) square[r] = lanes_load(p->lines + r * PIECE + j, 0);
-      turn_square(square);
+      transpose_square(square);
       for (int r = 0; r < WIDTH; r++)
         vector_store(p->factors + (j + r) * QUERIES + v * WIDTH, square[r]);
     }

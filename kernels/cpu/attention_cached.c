@@ -99,7 +99,7 @@ few_scores(const group *s, const few *f, int64_t j, int64_t seen, int64_t from, 
       const float *x = keys + (j + r < seen ? r : seen - 1 - j) * s->k_stride + d;
       square[r] = wide == WIDTH ? lanes_load(x, 0) : vector_part(x, wide);
     }
-    turn_square(square);
+    transpose_square(square);
     for (int i = 0; i < wide; i++)
       for (int h = 0; h < heads; h++)
         sums[h] = vector_fused(queries[h * D + d + i] - (vector){0}, square[i], sums[h]);

@@ -200,7 +200,7 @@ pack_square(float *to, const float *x, int64_t stride, float factor, int64_t K, 
     square[n] = (vector){0};
     if (n < N) square[n] = vector_part(x + n * stride, K) * factor;
   }
-  turn_square(square);
+  transpose_square(square);
   for (int k = 0; k < K; k++) vector_store(to + k * PANEL, square[k]);
 }
 
@@ -216,7 +216,7 @@ pack_columns(float *to, const float *x, int64_t stride, float factor, int64_t K,
       vector square[WIDTH];
       _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) square[i] =
           lanes_load(rows + i * stride + k, 0) * factor;
-      turn_square(square);
+      transpose_square(square);
       _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++)
           vector_store(column + (k + i) * PANEL, square[i]);
     }

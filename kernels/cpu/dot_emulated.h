@@ -32,7 +32,7 @@ static inline float dot_fused(float a, float b, float c) {
 static inline void dot_begin(void) {}
 static inline void dot_end(void) {}
 
-/* c + a square's sum of its lane of A and of B. */
+/* c + the sum over a square's pairs, of a row of A and a column of B. */
 static inline float dot_square_sum(const uint32_t *a, const uint32_t *b, float c) {
   float even = 0, odd = 0;
   for (int i = 0; i < DOT_PAIRS; i++) {

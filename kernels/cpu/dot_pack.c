@@ -7,21 +7,21 @@
 typedef uint32_t words __attribute__((vector_size(4 * DOT_PAIRS)));
 typedef uint16_t halves __attribute__((vector_size(2 * DOT_LANES)));
 
-/* ---- rows become columns: each round deals the rows like cards ---- */
+/* ---- transposition: each round interleaves the first half of the rows with the second ---- */
 
-#define DEALT_LOW(a, b)                                                                            \
+#define INTERLEAVE_LOW(a, b)                                                                       \
   __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define DEALT_HIGH(a, b)                                                                           \
+#define INTERLEAVE_HIGH(a, b)                                                                      \
   __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 
 static inline __attribute__((always_inline)) void transpose(words rows[DOT_LANES]) {
-  words dealt[DOT_LANES];
+  words mixed[DOT_LANES];
   _Pragma("GCC unroll 4") for (int round = 1; round < DOT_LANES; round *= 2) {
     _Pragma("GCC unroll 8") for (int i = 0; i < DOT_LANES / 2; i++) {
-      dealt[2 * i] = DEALT_LOW(rows[i], rows[i + DOT_LANES / 2]);
-      dealt[2 * i + 1] = DEALT_HIGH(rows[i], rows[i + DOT_LANES / 2]);
+      mixed[2 * i] = INTERLEAVE_LOW(rows[i], rows[i + DOT_LANES / 2]);
+      mixed[2 * i + 1] = INTERLEAVE_HIGH(rows[i], rows[i + DOT_LANES / 2]);
     }
-    _Pragma("GCC unroll 16") for (int i = 0; i < DOT_LANES; i++) rows[i] = dealt[i];
+    _Pragma("GCC unroll 16") for (int i = 0; i < DOT_LANES; i++) rows[i] = mixed[i];
   }
 }
 

@@ -86,7 +86,7 @@ turn_part(const panel_lanes *x, int64_t k, int64_t wide, float *to, const int pa
           rows[i] = wide == WIDTH ? lanes_load(from + (l + i) * x->stride, 0)
                                   : vector_part(from + (l + i) * x->stride, wide);
       }
-      turn_square(rows);
+      transpose_square(rows);
     }
     _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) if (i < wide)
         memcpy(to + i * panel + l, &rows[i], sizeof *to * (size_t)here);

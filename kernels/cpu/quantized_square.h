@@ -127,7 +127,7 @@ static inline __attribute__((always_inline)) void quantized_words(
     words[r] = (vector){0};
     memcpy(&words[r], b->codes[r] + 4 * first, (size_t)count * 4);
   }
-  turn_square(words);
+  transpose_square(words);
   _Pragma("GCC unroll 16") for (int w = 0; w < count; w++) {
     _Pragma("GCC unroll 8") for (int i = 0; i < in_word; i++) {
       vector_bits word = (vector_bits)words[w];

@@ -80,7 +80,7 @@ square_load(const panel *s, int first, int64_t k, int64_t depth, float *to, tsr_
                      ? halves_load(at, depth - i)
                      : words_load(at, depth - i, type == TSR_ELEMENT_BF16 ? 2 : 1);
     }
-    turn_square(words);
+    transpose_square(words);
     float *out = to + i * PANEL + first;
     _Pragma("GCC unroll 16") for (int c = 0; c < WIDTH; c++) {
       if (type == TSR_ELEMENT_BF16) {

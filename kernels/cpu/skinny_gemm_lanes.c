@@ -272,7 +272,7 @@ static void square_store(
   int64_t wide = least(t->columns - first, WIDTH), rows = least(s->rows - row, WIDTH);
   for (int c = 0; c < WIDTH; c++)
     square[c] = first + c < TILE ? all[(first + c) * s->vectors + row / WIDTH] : (vector){0};
-  turn_square(square);
+  transpose_square(square);
   for (int64_t r = 0; r < rows; r++) {
     float *to = y + (row + r) * s->p->y_stride + t->n + first;
     if (bias) square[r] += wide == WIDTH ? lanes_load(bias, 0) : vector_part(bias, wide);
@@ -354,7 +354,7 @@ static void turn_x(const part *s, const float *x, float *to) {
                     : wide == WIDTH  ? lanes_load(row, 0)
                                      : vector_part(row, wide);
       }
-      turn_square(square);
+      transpose_square(square);
       for (int64_t i = 0; i < wide; i++) vector_store(to + (k + i) * stride + r, square[i]);
     }
 }

@@ -7,7 +7,7 @@
 #if defined(__AVX__) && !defined(__AVX512F__)
 
 /* Halves of a vector are dear to cross, so squares of four are turned inside them first. */
-static inline __attribute__((always_inline)) void turn_square(vector rows[WIDTH]) {
+static inline __attribute__((always_inline)) void transpose_square(vector rows[WIDTH]) {
   vector pairs[WIDTH], fours[WIDTH];
   _Pragma("GCC unroll 4") for (int i = 0; i < WIDTH; i += 2) {
     vector a = rows[i], b = rows[i + 1];
@@ -29,24 +29,25 @@ static inline __attribute__((always_inline)) void turn_square(vector rows[WIDTH]
 
 /* a0 b0 a1 b1 … of the lower halves, and of the upper ones */
 #if defined(__AVX512F__)
-#define TURN_LOW(a, b)                                                                             \
+#define INTERLEAVE_LOW(a, b)                                                                       \
   __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define TURN_HIGH(a, b)                                                                            \
+#define INTERLEAVE_HIGH(a, b)                                                                      \
   __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #else
-#define TURN_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define TURN_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define INTERLEAVE_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-/* Each round deals the rows like cards; after log2(WIDTH) of them rows are columns. */
-static inline __attribute__((always_inline)) void turn_square(vector rows[WIDTH]) {
-  vector dealt[WIDTH];
+/* Each round interleaves the first half of the rows with the second; after log2(WIDTH) rounds rows
+ * are columns. */
+static inline __attribute__((always_inline)) void transpose_square(vector rows[WIDTH]) {
+  vector mixed[WIDTH];
   _Pragma("GCC unroll 4") for (int round = 1; round < WIDTH; round *= 2) {
     _Pragma("GCC unroll 8") for (int i = 0; i < WIDTH / 2; i++) {
-      dealt[2 * i] = TURN_LOW(rows[i], rows[i + WIDTH / 2]);
-      dealt[2 * i + 1] = TURN_HIGH(rows[i], rows[i + WIDTH / 2]);
+      mixed[2 * i] = INTERLEAVE_LOW(rows[i], rows[i + WIDTH / 2]);
+      mixed[2 * i + 1] = INTERLEAVE_HIGH(rows[i], rows[i + WIDTH / 2]);
     }
-    _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) rows[i] = dealt[i];
+    _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) rows[i] = mixed[i];
   }
 }
 
@@ -105,7 +106,7 @@ static inline __attribute__((always_inline)) void
 turn_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
   _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) columns[i] =
       lanes_load(from + i * stride, 0);
-  turn_square(columns);
+  transpose_square(columns);
 }
 
 #endif

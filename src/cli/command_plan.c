@@ -3,7 +3,6 @@
 #include "cli/console.h"
 #include "plan/report.h"
 #include "train/calibrate.h"
-#include "train/plan_run.h"
 
 /* With --config the plan is then for the machine that was measured. */
 static bool calibrate(app *a, setup *s) {
@@ -25,16 +24,7 @@ int app_run_plan(app *a) {
   ok = ok && prepare(a, &s, &p);
   if (!ok) prepare_explain_model(a, &s, &p);
   if (ok) tsr_plan_lint(s.config, s.parallel, p.training.graph, a->diags);
-  tsr_plan_request r = {
-      .arena = a->arena,
-      .config = s.config,
-      .parallel = s.parallel,
-      .machine = p.machine,
-      .machine_why = p.machine_why,
-      .training = &p.training,
-      .evaluation = &p.evaluation,
-      .generation = &p.generation,
-      .threads = s.compute.cpu.threads};
+  tsr_plan_request r = prepare_plan_request(a, &s, &p);
   ok = ok && tsr_plan_command(&r, o->gantt, o->svg, &text, a->diags);
   if (ok) console_print_dumps(a, &s, &p.training);
   o->quiet ? tsr_text_free(&text) : console_print(&text);

@@ -5,7 +5,6 @@
 #include "cli/console.h"
 #include "html_report/page.h"
 #include "html_report/plan_json.h"
-#include "train/plan_run.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,16 +42,7 @@ static bool make_plan(app *a, const char *config, tsr_text *json) {
   bool ok = setup_load_config(a, &s) && prepare(a, &s, &p);
   if (!ok) prepare_explain_model(a, &s, &p);
   if (ok && p.training.graph->loss >= 0) {
-    tsr_plan_request r = {
-        .arena = a->arena,
-        .config = s.config,
-        .parallel = s.parallel,
-        .machine = p.machine,
-        .machine_why = p.machine_why,
-        .training = &p.training,
-        .evaluation = &p.evaluation,
-        .generation = &p.generation,
-        .threads = s.compute.cpu.threads};
+    tsr_plan_request r = prepare_plan_request(a, &s, &p);
     tsr_report report;
     ok = tsr_plan_make_report(&r, programs, &estimate, &report, a->diags);
     if (ok) tsr_plan_json(a->arena, &report, json);

@@ -4,7 +4,6 @@
 #include "device/memory_report.h"
 #include "plan/report.h"
 #include "runtime/device_communicators.h"
-#include "train/plan_run.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

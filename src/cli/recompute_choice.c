@@ -2,7 +2,6 @@
 #include "cli/recompute_choice.h"
 #include "base/memory.h"
 #include "plan/plan.h"
-#include "train/plan_run.h"
 #include <string.h>
 
 /* ---- what there is ---- */

@@ -6,7 +6,6 @@
 #include "checkpoint/peft_config.h"
 #include "device/cuda/plugin_abi.h"
 #include "train/label_data.h"
-#include "train/plan_run.h"
 #include "train/trainer.h"
 #include <errno.h>
 #include <string.h>
@@ -249,4 +248,17 @@ bool prepare(app *a, setup *s, prepared *p) {
   ok &= take_adapters(a, s->config);
   return ok && setup_open_device(a, s) && choose_machine(a, s, p) &&
          recompute_choose(a, s, p, compile) && compile(a, s, p) && check_source(a, s, p);
+}
+
+tsr_plan_request prepare_plan_request(app *a, const setup *s, const prepared *p) {
+  return (tsr_plan_request){
+      .arena = a->arena,
+      .config = s->config,
+      .parallel = s->parallel,
+      .machine = p->machine,
+      .machine_why = p->machine_why,
+      .training = &p->training,
+      .evaluation = &p->evaluation,
+      .generation = &p->generation,
+      .threads = s->compute.cpu.threads};
 }

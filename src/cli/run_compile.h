@@ -5,6 +5,7 @@
 #include "cli/run_setup.h"
 #include "plan/machine.h"
 #include "train/compile.h"
+#include "train/plan_run.h"
 #include "train/run_data.h"
 
 typedef struct {
@@ -21,6 +22,8 @@ typedef struct {
 bool prepare(app *a, setup *s, prepared *p);
 /* After a stage has failed: adds the diagnostics of the model, unless they have been added. */
 void prepare_explain_model(app *a, const setup *s, const prepared *p);
+/* What a plan of the programs is made of; it points to them. */
+tsr_plan_request prepare_plan_request(app *a, const setup *s, const prepared *p);
 /* Compilation of a model with the tokenizer of `data`; NULL: there are none. */
 tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_run_data *data);
 

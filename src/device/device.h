@@ -177,7 +177,7 @@ typedef struct {
    * From begin_capture to end_capture work is not begun but recorded, with the addresses and
    * numbers that it is given, on the streams of communicators too; `launch` begins all of it, again
    * and again. Where it cannot be recorded these are false and NULL, with the reason in `why` ("":
-   * the user's wish); nothing was begun then. */
+   * the user's request); nothing was begun then. */
 
   bool (*begin_capture)(void *state, char *why);
   void *(*end_capture)(void *state, char *why);

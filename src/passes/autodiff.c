@@ -20,7 +20,7 @@ static void stamp(tsr_graph *g, int of) {
   g->block = of < 0 ? -1 : g->nodes[of].block;
 }
 
-/* Makes all products of one precision that are summed into the gradient of `of` one node, and that
+/* Makes all matmuls of one precision that are summed into the gradient of `of` one node, and that
  * the first of its parts. It belongs to the first of the forward nodes that use the value: no later
  * stage waits for it. */
 static void join_products_of(tsr_gradients *grads, int of, tsr_section section, bool fp8) {

@@ -19,7 +19,7 @@ typedef struct {
   int64_t begin;       /* of what the model sees */
   int64_t cached;      /* of these, how many the cache has */
   int64_t taken;       /* by the run that is under way */
-  int64_t place;       /* among its texts; -1: it is not in the run */
+  int64_t slot;        /* of the program; -1: it is not in the run */
   int64_t scored;      /* tokens of the prompt that need no report any more */
   tsr_page_pool *pool; /* NULL: there is no cache */
   int32_t *pages;      /* of the text, from its first token to its end */
@@ -32,8 +32,8 @@ struct tsr_text_batch {
   row *rows;
   int64_t rows_count, window;
   tsr_page_pool *pools; /* of the cache's pages */
-  /* Of the run that is under way: tokens of each text, texts, and which row each is; -1: none. */
-  int64_t width, places;
+  /* Of the run that is under way: tokens of each text, and the row of each slot; -1: none. */
+  int64_t width;
   int64_t *row_at;
   bool *wanted;  /* per row: it takes part in the run */
   float *logits; /* of one place */
@@ -203,7 +203,7 @@ int tsr_text_batch_add(tsr_text_batch *b, const tsr_text_request *q) {
       .count = q->count,
       .capacity = r->capacity,
       .scored = 1,
-      .place = -1,
+      .slot = -1,
       .pool = r->pool,
       .pages = r->pages,
       .pages_count = pages};
@@ -261,34 +261,33 @@ static bool is_scored(const row *r) {
   return r->request.scores_prompt && r->scored < r->request.count;
 }
 
-/* The pool whose pages a place of a program has, as rows of the batch have. */
-static int64_t pool_of_place(const tsr_text_batch *b, int64_t place, int64_t places) {
-  return has_cache(b) ? place * b->generator->generation->cache.pools / places : 0;
+/* The pool of which a program's slot has its pages, as a row of the batch does. */
+static int64_t pool_of_slot(const tsr_text_batch *b, int64_t slot, int64_t slots) {
+  return has_cache(b) ? slot * b->generator->generation->cache.pools / slots : 0;
 }
 
-/* Deals the rows that are `wanted` to the places of a program, which has `places`; false where a
- * pool has more of them than places. */
-static bool deal_places(tsr_text_batch *b, int64_t places, const bool *wanted) {
-  int64_t next = 0; /* places, like rows, are in the order of pools */
-  b->places = places;
-  for (int64_t i = 0; i < places; i++) b->row_at[i] = -1;
+/* Assigns the rows that are `wanted` to the slots of a program; false where a pool has more of them
+ * than slots. */
+static bool assign_slots(tsr_text_batch *b, int64_t slots, const bool *wanted) {
+  int64_t next = 0; /* slots, like rows, are in the order of pools */
+  for (int64_t i = 0; i < slots; i++) b->row_at[i] = -1;
   for (int64_t i = 0; i < b->rows_count; i++) {
     row *r = &b->rows[i];
-    int64_t pool = pool_of_place(b, i, b->rows_count);
-    r->place = -1;
+    int64_t pool = pool_of_slot(b, i, b->rows_count);
+    r->slot = -1;
     if (!wanted[i]) continue;
-    while (next < places && pool_of_place(b, next, places) < pool) next++;
-    if (next == places || pool_of_place(b, next, places) > pool) return false;
+    while (next < slots && pool_of_slot(b, next, slots) < pool) next++;
+    if (next == slots || pool_of_slot(b, next, slots) > pool) return false;
     b->row_at[next] = i;
-    r->place = next++;
+    r->slot = next++;
   }
   return true;
 }
-/* The program of the fewest places in which all `wanted` rows have one. */
+/* The program of the fewest slots in which all `wanted` rows have one. */
 static const tsr_text_program *
 choose_program(tsr_text_batch *b, const tsr_text_program *programs, int count, const bool *wanted) {
   int at = count - 1;
-  while (!deal_places(b, programs[at].compiled->batch, wanted)) at--;
+  while (!assign_slots(b, programs[at].compiled->batch, wanted)) at--;
   return &programs[at];
 }
 
@@ -317,9 +316,9 @@ static int64_t take_tokens(tsr_text_batch *b) {
   int64_t tokens = 0;
   for (int64_t i = 0; i < b->rows_count; i++) {
     row *r = &b->rows[i];
-    int64_t have = r->place >= 0 ? waiting(r) : 0;
+    int64_t have = r->slot >= 0 ? waiting(r) : 0;
     r->taken = have < b->width ? have : b->width;
-    tokens += has_cache(b) ? r->taken : r->place >= 0;
+    tokens += has_cache(b) ? r->taken : r->slot >= 0;
   }
   return tokens;
 }
@@ -391,8 +390,8 @@ static void draw(tsr_text_batch *b, row *r) {
 static void draw_tokens(tsr_text_batch *b, const run *made) {
   for (int64_t i = 0; i < b->rows_count; i++) {
     row *r = &b->rows[i];
-    if (!r->is_used || r->place < 0) continue;
-    int64_t first = r->place * made->every;
+    if (!r->is_used || r->slot < 0) continue;
+    int64_t first = r->slot * made->every;
     if (is_scored(r) && !score_prompt(b, r, made, first)) continue;
     if (has_cache(b)) r->cached += r->taken;
     if (has_cache(b) && waiting(r)) continue;
@@ -430,7 +429,7 @@ static bool want_others(tsr_text_batch *b) {
   bool any = false;
   for (int64_t i = 0; i < b->rows_count; i++) {
     const row *r = &b->rows[i];
-    b->wanted[i] = r->is_used && r->place < 0 && waiting(r) == 1;
+    b->wanted[i] = r->is_used && r->slot < 0 && waiting(r) == 1;
     any |= b->wanted[i];
   }
   return any;

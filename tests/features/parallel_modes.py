@@ -231,6 +231,12 @@ def classifier_tiles(c):
         program.never_says(" logits (" if is_fused else "linear_cross_entropy")
         found[name] = weights(c.with_keys(**on))
     assert len(set(found.values())) == 1, found
+    # An update of the classifier between its gradients reads the step's scalars, and is not in the way.
+    for clips in (True, False):
+        half = small(c).with_keys("check", "--dump", "program", **keys, training_config__precision="bf16",
+                                  transformer_config__weight_tying="disabled",
+                                  training_config__use_clip_grad_norm=clips)
+        half.matches(classifier)
 
 
 @feature("Head-parallel attention: heads / tp a rank; heads that do not divide are an error")

@@ -432,6 +432,8 @@ def fp8_layers(c):
     for pattern in (r"^  param lm_head f32 ", r"^  block.0.q.product bf16 .* = linear\(.*, fp8: e4m3\)", r"^  logits f32 .* = linear\([^:]*\)$",
                     r" = linear_dx\(.*, fp8: e4m3\)", r" = linear_dw\(.*, fp8: e4m3\)"):
         expect(re.search(pattern, text, re.M), f"the trace has nothing like: {pattern}")
+    on_gpu = c.with_keys("check", device_config__device="cuda", **fp8)
+    on_gpu.says("note: fp8 has no CUDA kernels: the host computes the linear layers that read it")
     keys = {"training_config__fp8": "{gradients: e5m2, scales: f32, exclude: [wq]}"}
     text = c.with_keys("trace", "--emit", "graph-ir", **fp8, **keys).out.split("after placement")[1]
     expect(re.search(r"^  block.0.q.product bf16 .* = linear\([^:]*\)$", text, re.M), "q is not left out")

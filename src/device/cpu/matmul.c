@@ -18,12 +18,12 @@ static void skip(tsr_matrix *m, int64_t elements) { m->first += elements; }
 /* The same, or their codes in FP8. In rows the GEMM sums over columns for A, over rows for B;
  * transposed, the other way round. */
 static tsr_matrix
-operand(const cpu_call *c, int input, int64_t first, int64_t cols, bool turns, bool is_a) {
+operand(const cpu_call *c, int input, int64_t first, int64_t cols, bool is_transposed, bool is_a) {
   if (c->call.task->fp8) {
-    int64_t rs = turns ? 1 : cols, cs = turns ? cols : 1;
-    return cpu_fp8_matrix(c, cpu_gemm_fp8_at(c), input, first, rs, cs, turns != is_a);
+    int64_t rs = is_transposed ? 1 : cols, cs = is_transposed ? cols : 1;
+    return cpu_fp8_matrix(c, cpu_gemm_fp8_at(c), input, first, rs, cs, is_transposed != is_a);
   }
-  return turns ? transposed(c, input, first, cols) : rows_of(c, input, first, cols);
+  return is_transposed ? transposed(c, input, first, cols) : rows_of(c, input, first, cols);
 }
 
 static bool any_half_input(const tsr_task *t, int input) { return (void)t, (void)input, true; }
