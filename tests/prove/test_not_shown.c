@@ -4,7 +4,7 @@
 #include "proof.h"
 #include "tests/check.h"
 
-static const char large[] = "training_config: {seed: 5, batch_size: 4, sequence_length: 8192, "
+static const char large[] = "training_config: {seed: 5, batch_size: 128, sequence_length: 8192, "
                             "max_steps: 4, precision: bf16,\n"
                             "  optimizer: {type: AdamW, lr: 0.01}}\n"
                             "transformer_config: {model_type: gpt2, vocab_size: 131072, "
@@ -16,13 +16,13 @@ static const char small[] =
     "mlp_config: {input_features: 3, hidden_features: [3], output_features: 3}\n"
     "device_config: {device: cuda}\n";
 
-/* 4 × 8,192 × 131,072 logits, in f32, and their gradients. */
+/* 128 × 8,192 × 4,096 values of an MLP's hidden layer, in bf16; the logits are in no memory. */
 static void check_extent(const proof *p, const tsr_reduced_run *plan) {
-  const int64_t logits = (int64_t)4 * 8192 * 131072;
+  const int64_t hidden = (int64_t)128 * 8192 * 4096;
   tsr_program_extent e = tsr_program_extent_of(&p->full.compiled.programs);
-  CHECK_STR(e.tensor, "logits");
-  CHECK_INT(e.elements, logits);
-  CHECK_INT(e.bytes, 4 * logits);
+  CHECK_STR(e.tensor, "block.0.f.linear.product");
+  CHECK_INT(e.elements, hidden);
+  CHECK_INT(e.bytes, 2 * hidden);
   CHECK(e.large >= 2);
   CHECK(e.segment > e.bytes);
   CHECK_INT(e.terms, 131072); /* of the gradient to the last norm */
@@ -48,8 +48,9 @@ static void check_large(void) {
   const char *text = lines(&p, &plan);
   CHECK_AT(
       strstr(
-          text, "not shown:\n  offsets of 32 bits: the largest tensor of a rank is 'logits', "
-                "4,294,967,296 elements in 16.0 GiB, and its largest buffer "),
+          text, "not shown:\n  offsets of 32 bits: the largest tensor of a rank is "
+                "'block.0.f.linear.product', "
+                "4,294,967,296 elements in 8.0 GiB, and its largest buffer "),
       "%s", text);
   CHECK_AT(
       strstr(text, " tensors have 2^31 elements or bytes or more, of the reduced model 0\n"), "%s",
