@@ -17,6 +17,7 @@
  * all else is f32; arithmetic is f32, and a result is rounded once, when it is written. */
 #ifndef TSR_KERNELS_CUDA_KERNELS_H
 #define TSR_KERNELS_CUDA_KERNELS_H
+#include "base/fp8_layout.h"
 #include "base/norm_grid.h"
 #include "base/quantized_layout.h"
 #include "base/tensor_slice.h"
@@ -94,6 +95,40 @@ void tsr_cuda_hash(
 void tsr_cuda_nf4_decode(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_quantized_layout *layout,
     const void *data);
+
+/* ---- fp8_quantize.cu: codes and scales (base/fp8_layout.h) of x (rows, cols), which a GEMM sums
+ * over its rows (blocks of these, or squares) or over its columns. The bits are the CPU's; codes lie
+ * as fp8_shape.h has them, aligned to 16 bytes. ---- */
+void tsr_cuda_fp8_quantize(
+    tsr_cuda_stream s, tsr_cuda_type type, uint8_t *codes, float *scales, const void *x,
+    const tsr_fp8_layout *layout, bool sums_rows);
+
+/* ---- fp8_gemm.cu: c (M, N), of `type`, = A (M, K) B (K, N), added to c where `adds`. K is one
+ * unit. Bits depend on the device and on K, not on M, N or the place in c. The error against the
+ * same codes and scales in exact arithmetic is at most
+ *   (TSR_CUDA_FP8_STEPS + 3 + blocks) 2^-24 * sum over k of |value_a[m,k] value_b[k,n]|,
+ * before c is rounded to its type, where the tensor cores multiply halves (mma_fp8.cuh), on the
+ * assumption that an instruction truncates each of its 16 products and the sum before at 2^-23 of
+ * the largest. NVIDIA documents no bound. Where they multiply codes, it is assumed that each of 32 products
+ * is truncated at 2^-13, and the first term is TSR_CUDA_FP8_COARSE_STEPS. ---- */
+enum { TSR_CUDA_FP8_STEPS = 128 / 16 * 17 * 2, TSR_CUDA_FP8_COARSE_STEPS = 128 / 32 * 33 << 11 };
+/* An operand's first row in the unit, A's or B^T's: rows of codes are `stride` bytes apart. The
+ * scale of block i of K and of row r is the one at i * k_stride + r * row_stride; where row_unit > 0
+ * TSR_FP8_BLOCK rows have one, counted in each unit of so many. */
+typedef struct {
+  const uint8_t *codes;
+  int64_t stride;
+  const float *scales;
+  int64_t k_stride, row_stride, row_unit;
+} tsr_cuda_fp8_matrix;
+typedef struct {
+  int64_t M, N, K;
+  tsr_cuda_fp8_matrix a, b;
+  tsr_fp8_format a_format; /* b is in E4M3 */
+  void *c;
+  bool adds;
+} tsr_cuda_fp8_gemm;
+void tsr_cuda_run_fp8_gemm(tsr_cuda_stream s, tsr_cuda_type type, const tsr_cuda_fp8_gemm *p);
 
 /* ---- norm.cu: rows (R, C); weights w, b are of `type` too, statistics f32 ---- */
 /* x = from (R, C) + row (C) + plus (R, C), with the bits of one after the other; row: or NULL. x,

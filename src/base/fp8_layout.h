@@ -37,10 +37,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* In CUDA C for the device, too. */
+#ifdef __CUDACC__
+#define TSR_FP8_FUNCTION static inline __host__ __device__
+#else
+#define TSR_FP8_FUNCTION static inline
+#endif
+
 #define TSR_FP8_BLOCK ((int64_t)128)
 
 typedef enum { TSR_FP8_E4M3, TSR_FP8_E5M2 } tsr_fp8_format;
-static inline float tsr_fp8_largest(tsr_fp8_format format) {
+TSR_FP8_FUNCTION float tsr_fp8_largest(tsr_fp8_format format) {
   return format == TSR_FP8_E5M2 ? 57344.0f : 448.0f;
 }
 
@@ -55,26 +62,26 @@ typedef struct {
 } tsr_fp8_layout;
 
 /* The block of an index of a dimension that is split into units. */
-static inline int64_t tsr_fp8_block_of(int64_t i, int64_t unit, int64_t block) {
+TSR_FP8_FUNCTION int64_t tsr_fp8_block_of(int64_t i, int64_t unit, int64_t block) {
   return i / unit * ((unit + block - 1) / block) + i % unit / block;
 }
 /* Blocks along a dimension of `size`. */
-static inline int64_t tsr_fp8_blocks(int64_t size, int64_t unit, int64_t block) {
+TSR_FP8_FUNCTION int64_t tsr_fp8_blocks(int64_t size, int64_t unit, int64_t block) {
   return size / unit * ((unit + block - 1) / block);
 }
-static inline int64_t tsr_fp8_scale_rows(const tsr_fp8_layout *l) {
+TSR_FP8_FUNCTION int64_t tsr_fp8_scale_rows(const tsr_fp8_layout *l) {
   return tsr_fp8_blocks(l->rows, l->unit_rows, l->block_rows);
 }
-static inline int64_t tsr_fp8_scale_cols(const tsr_fp8_layout *l) {
+TSR_FP8_FUNCTION int64_t tsr_fp8_scale_cols(const tsr_fp8_layout *l) {
   return tsr_fp8_blocks(l->cols, l->unit_cols, l->block_cols);
 }
-static inline int64_t tsr_fp8_scales(const tsr_fp8_layout *l) {
+TSR_FP8_FUNCTION int64_t tsr_fp8_scales(const tsr_fp8_layout *l) {
   return tsr_fp8_scale_rows(l) * tsr_fp8_scale_cols(l);
 }
 
 /* A matrix is quantised by tiles of up to TSR_FP8_BLOCK x TSR_FP8_BLOCK, of whole blocks and inside
  * a unit. */
-static inline int64_t tsr_fp8_tiles(const tsr_fp8_layout *l) {
+TSR_FP8_FUNCTION int64_t tsr_fp8_tiles(const tsr_fp8_layout *l) {
   return tsr_fp8_blocks(l->rows, l->unit_rows, TSR_FP8_BLOCK) *
          tsr_fp8_blocks(l->cols, l->unit_cols, TSR_FP8_BLOCK);
 }
@@ -85,13 +92,13 @@ typedef struct {
 } tsr_fp8_tile;
 
 /* The i-th run of TSR_FP8_BLOCK indices of a dimension that is split into units. */
-static inline int64_t tsr_fp8_run(int64_t unit, int64_t i, int64_t *ret_first) {
+TSR_FP8_FUNCTION int64_t tsr_fp8_run(int64_t unit, int64_t i, int64_t *ret_first) {
   int64_t each = (unit + TSR_FP8_BLOCK - 1) / TSR_FP8_BLOCK, at = i % each * TSR_FP8_BLOCK;
   *ret_first = i / each * unit + at;
   return unit - at < TSR_FP8_BLOCK ? unit - at : TSR_FP8_BLOCK;
 }
 
-static inline tsr_fp8_tile tsr_fp8_tile_at(const tsr_fp8_layout *l, int64_t i) {
+TSR_FP8_FUNCTION tsr_fp8_tile tsr_fp8_tile_at(const tsr_fp8_layout *l, int64_t i) {
   int64_t across = tsr_fp8_blocks(l->cols, l->unit_cols, TSR_FP8_BLOCK);
   int64_t down = i / across, along = i % across;
   tsr_fp8_tile t;

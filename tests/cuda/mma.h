@@ -10,6 +10,7 @@
 extern "C" {
 #include "kernels/kernels.h"
 }
+#include "base/fp8_layout.h"
 #include "kernels/cuda/number.cuh"
 #include <vector>
 
@@ -33,6 +34,16 @@ inline void fetch_do(fetch f) {
 /* Words of mma: 4 of A and 2 of B a lane; two sets in turn, as emulator.h's exchange. */
 inline uint32_t operands[2][THREADS_MAX][6];
 inline int operands_turn[THREADS_MAX];
+
+inline const uint32_t (*tell_operands(const uint32_t a[4], const uint32_t b[2]))[6] {
+  int *turn = &operands_turn[current], own = lane();
+  uint32_t(*warp)[6] = operands[*turn] + current / WARP * WARP;
+  memcpy(warp[own], a, 4 * sizeof *a);
+  memcpy(warp[own] + 4, b, 2 * sizeof *b);
+  *turn ^= 1;
+  __syncwarp();
+  return warp;
+}
 
 /* Half k % 2 of the word that holds columns pair, pair+1 of the place k in 0..15. */
 inline uint16_t half_of(uint32_t word, int k) { return (uint16_t)(word >> k % 2 * 16); }
@@ -84,12 +95,8 @@ template <tsr_cuda_type TYPE> inline float tensor_value(uint16_t bits) {
 template <tsr_cuda_type TYPE>
 inline void tensor_gemm(float c[4], const uint32_t a[4], const uint32_t b[2]) {
   using namespace emulator;
-  int *turn = &operands_turn[current], own = lane();
-  uint32_t(*warp)[6] = operands[*turn] + current / WARP * WARP;
-  memcpy(warp[own], a, 4 * sizeof *a);
-  memcpy(warp[own] + 4, b, 2 * sizeof *b);
-  *turn ^= 1;
-  __syncwarp();
+  const uint32_t(*warp)[6] = tell_operands(a, b);
+  int own = lane();
   for (int i = 0; i < 4; i++) {
     int row = own / 4 + i / 2 * 8, column = own % 4 * 2 + i % 2;
     double sum = c[i];
@@ -98,6 +105,69 @@ inline void tensor_gemm(float c[4], const uint32_t a[4], const uint32_t b[2]) {
              tensor_value<TYPE>(b_element(warp, k, column));
     c[i] = (float)sum;
   }
+}
+
+/* ---- codes of FP8 ---- */
+
+namespace emulator {
+
+/* Whether kernels multiply codes, or halves. */
+inline bool has_fp8 = false;
+
+/* Code k % 4 of the word that holds four neighbours of the place k in 0..31. */
+inline uint8_t code_of(uint32_t word, int k) { return (uint8_t)(word >> k % 4 * 8); }
+inline uint8_t a_code(const uint32_t (*warp)[6], int row, int k) {
+  return code_of(warp[row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2], k);
+}
+inline uint8_t b_code(const uint32_t (*warp)[6], int k, int column) {
+  return code_of(warp[column * 4 + k % 16 / 4][4 + k / 16], k);
+}
+
+/* `digits` of fraction; the exponents of both formats end with one that E4M3 shares with numbers,
+ * and E5M2 does not. */
+inline double code_value(tsr_fp8_format format, uint8_t code) {
+  int digits = format == TSR_FP8_E4M3 ? 3 : 2, bias = format == TSR_FP8_E4M3 ? 7 : 15;
+  int exponent = (code & 0x7F) >> digits, fraction = code & ((1 << digits) - 1);
+  double size = exponent ? ldexp((1 << digits) + fraction, exponent - bias - digits)
+                         : ldexp(fraction, 1 - bias - digits);
+  if (format == TSR_FP8_E4M3 && (code & 0x7F) == 0x7F) size = NAN;
+  if (format == TSR_FP8_E5M2 && exponent == 31) size = fraction ? NAN : INFINITY;
+  return code & 0x80 ? -size : size;
+}
+
+/* Of all codes. */
+inline const double *code_values(tsr_fp8_format format) {
+  static std::vector<double> values[2];
+  std::vector<double> &of = values[format == TSR_FP8_E5M2];
+  for (int i = (int)of.size(); i < 256; i++) of.push_back(code_value(format, (uint8_t)i));
+  return of.data();
+}
+
+} // namespace emulator
+
+inline bool tensor_has_fp8() { return emulator::has_fp8; }
+
+template <tsr_fp8_format FORMAT>
+inline void tensor_gemm_codes(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+  using namespace emulator;
+  const double *of_a = code_values(FORMAT), *of_b = code_values(TSR_FP8_E4M3);
+  const uint32_t(*warp)[6] = tell_operands(a, b);
+  for (int i = 0; i < 4; i++) {
+    int own = lane(), row = own / 4 + i / 2 * 8, column = own % 4 * 2 + i % 2;
+    double sum = c[i];
+    for (int k = 0; k < 32; k++) sum += of_a[a_code(warp, row, k)] * of_b[b_code(warp, k, column)];
+    c[i] = (float)sum;
+  }
+}
+
+inline uint32_t tensor_pair_times(uint32_t x, uint32_t y) {
+  uint32_t word = 0;
+  for (int i = 0; i < 2; i++) {
+    tsr_f16 half;
+    number_set(&half, f16_value((uint16_t)(x >> 16 * i)) * f16_value((uint16_t)(y >> 16 * i)));
+    word |= (uint32_t)half.bits << 16 * i;
+  }
+  return word;
 }
 
 template <tsr_cuda_type TYPE> inline uint32_t tensor_pair(float first, float second) {
