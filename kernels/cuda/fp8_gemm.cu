@@ -2,8 +2,9 @@
 /* The GEMM of codes of FP8 with a scale for each block (base/fp8_layout.h).
  *
  * An element is a chain that K alone determines: a block of TSR_FP8_BLOCK codes is summed by the
- * tensor cores from zero, 32 of them after 32; the sum is multiplied by the scale of A's block, then by
- * B's, and added to the sum of the blocks before it. Codes that a short block lacks are zeros. */
+ * tensor cores from zero, 32 of them after 32; the sum is multiplied by the scale of A's block,
+ * then by B's, and added to the sum of the blocks before it. Codes that a short block lacks are
+ * zeros. */
 #include "kernels/cuda/fp8_shape.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma_fp8.cuh"

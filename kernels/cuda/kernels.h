@@ -97,8 +97,8 @@ void tsr_cuda_nf4_decode(
     const void *data);
 
 /* ---- fp8_quantize.cu: codes and scales (base/fp8_layout.h) of x (rows, cols), which a GEMM sums
- * over its rows (blocks of these, or squares) or over its columns. The bits are the CPU's; codes lie
- * as fp8_shape.h has them, aligned to 16 bytes. ---- */
+ * over its rows (blocks of these, or squares) or over its columns. The bits are the CPU's; codes
+ * lie as fp8_shape.h has them, aligned to 16 bytes. ---- */
 void tsr_cuda_fp8_quantize(
     tsr_cuda_stream s, tsr_cuda_type type, uint8_t *codes, float *scales, const void *x,
     const tsr_fp8_layout *layout, bool sums_rows);
@@ -107,14 +107,14 @@ void tsr_cuda_fp8_quantize(
  * unit. Bits depend on the device and on K, not on M, N or the place in c. The error against the
  * same codes and scales in exact arithmetic is at most
  *   (TSR_CUDA_FP8_STEPS + 3 + blocks) 2^-24 * sum over k of |value_a[m,k] value_b[k,n]|,
- * before c is rounded to its type, where the tensor cores multiply halves (mma_fp8.cuh), on the
- * assumption that an instruction truncates each of its 16 products and the sum before at 2^-23 of
- * the largest. NVIDIA documents no bound. Where they multiply codes, it is assumed that each of 32 products
- * is truncated at 2^-13, and the first term is TSR_CUDA_FP8_COARSE_STEPS. ---- */
+ * before c is rounded to its type, where the tensor cores multiply halves (mma_fp8.cuh). NVIDIA
+ * documents no bound: it is assumed that an instruction truncates each of its 16 products and the
+ * sum before at 2^-23 of the largest of them. Where they multiply codes, it is assumed that 32
+ * products are truncated at 2^-13, and the first term is TSR_CUDA_FP8_COARSE_STEPS. ---- */
 enum { TSR_CUDA_FP8_STEPS = 128 / 16 * 17 * 2, TSR_CUDA_FP8_COARSE_STEPS = 128 / 32 * 33 << 11 };
 /* An operand's first row in the unit, A's or B^T's: rows of codes are `stride` bytes apart. The
- * scale of block i of K and of row r is the one at i * k_stride + r * row_stride; where row_unit > 0
- * TSR_FP8_BLOCK rows have one, counted in each unit of so many. */
+ * scale of block i of K and of row r is the one at i * k_stride + r * row_stride; where row_unit is
+ * positive TSR_FP8_BLOCK rows have one, counted in each unit of so many. */
 typedef struct {
   const uint8_t *codes;
   int64_t stride;

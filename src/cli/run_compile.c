@@ -154,10 +154,6 @@ static bool compile(app *a, const setup *s, prepared *p) {
   p->has_read_model = true;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &p->training, a->diags)) return false;
   if (!check_collectives(a, s, p->training.graph)) return false;
-  if (o.target.host && s->config->training.precision == TSR_PRECISION_FP8)
-    tsr_diag_note(
-        a->diags, tsr_config_location(s->config, "training_config.precision"),
-        "fp8 has no CUDA kernels: the host computes the linear layers that read it");
   if (p->training.graph->loss < 0) return check_untrained(a, s);
   o.split = &p->training.split;
   o.split_of = p->training.graph;

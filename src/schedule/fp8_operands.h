@@ -12,6 +12,7 @@ typedef struct {
    * rows of one expert and batch unit: that of number r (by expert, then unit), which begins at row
    * f, has scales from row f / TSR_FP8_BLOCK + r of them on. */
   tsr_fp8_layout layout;
+  bool sums_rows;        /* the GEMM sums over its rows, else over its columns */
   int64_t codes, scales; /* where its codes and scales begin */
 } tsr_fp8_operand;
 

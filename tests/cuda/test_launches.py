@@ -27,6 +27,8 @@ def mesh(**axes: int) -> str:
 CASES: dict[str, list[str]] = {
     "gpt2": [],
     "gpt2 in bf16": ["training_config.precision=bf16", "transformer_config.dropout_prob=0.0"],
+    "gpt2 in fp8": ["training_config.precision=fp8"],
+    "gpt2 in fp8, dp and tp": ["training_config.precision=fp8", mesh(dp=2, tp=2)],
     "gpt2, dp and tp": [mesh(dp=2, tp=2)],
     "gpt2, fsdp": [mesh(dp=2), "device_config.enable_fsdp=true"],
     "gpt2, sp": [mesh(tp=2), "device_config.enable_sp=true"],
@@ -114,7 +116,8 @@ def main() -> int:
                     print(f"{case}: {key}: trace prints {printed[key]}, {ran[key]} ran")
     needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_elements", "embedding",
               "tokens_sum", "softmax_stats", "cuBLASLt", "turn", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
-              "attention_tensor_forward", "ring_walk", "sum_members", "dropout", "cast", "copy"}
+              "attention_tensor_forward", "ring_walk", "sum_members", "dropout", "cast", "copy",
+              "fp8_quantize", "fp8_gemm"}
     for kernel in sorted(needed - kernels):
         wrong += 1
         print(f"no case launches {kernel}")

@@ -45,6 +45,18 @@ same "bf16" --set training_config.precision=bf16
 TESSERA_CUDA_GRAPHS=0 same "without graphs"
 options_of dp=2,tp=2
 same "dp=2,tp=2" "${options[@]}"
+# In FP8 each mesh has the weights of one rank.
+fp8=(--set training_config.precision=fp8)
+want=$(run seed=0 "${fp8[@]}")
+[ ${#want} = 64 ] || fail "FP8 has no weights: $(cat "$scratch/out")"
+for mesh in dp=1 dp=2 tp=2; do
+  options_of $mesh
+  for seed in "${seeds[@]:0:3}"; do
+    checks=$((checks + 1))
+    got=$(run "seed=$seed" "${fp8[@]}" "${options[@]}")
+    [ "$got" = "$want" ] || wrong "FP8 on $mesh, seed $seed: $got, not $want" "$scratch/out"
+  done
+done
 all=("${seeds[@]}") seeds=("${seeds[@]:0:1}")
 # Attention over a wide head and the update of state in a file are the host's, on copies of their operands.
 same "tasks of the host" --set transformer_config.embedding_dim=264 --set transformer_config.num_heads=1 \

@@ -432,8 +432,6 @@ def fp8_layers(c):
     for pattern in (r"^  param lm_head f32 ", r"^  block.0.q.product bf16 .* = linear\(.*, fp8: e4m3\)", r"^  logits f32 .* = linear\([^:]*\)$",
                     r" = linear_dx\(.*, fp8: e4m3\)", r" = linear_dw\(.*, fp8: e4m3\)"):
         expect(re.search(pattern, text, re.M), f"the trace has nothing like: {pattern}")
-    on_gpu = c.with_keys("check", device_config__device="cuda", **fp8)
-    on_gpu.says("note: fp8 has no CUDA kernels: the host computes the linear layers that read it")
     keys = {"training_config__fp8": "{gradients: e5m2, scales: f32, exclude: [wq]}"}
     text = c.with_keys("trace", "--emit", "graph-ir", **fp8, **keys).out.split("after placement")[1]
     expect(re.search(r"^  block.0.q.product bf16 .* = linear\([^:]*\)$", text, re.M), "q is not left out")
@@ -445,6 +443,20 @@ def fp8_layers(c):
     expect(losses[0] != losses[1] != losses[2], "fp8 computes other bits")
     kinds = {dtype for _, dtype, _ in tensors(c, "kept1/step-00000003").values()}
     expect(kinds == {"F32"}, f"the checkpoint has tensors of {kinds}")
+
+
+@feature("On a GPU the linear layers of fp8 are quantised and multiplied on the device")
+def fp8_on_a_gpu(c):
+    gpt(c)
+    keys = {"device_config__device": "cuda", "training_config__precision": "fp8"}
+    text = c.with_keys("check", "--dump", "program", **keys)
+    for op in ("linear", "linear_dx", "linear_dw"):
+        text.matches(rf"^ +\d+ +{op} .* in fp8")
+    text.never_says("on the host")
+    text.never_says("the host computes")
+    launches = c.with_keys("trace", "--emit", "tile-ir", **keys)
+    for op in ("linear", "linear_dx", "linear_dw"):
+        launches.matches(rf"^ +\d+ +\w+ +{op} .*  fp8_quantize  .*\n( .*  fp8_quantize\n)? .*  fp8_gemm \d+×\d+×\d+")
 
 
 @feature("Loss scaling: gradients do not depend on the scale, equal bits for powers of two")

@@ -137,8 +137,8 @@ static char *linear_fp8(const linear_round *r) {
 
 /* From element `first` on; of rows (…, wide), or of a weight that is summed over rows. */
 static tsr_matrix
-linear_operand(const linear_round *r, int i, int64_t first, int64_t rs, int64_t cs, bool columns) {
-  if (r->c->call.task->fp8) return cpu_fp8_matrix(r->c, linear_fp8(r), i, first, rs, cs, columns);
+linear_operand(const linear_round *r, int i, int64_t first, int64_t rs, int64_t cs) {
+  if (r->c->call.task->fp8) return cpu_fp8_matrix(r->c, linear_fp8(r), i, first, rs, cs);
   return cpu_matrix(r->c, i, first, rs, cs);
 }
 
@@ -150,9 +150,8 @@ static tsr_gemm linear_gemm(const linear_round *r, const cpu_expert_segment *row
   int64_t w = rows->expert * N * wide;
   tsr_gemm g = {.M = rows->count, .N = N, .c_stride = N, .scaled = t->fp8};
   g.K = least(r->s.K - r->piece * r->s.depth, r->s.depth);
-  g.a = linear_operand(r, 0, rows->first * wide + k, wide, 1, true);
-  g.b = is_dx(t) ? linear_operand(r, 1, w + k * N, N, 1, false)
-                 : linear_operand(r, 1, w + k, 1, wide, true);
+  g.a = linear_operand(r, 0, rows->first * wide + k, wide, 1);
+  g.b = is_dx(t) ? linear_operand(r, 1, w + k * N, N, 1) : linear_operand(r, 1, w + k, 1, wide);
   g.c = linear_entry(c, tsr_reduction_entries(&t->sum, r->part)) + rows->first * N;
   g.adds = r->piece > 0;
   return g;

@@ -29,8 +29,7 @@ void cpu_fp8_quantize(const cpu_call *c, void *to, int part, int parts) {
 }
 
 tsr_matrix cpu_fp8_matrix(
-    const cpu_call *c, const void *operands, int i, int64_t first, int64_t rs, int64_t cs,
-    bool k_is_cols) {
+    const cpu_call *c, const void *operands, int i, int64_t first, int64_t rs, int64_t cs) {
   const tsr_fp8_operand *o = &c->call.task->fp8->inputs[i];
   const tsr_fp8_layout *l = &o->layout;
   int64_t across = tsr_fp8_scale_cols(l);
@@ -41,9 +40,10 @@ tsr_matrix cpu_fp8_matrix(
   tsr_matrix m = {.data = codes, .rs = rs, .cs = cs, .first = first};
   m.type = l->format == TSR_FP8_E5M2 ? TSR_ELEMENT_E5M2 : TSR_ELEMENT_E4M3;
   m.scales.data = (const float *)(const void *)scales + row * across + col;
-  m.scales.k_stride = k_is_cols ? 1 : across;
-  m.scales.lane_stride = k_is_cols ? across : 1;
-  if (l->block_rows == l->block_cols) m.scales.lane_unit = k_is_cols ? l->unit_rows : l->unit_cols;
+  m.scales.k_stride = o->sums_rows ? across : 1;
+  m.scales.lane_stride = o->sums_rows ? 1 : across;
+  if (l->block_rows == l->block_cols)
+    m.scales.lane_unit = o->sums_rows ? l->unit_cols : l->unit_rows;
   return m;
 }
 

@@ -11,11 +11,9 @@ static inline int64_t cpu_fp8_bytes(const tsr_task *t) { return t->fp8 ? t->fp8-
 /* Quantises one of `parts` parts of all operands to `to`, which has these bytes. */
 void cpu_fp8_quantize(const cpu_call *c, void *to, int part, int parts);
 
-/* Input i from element `first` on, where a block begins, as a matrix with strides rs and cs. What
- * the GEMM sums over are the operand's columns (k_is_cols) or its rows. */
+/* Input i from element `first` on, where a block begins, as a matrix with strides rs and cs. */
 tsr_matrix cpu_fp8_matrix(
-    const cpu_call *c, const void *operands, int i, int64_t first, int64_t rs, int64_t cs,
-    bool k_is_cols);
+    const cpu_call *c, const void *operands, int i, int64_t first, int64_t rs, int64_t cs);
 
 /* ---- of expert_linear_dw: the rows of one expert in one batch unit are a matrix ---- */
 

@@ -15,13 +15,12 @@ static tsr_matrix transposed(const cpu_call *c, int input, int64_t first, int64_
 }
 static void skip(tsr_matrix *m, int64_t elements) { m->first += elements; }
 
-/* The same, or their codes in FP8. In rows the GEMM sums over columns for A, over rows for B;
- * transposed, the other way round. */
+/* The same, or their codes in FP8. */
 static tsr_matrix
-operand(const cpu_call *c, int input, int64_t first, int64_t cols, bool is_transposed, bool is_a) {
+operand(const cpu_call *c, int input, int64_t first, int64_t cols, bool is_transposed) {
   if (c->call.task->fp8) {
     int64_t rs = is_transposed ? 1 : cols, cs = is_transposed ? cols : 1;
-    return cpu_fp8_matrix(c, cpu_gemm_fp8_at(c), input, first, rs, cs, is_transposed != is_a);
+    return cpu_fp8_matrix(c, cpu_gemm_fp8_at(c), input, first, rs, cs);
   }
   return is_transposed ? transposed(c, input, first, cols) : rows_of(c, input, first, cols);
 }
@@ -85,8 +84,8 @@ static const float *linear_bias(const cpu_call *c) {
 static bool
 linear_gemm(const cpu_call *c, const cpu_gemm_plan *p, cpu_gemm_place at, tsr_gemm *ret) {
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]), begin = leaf_begin(c, at, K);
-  ret->a = operand(c, 0, begin, K, false, true);
-  ret->b = operand(c, 1, begin, K, true, false);
+  ret->a = operand(c, 0, begin, K, false);
+  ret->b = operand(c, 1, begin, K, true);
   ret->K = p->K;
   ret->bias = linear_bias(c);
   return true;
@@ -168,8 +167,8 @@ linear_dx_gemm(const cpu_call *c, const cpu_gemm_plan *p, cpu_gemm_place at, tsr
   int i = 2 * (int)at.gemm;
   int64_t N = tsr_tensor_last(&c->call.task->inputs[i]), begin = leaf_begin(c, at, N);
   ret->K = N / tsr_reduction_splits(&c->call.task->sum, 0);
-  ret->a = operand(c, i, begin, N, false, true);
-  ret->b = operand(c, i + 1, begin * p->N, p->N, false, false);
+  ret->a = operand(c, i, begin, N, false);
+  ret->b = operand(c, i + 1, begin * p->N, p->N, false);
   return true;
 }
 
@@ -200,8 +199,8 @@ bool cpu_linear_dw_gemm(
   tsr_reduced_rows run;
   if (!tsr_reduction_rows(&c->call.task->sum, at.block, at.leaf, at.gemm, &run)) return false;
   ret->K = run.rows;
-  ret->a = operand(c, 0, (run.first - p->first) * p->M, p->M, true, true);
-  ret->b = operand(c, 1, (run.first - p->first) * p->N, p->N, false, false);
+  ret->a = operand(c, 0, (run.first - p->first) * p->M, p->M, true);
+  ret->b = operand(c, 1, (run.first - p->first) * p->N, p->N, false);
   return true;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The recorder's GEMMs, elementwise maps, norms, sums, embeddings, losses and updates. */
 #include "device/cuda/launch_recorder.h"
+#include "kernels/cuda/fp8_shape.h"
 #include "kernels/cuda/gemm.h"
 
 /* ---- gemm.h ---- */
@@ -20,6 +21,20 @@ bool tsr_cuda_run_gemm(tsr_cuda_blas *b, tsr_cuda_stream s, const tsr_cuda_gemm 
 }
 
 const char *tsr_cuda_blas_error(const tsr_cuda_blas *b) { return (void)b, ""; }
+
+/* ---- fp8_quantize.cu, fp8_gemm.cu ---- */
+
+void tsr_cuda_fp8_quantize(
+    tsr_cuda_stream s, tsr_cuda_type type, uint8_t *codes, float *scales, const void *x,
+    const tsr_fp8_layout *l, bool sums_rows) {
+  UNUSED(&type, codes, scales, x, &sums_rows);
+  if (l->rows * l->cols > 0) record(s, "fp8_quantize", launch_fp8_quantize(l));
+}
+void tsr_cuda_run_fp8_gemm(tsr_cuda_stream s, tsr_cuda_type type, const tsr_cuda_fp8_gemm *p) {
+  UNUSED(&type);
+  if (p->M > 0 && p->N > 0)
+    record_tile(s, "fp8_gemm", launch_fp8_gemm(p->M, p->N), product(s, p->M, p->N, p->K));
+}
 
 /* ---- elementwise.cu, dropout.cu, rope.cu ---- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* GEMMs, in the calls of gemm_calls.h. */
+#include "device/cuda/fp8_matmul.h"
 #include "device/cuda/gemm_calls.h"
-#include "device/cuda/ops.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +70,7 @@ static void make_leaf(const cuda_call *c, void *context, int64_t block, int64_t 
 
 static void run_sum(const cuda_call *c, make_sum *make) {
   const tsr_task *t = c->call.task;
+  if (t->fp8) cuda_fp8_quantize(c);
   int64_t elements = tsr_task_block_elements(t);
   bool wide = cuda_matmul_is_wide(t);
   tsr_cuda_type type = cuda_type(cuda_y(c, 0));
@@ -86,14 +87,19 @@ static void run_sum(const cuda_call *c, make_sum *make) {
   if (wide) tsr_cuda_cast(c->state->stream, type, cuda_out(c, 0), TSR_CUDA_F32, out, elements);
 }
 
+/* The unit that a leaf sums, of the one dimension that a task sums over. */
+static int64_t unit_of(const cuda_call *c, int64_t block, int64_t leaf) {
+  tsr_reduced_rows rows = {0};
+  bool there = tsr_reduction_rows(&c->call.task->sum, block, leaf, 0, &rows);
+  assert(there && rows.first % rows.rows == 0);
+  return rows.first / rows.rows;
+}
+
 /* A leaf's part of `size` elements of the one dimension that a task sums over. */
 static tsr_reduced_rows leaf_of(const cuda_call *c, int64_t block, int64_t leaf, int64_t size) {
-  const tsr_reduction *sum = &c->call.task->sum;
-  int64_t splits = tsr_reduction_splits(sum, 0);
-  tsr_reduced_rows rows = {0};
-  bool there = tsr_reduction_rows(sum, block, leaf, 0, &rows);
-  assert(there && size % splits == 0);
-  return (tsr_reduced_rows){rows.first / rows.rows * (size / splits), 1, size / splits};
+  int64_t splits = tsr_reduction_splits(&c->call.task->sum, 0);
+  assert(size % splits == 0);
+  return (tsr_reduced_rows){unit_of(c, block, leaf) * (size / splits), 1, size / splits};
 }
 
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
@@ -122,7 +128,11 @@ static pieced linear_pieced(const cuda_call *c, int64_t leaf, void *into, tsr_cu
 
 static void
 linear_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
-  (void)block;
+  if (c->call.task->fp8) {
+    int64_t unit = unit_of(c, block, leaf);
+    cuda_fp8_gemm(c, (cuda_fp8_call){0, 1, unit, false}, into, type);
+    return;
+  }
   pieced p = linear_pieced(c, leaf, into, type);
   run_pieces(c, &p);
 }
@@ -170,6 +180,10 @@ static void
 linear_dx_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
   const tsr_tensor *dx = cuda_y(c, 0);
   for (int i = 0; i < c->call.task->inputs_count; i += 2) {
+    if (c->call.task->fp8) {
+      cuda_fp8_gemm(c, (cuda_fp8_call){i, i + 1, unit_of(c, block, leaf), i > 0}, into, type);
+      continue;
+    }
     const tsr_tensor *dy = cuda_x(c, i);
     int64_t N = tsr_tensor_last(dy), K = tsr_tensor_last(dx);
     cuda_gemm_calls calls = cuda_gemm_calls_of(&c->call, i);
@@ -206,6 +220,10 @@ linear_dw_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_
   tsr_cuda_type in = cuda_type(dy);
   tsr_reduced_rows run;
   for (int64_t k = 0; tsr_reduction_rows(&c->call.task->sum, block, leaf, k, &run); k++) {
+    if (c->call.task->fp8) {
+      cuda_fp8_gemm(c, (cuda_fp8_call){0, 1, run.first / run.rows, k > 0}, into, type);
+      continue;
+    }
     pieced p = {
         .whole = {
             .M = N,

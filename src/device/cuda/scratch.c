@@ -1,17 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/scratch.h"
 #include "device/cuda/gemm_calls.h"
+#include "kernels/cuda/fp8_shape.h"
 #include "schedule/fuse.h"
 
 static void *offset(char *at, int64_t bytes) { return at ? at + bytes : NULL; }
 
 /* ---- sums of GEMMs ---- */
 
+static int64_t codes_bytes(const tsr_fp8_operand *o) {
+  return o->layout.rows ? cuda_aligned(tsr_cuda_fp8_bytes(&o->layout, o->sums_rows)) : 0;
+}
+static int64_t scales_bytes(const tsr_fp8_operand *o) {
+  return o->layout.rows ? cuda_aligned(tsr_fp8_scales(&o->layout) * (int64_t)sizeof(float)) : 0;
+}
+/* Of the first `count` inputs. */
+static int64_t fp8_bytes(const tsr_task *t, int count) {
+  int64_t bytes = 0;
+  for (int i = 0; i < count; i++)
+    bytes += codes_bytes(&t->fp8->inputs[i]) + scales_bytes(&t->fp8->inputs[i]);
+  return bytes;
+}
+
+cuda_fp8_operand cuda_fp8_operand_at(const tsr_task *t, int i, char *operands) {
+  char *codes = operands + fp8_bytes(t, i);
+  void *scales = codes + codes_bytes(&t->fp8->inputs[i]);
+  return (cuda_fp8_operand){(uint8_t *)codes, scales};
+}
+
 cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task_call *c, char *at) {
   const tsr_task *t = c->task;
   int64_t elements = tsr_task_block_elements(t);
   int64_t wide = cuda_matmul_is_wide(t) ? cuda_aligned(elements * 4) : 0;
-  int64_t stack = tsr_task_stack_bytes(t, elements), operands = cuda_gemm_calls_scratch(c);
+  int64_t stack = tsr_task_stack_bytes(t, elements);
+  int64_t operands = t->fp8 ? fp8_bytes(t, t->fp8->count) : cuda_gemm_calls_scratch(c);
   if (operands) stack = cuda_aligned(stack);
   return (cuda_matmul_scratch){
       .wide = wide ? offset(at, 0) : NULL,

@@ -10,15 +10,22 @@
 static inline int64_t cuda_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /* Sums of GEMMs (linear, linear_dx, linear_dw, matmul): where several results are added and then
- * rounded to half precision, the sum in f32; then the stack of leaves; then what a call copies its
- * operands to if the library's algorithm refuses them (gemm_calls.h). */
+ * rounded to half precision, the sum in f32; then the stack of leaves; then the operands in FP8, or
+ * what a call copies its operands to if the library's algorithm refuses them (gemm_calls.h). */
 typedef struct {
   float *wide; /* NULL: the sum is made in the output */
   float *stack;
-  void *operands; /* NULL: no call has operands that can be refused */
+  void *operands; /* NULL: none are quantised, and no call has any that can be refused */
   int64_t bytes;
 } cuda_matmul_scratch;
 cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task_call *call, char *at);
+
+/* Input i of a task that quantises its operands, in `operands` above. */
+typedef struct {
+  uint8_t *codes; /* kernels/cuda/fp8_shape.h */
+  float *scales;
+} cuda_fp8_operand;
+cuda_fp8_operand cuda_fp8_operand_at(const tsr_task *task, int i, char *operands);
 
 /* Of a logits_gradient (schedule/fuse.h): the gradient of the logits, in front of what the GEMMs
  * need one after the other. */

@@ -71,8 +71,7 @@ static bool supports(const tsr_target *target, const tsr_program *p, const tsr_t
   bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
               t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_ADAPTED_SQUARES &&
               t->op != TSR_OP_DIVIDE_ROOT;
-  return runs && !t->fp8 && has_function(p, t) && has_head(p, t) && has_turn(p, t) &&
-         !is_of_experts(t);
+  return runs && has_function(p, t) && has_head(p, t) && has_turn(p, t) && !is_of_experts(t);
 }
 
 /* Optimizer state in a file is the host's to update. */
@@ -144,6 +143,7 @@ kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dty
   tsr_dtype half = TSR_F32;
   int sinks = sinks_of(&p->graph->nodes[t->node]);
   if (t->fused == TSR_FUSED_LOGITS_GRADIENT) return; /* it rounds what its GEMMs read */
+  if (t->fp8) return;                                /* operands of any types are quantised */
   bool mixed = !takes_mixed(t->op) && is_mixed(p, t, &half);
   for (int i = 0; i < t->inputs_count; i++)
     if (tsr_dtype_is_quantized(inputs[i])) inputs[i] = half; /* GEMMs read a decoded copy */
