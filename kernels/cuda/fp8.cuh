@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Numbers to codes of FP8 with the bits of the CPU's (kernels/cpu/fp8.h), in plain arithmetic,
- * which is that of every architecture; and codes to halves. */
+ * which is that of every architecture. */
 #ifndef TSR_KERNELS_CUDA_FP8_CUH
 #define TSR_KERNELS_CUDA_FP8_CUH
 #include "base/fp8_layout.h"

@@ -31,7 +31,8 @@
  * in f32: on the CPU the inner sum is one chain from zero, in which each product is exact; it is
  * multiplied by a's scale, then by b's, and added to the sum of the blocks before it. Where nothing
  * underflows, the error against the same codes and scales in exact arithmetic is at most
- *   (128 + 3 + blocks) 2^-24 * sum over k of |value_a[m,k] value_b[k,n]|. */
+ *   (128 + 3 + blocks) 2^-24 * sum over k of |value_a[m,k] value_b[k,n]|.
+ * On GPUs the tensor cores compute the inner sum (kernels/cuda/kernels.h has that bound). */
 #ifndef TSR_BASE_FP8_LAYOUT_H
 #define TSR_BASE_FP8_LAYOUT_H
 #include <stdbool.h>

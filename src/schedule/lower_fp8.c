@@ -75,7 +75,6 @@ static tsr_fp8_layout of_expert_run(const lowering *l, int input, bool gradient)
   return r;
 }
 
-/* Of an input that is quantised. */
 static bool sums_rows(const lowering *l, int i) {
   switch ((int)l->n->op) {
   case TSR_OP_LINEAR:
@@ -140,8 +139,9 @@ const tsr_fp8_operands *tsr_fp8_operands_of(const tsr_program *p, const tsr_task
   r->inputs = tsr_arena_array(p->graph->arena, tsr_fp8_operand, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++) {
     tsr_fp8_layout layout = layout_of_input(&l, i);
-    r->inputs[i] = (tsr_fp8_operand){layout, sums_rows(&l, i), r->bytes, r->bytes};
+    r->inputs[i] = (tsr_fp8_operand){layout, false, r->bytes, r->bytes};
     if (!layout.rows) continue;
+    r->inputs[i].sums_rows = sums_rows(&l, i);
     r->inputs[i].scales += lines(layout.rows * layout.cols);
     r->bytes = r->inputs[i].scales + lines(scales_of(&l, &layout) * (int64_t)sizeof(float));
   }

@@ -20,7 +20,8 @@
  *   - Sums are made of the recipe's units: each task's record (schedule/sum_order.h) sums every row
  *     once, in the unit that the row's position in the whole tensor is in, on every rank; operands
  *     are split alike, lengths divide, and a rank's units are a subtree of the recipe's. The pieces
- *     of a gradient's norm (schedule/norm_pieces.h) are each rank's part of it.
+ *     of a gradient's norm (schedule/norm_pieces.h) are each rank's part of it. Operands in FP8 are
+ *     quantised in blocks that no mesh cuts, as their node says.
  *
  * Not proved: attributes and scratch sizes, which are for kernels to know; that the graph with its
  * placements computes what the user's does, which `check --prove` tries out. */

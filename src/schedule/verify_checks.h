@@ -54,6 +54,7 @@ bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task, cons
 bool tsr_verify_host_task(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s);
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task);
+void tsr_verify_fp8(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_experts(tsr_verify *v, const tsr_verify_subject *s, int task);
 const int *tsr_verify_expert_sums(tsr_arena *arena, const tsr_graph *graph);
 void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s);

@@ -419,6 +419,7 @@ void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s) {
     for (int k = 0; k < (t->covered ? t->nodes_count : 1); k++)
       check_sum_of(v, s, i, t->covered ? &t->covered[k] : t);
     tsr_verify_norm(v, s, i);
+    tsr_verify_fp8(v, s, i);
     tsr_verify_experts(v, s, i);
   }
 }

@@ -57,6 +57,7 @@ typedef enum {
   ON_PIPE_DP,
   ON_CHUNKS,
   ON_FORWARD,
+  ON_FP8,
   ON_EXPERTS,
   ON_EXPERT_AXES,
   RULE_SAMPLES

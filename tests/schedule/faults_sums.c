@@ -97,6 +97,43 @@ static bool lose_pieces(mutant *m) {
   return true;
 }
 
+/* ---- operands in FP8 ---- */
+
+/* Of some layer's task, a copy. */
+static tsr_fp8_operand *change_operands(mutant *m) {
+  tsr_task *t = &m->p->tasks[mutant_pick_op(m, TSR_OP_LINEAR)];
+  if (!t->fp8) return NULL;
+  tsr_fp8_operands *all = tsr_arena_alloc(m->arena, sizeof *all);
+  *all = *t->fp8;
+  all->inputs = tsr_arena_array(m->arena, tsr_fp8_operand, all->count);
+  for (int i = 0; i < all->count; i++) all->inputs[i] = t->fp8->inputs[i];
+  t->fp8 = all;
+  return all->inputs;
+}
+static bool lose_operands(mutant *m) {
+  tsr_task *t = &m->p->tasks[mutant_pick_op(m, TSR_OP_LINEAR)];
+  bool had = t->fp8 != NULL;
+  t->fp8 = NULL;
+  return had;
+}
+/* One block for what the units of tp split. */
+static bool widen_blocks(mutant *m) {
+  tsr_fp8_operand *o = change_operands(m);
+  if (!o || o->layout.unit_cols == o->layout.cols) return false;
+  o->layout.unit_cols = o->layout.cols;
+  return true;
+}
+static bool change_format(mutant *m) {
+  tsr_fp8_operand *o = change_operands(m);
+  if (o) o->layout.format = TSR_FP8_E5M2;
+  return o;
+}
+static bool share_codes(mutant *m) {
+  tsr_fp8_operand *o = change_operands(m);
+  if (o) o[1].codes = o[0].codes;
+  return o;
+}
+
 static const char *const same_rows = "the record names the same rows in the same order";
 static const char *const same_norm =
     "rectangles are summed in f64, so that the norm, of f32, seldom shows how they are split";
@@ -123,5 +160,12 @@ static const rule_fault table[] = {
     {"it splits '%s' into %lld parts here, the recipe into %lld over all", join_parts, ON_ALONE,
      EFFECT_NONE, same_norm},
     {"it %s of a norm", lose_pieces, ON_ALONE},
+    {"it %s operands in FP8, its node %s", lose_operands, ON_FP8},
+    {"it quantises '%s' (%lld, %lld) in units of (%lld, %lld) and blocks of %d x %d, "
+     "the recipe has (%lld, %lld) and %d x %d",
+     widen_blocks, ON_FP8},
+    {"the format of '%s', its scales or the dimension that is summed are not the recipe's",
+     change_format, ON_FP8},
+    {"the codes and scales of '%s' share bytes with others, or have none", share_codes, ON_FP8},
 };
 RULE_FAULTS(faults_of_sums, table);

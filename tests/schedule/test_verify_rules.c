@@ -52,6 +52,7 @@ static harness_options options_of(rule_sample sample) {
            .microbatches = 4},
       [ON_FORWARD] =
           {.dp = 2, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_FORWARD, .microbatches = 4},
+      [ON_FP8] = {.dp = 2, .tp = 2, .microbatches = 2},
       [ON_EXPERTS] = {.dp = 2, .ep = 2, .tp = 2, .microbatches = 2, .expert_units = 4},
       [ON_EXPERT_AXES] =
           {.dp = 1,
@@ -71,6 +72,7 @@ static sound_run open_sound(rule_sample sample) {
   harness_options o = options_of(sample);
   tsr_graph *g = sample_graph(s.arena, &o);
   if (sample == ON_FORWARD) g->loss = -1; /* evaluation */
+  if (sample == ON_FP8) tsr_pass_fp8(g, TSR_FP8_ON, tsr_graph_fp8_weights(g));
   if (!harness_compile(g, &o, &s.h, diags)) tsr_diags_print(diags, stderr), abort();
   if (sample == ON_LOSS) s.h.placed->outputs_count = 1;
   s.want = effect_train(s.arena, &s.h, true);
