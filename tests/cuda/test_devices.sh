@@ -170,6 +170,12 @@ done
 options_of dp=2 zero.stage=3
 trains mesh "${options[@]}"
 expect "ZeRO 3" "$(hash_of "$scratch/mesh.metrics")" "$want"
+# A rank has several units of the batch, and the weight a part for each.
+whole=(--set training_config.gradient_accumulation_steps=1 --set training_config.max_steps=2)
+trains whole "${whole[@]}"
+options_of dp=2 zero.stage=1
+trains mesh "${whole[@]}" "${options[@]}"
+expect "ZeRO 1 in one microbatch" "$(hash_of "$scratch/mesh.metrics")" "$(hash_of "$scratch/whole.metrics")"
 options_of dp=2 zero.stage=2 zero.partition=owner_hash
 trains mesh "${options[@]}"
 expect "ZeRO 2 with owners" "$(hash_of "$scratch/mesh.metrics")" "$want"

@@ -17,6 +17,13 @@ static int64_t pieces_along(const tsr_task_call *c, const tsr_tensor *t, int dim
   return pieces > 0 && t->shape[dim] % pieces == 0 ? pieces : 1;
 }
 
+/* The same of a weight: what ZeRO shards is computed whole. */
+static int64_t weight_pieces(const tsr_task_call *c, const tsr_tensor *w, int dim) {
+  tsr_placement p = tsr_operand_value(c, w)->placement[TSR_TP];
+  int64_t pieces = p.kind == TSR_SHARD && p.dim == dim ? c->program->lowering.tp_units : 1;
+  return pieces > 0 && w->shape[dim] % pieces == 0 ? pieces : 1;
+}
+
 /* Whether the recipe's units split positions that lie along a dimension, perhaps into one for each
  * rank. */
 static bool splits_positions(const tsr_task_call *c, const tsr_tensor *t, int dim) {
@@ -46,7 +53,7 @@ static cuda_gemm_calls linear_calls(const tsr_task_call *c) {
   return (cuda_gemm_calls){
       tsr_tensor_rows(y), tsr_tensor_last(y),
       tsr_tensor_last(x) / tsr_reduction_splits(&c->task->sum, 0), runs_of_rows(c, x),
-      pieces_along(c, w, 0)};
+      weight_pieces(c, w, 0)};
 }
 
 /* dx (R, K) = sum over pairs of dy (R, N) w (N, K), N split into units */
@@ -56,7 +63,7 @@ static cuda_gemm_calls linear_dx_calls(const tsr_task_call *c, int at) {
   return (cuda_gemm_calls){
       tsr_tensor_rows(dx), tsr_tensor_last(dx),
       tsr_tensor_last(dy) / tsr_reduction_splits(&c->task->sum, 0), runs_of_rows(c, dy),
-      pieces_along(c, w, 1)};
+      weight_pieces(c, w, 1)};
 }
 
 /* dw (N, K) = dy (R, N)^T x (R, K), R split into units of runs of rows, all of one length */
@@ -65,8 +72,8 @@ static cuda_gemm_calls linear_dw_calls(const tsr_task_call *c) {
   tsr_reduced_rows run = {0};
   tsr_reduction_rows(&c->task->sum, 0, 0, 0, &run);
   return (cuda_gemm_calls){
-      tsr_tensor_last(dy), tsr_tensor_last(x), run.rows, pieces_along(c, w, 0),
-      pieces_along(c, w, 1)};
+      tsr_tensor_last(dy), tsr_tensor_last(x), run.rows, weight_pieces(c, w, 0),
+      weight_pieces(c, w, 1)};
 }
 
 /* c (…, M, N) = A (…, M, K) B (…, K, N), either transposed; K split into units, a call a matrix */
