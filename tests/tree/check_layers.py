@@ -39,9 +39,10 @@ ALLOWED = {
              "tensorboard",
     "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
-    "serve": "jinja config graph runtime data tokenizer checkpoint train",
+    "http": "",
+    "serve": "http jinja config graph runtime data tokenizer checkpoint train",
     "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report tensorboard "
-           "html_report train compare prove serve",
+           "html_report train compare prove http serve",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.
@@ -53,7 +54,7 @@ THIRD_PARTY = {
     "oniguruma.h": "tokenizer",
     "utf8proc.h": "jinja tokenizer",
     "nettle/": "base",
-    "microhttpd.h": "serve",
+    "microhttpd.h": "http serve",
     "mpi.h": "comm",
     "nccl.h": "comm device",
     "cuda": "device kernels",
