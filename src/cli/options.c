@@ -11,9 +11,9 @@
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",      "inspect", "trace",   "profile",  "plan",  "evaluate",
-    "generate", "checkpoint", "import",  "export",  "tokenize", "data",  "kernels",
-    "doctor",   "verify",     "lock",    "compare", "serve",    "report"};
+    "train",    "check",      "inspect", "trace",   "profile",  "plan",   "evaluate",
+    "generate", "checkpoint", "import",  "export",  "tokenize", "data",   "kernels",
+    "doctor",   "verify",     "lock",    "compare", "serve",    "report", "watch"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
@@ -41,7 +41,7 @@ static const option options[] = {
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(TOKENIZE)},
     {"--prove", FLAG, AT(prove), ONLY(CHECK)},
     {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
-    {"--machine", PATH, AT(machine), ONLY(PLAN) | ONLY(REPORT)},
+    {"--machine", PATH, AT(machine), ONLY(PLAN) | ONLY(REPORT) | ONLY(WATCH)},
     {"--html", PATH, AT(html), ONLY(REPORT)},
     {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
     {"--svg", PATH, AT(svg), ONLY(PLAN)},
@@ -65,8 +65,8 @@ static const option options[] = {
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
     {"--checkpoint", PATH, AT(checkpoint), TEXTS | ONLY(EVALUATE)},
     {"--adapter", PATH, AT(adapter), ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(EXPORT) | ONLY(SERVE)},
-    {"--host", VALUE, AT(host), ONLY(SERVE)},
-    {"--port", VALUE, AT(port_text), ONLY(SERVE)},
+    {"--host", VALUE, AT(host), ONLY(SERVE) | ONLY(WATCH)},
+    {"--port", VALUE, AT(port_text), ONLY(SERVE) | ONLY(WATCH)},
     {"--token", VALUE, AT(token), ONLY(SERVE)},
     {"--model-name", VALUE, AT(model_name), ONLY(SERVE)},
     {"--context", VALUE, AT(context_text), ONLY(SERVE)},
@@ -320,6 +320,8 @@ static void check_arguments(const tsr_options *c, tsr_diags *diags) {
       {TSR_COMMAND_COMPARE, 2, 2,
        "two of a kind: recipes or runs, checkpoints, files of tensors (.safetensors)"},
       {TSR_COMMAND_REPORT, 1, TSR_WORDS_MAX, "a folder of --out, or a file of --metrics"},
+      {TSR_COMMAND_WATCH, 1, TSR_WORDS_MAX,
+       "a folder of --out, a folder of such folders, or a file of --metrics"},
       {TSR_COMMAND_LOCK, 3, 3, "what to do: diff, and two files run.lock"},
       {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
       {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
@@ -357,6 +359,7 @@ static bool lacks_config(const tsr_options *c) {
   case TSR_COMMAND_LOCK:
   case TSR_COMMAND_COMPARE:
   case TSR_COMMAND_REPORT:
+  case TSR_COMMAND_WATCH:
     return false;
   default:
     return true;

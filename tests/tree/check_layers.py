@@ -41,8 +41,9 @@ ALLOWED = {
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
     "http": "",
     "serve": "http jinja config graph runtime data tokenizer checkpoint train",
+    "watch": "html_report http",
     "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report tensorboard "
-           "html_report train compare prove http serve",
+           "html_report train compare prove http serve watch",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.
@@ -54,7 +55,7 @@ THIRD_PARTY = {
     "oniguruma.h": "tokenizer",
     "utf8proc.h": "jinja tokenizer",
     "nettle/": "base",
-    "microhttpd.h": "http serve",
+    "microhttpd.h": "http serve watch",
     "mpi.h": "comm",
     "nccl.h": "comm device",
     "cuda": "device kernels",
