@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `watch`: the page of `report`, which follows runs. A signal ends it at once: it
- * leaves nothing. */
+ * leaves nothing. With --tui: watch_dashboard.h. */
 #include "cli/console.h"
 #include "cli/listen_at.h"
+#include "cli/watch_dashboard.h"
 #include "cli/watched_run.h"
 #include "http/host.h"
 #include "watch/find_runs.h"
@@ -75,6 +76,7 @@ int app_run_watch(app *a) {
   enum { PORT = 8008 };
   watching *w = tsr_arena_alloc(a->arena, sizeof *w);
   int socket, port;
+  if (a->options.tui) return watch_dashboard(a);
   bool loopback = tsr_host_is_loopback(listen_at_host(a));
   if (!page_run_check_machine(a) || !listen_at_open(a, PORT, &socket, &port))
     return console_finish(a, false);

@@ -161,6 +161,9 @@ static const entry options[] = {
      "a match, and of\n"
      "                   their gradients\n"
      "  --tensorboard-every N  train: these of every N-th step; 100 unless given\n"},
+    {ONLY(TRAIN) | ONLY(WATCH), "  --tui            train, watch: a picture of the run on the "
+                                "terminal; plain lines where there "
+                                "is none\n"},
     {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
                   "1h30m\n"},
     {ONLY(CHECK),

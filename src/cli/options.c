@@ -56,6 +56,7 @@ static const option options[] = {
     {"--tensorboard", PATH, AT(tensorboard), ONLY(TRAIN)},
     {"--tensorboard-histograms", VALUE, AT(histograms), ONLY(TRAIN)},
     {"--tensorboard-every", VALUE, AT(histograms_every_text), ONLY(TRAIN)},
+    {"--tui", FLAG, AT(tui), ONLY(TRAIN) | ONLY(WATCH)},
     {"--locked", PATH, AT(locked), ONLY(TRAIN)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
@@ -431,8 +432,8 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
 /* What it names is compared by its content, or it changes what is shown alone. */
 static bool may_differ(const option *o) {
   static const char *const words[] = {
-      "--config",  "--mesh",        "--data",  "--checkpoint",     "--chat",      "--dump",
-      "--adapter", "--prompt-file", "--quiet", "--replay-routing", "--shots-file"};
+      "--config",  "--mesh",        "--data",  "--checkpoint",     "--chat",       "--dump",
+      "--adapter", "--prompt-file", "--quiet", "--replay-routing", "--shots-file", "--tui"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(o->word, words[i])) return true;
   return o->kind == KEY || o->kind == VALUES;

@@ -56,6 +56,7 @@ typedef struct {
   const char *resume;       /* "": the newest */
   const char *locked;
   bool overwrite; /* and profile, tokenize */
+  bool tui;       /* and watch */
   const char *time_limit_text;
   double time_limit_s;
   /* trace, profile */

@@ -12,7 +12,9 @@ from small_models import (gpt, has_line, initial, is_close, layer, mesh, printed
                           stored, trains_like_one_rank, weights)
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../watch"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tui"))
 from follower import Watch, last_step  # noqa: E402
+from terminal import Terminal  # noqa: E402
 
 # A tensor on a mesh, in a graph of one statement.
 TENSOR = """\
@@ -335,6 +337,24 @@ transformer_config: {model_type: gpt2, embedding_dim: 8, num_blocks: 2, num_head
         code, _ = watch.stop(signal.SIGINT)
     if code != 130:
         done.fail(f"Ctrl-C ends watch with {code}")
+
+
+@feature("--tui: a run as one picture on the terminal, of its own process or another one")
+def pictures(c):
+    c.write("picture.yaml", """training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4,
+  sequence_length: 8, max_steps: 1000000, num_epochs: 1000000, eval_every: 0, sample_tokens: 0, model_save_interval: 0}
+transformer_config: {model_type: gpt2, embedding_dim: 8, num_blocks: 1, num_heads: 1, max_sequence_length: 8}
+""")
+    c.run("--config", "picture.yaml", "--out", "shown", "--set", "training_config.max_steps=4")  # which also makes text.txt
+    for words, shows in ((["--config", "picture.yaml", "--tui"], r"picture.yaml, gpt2, 1 rank +step [1-9]"),
+                         (["watch", "shown", "--tui"], r"shown  has ended +step 4/4")):
+        c.commands += 1
+        terminal = Terminal([c.program, *words], folder=c.folder)
+        seen = terminal.until(lambda t, shows=shows: re.search(shows, t.picture()[0]) and any("loss " in row for row in t.picture()))
+        terminal.send(signal.SIGTERM)
+        code = terminal.end()
+        if not seen or code != 143 or terminal.now:
+            raise AssertionError(f"{words}: {code}, {terminal.picture()}")
 
 
 @feature("--tensorboard: event files with metrics, recipe, graph, samples and histograms; a resumed run shows no step twice")
