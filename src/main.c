@@ -97,7 +97,7 @@ const char *app_graphs_folder(const app *a) {
  * port, are for one process. */
 static bool check_processes(app *a) {
   const tsr_options *o = &a->options;
-  bool serves = o->command == TSR_COMMAND_SERVE;
+  bool serves = o->command == TSR_COMMAND_SERVE || o->command == TSR_COMMAND_WATCH;
   if (!(o->out || o->svg || o->html || o->calibration || serves)) return true;
   return tsr_job_require_one_process(&a->job, tsr_command_name(o->command));
 }
@@ -143,7 +143,8 @@ static int run_command(app *a) {
       [TSR_COMMAND_DATA] = app_run_data,         [TSR_COMMAND_KERNELS] = app_run_kernels,
       [TSR_COMMAND_DOCTOR] = app_run_doctor,     [TSR_COMMAND_VERIFY] = app_run_verify,
       [TSR_COMMAND_LOCK] = app_run_lock,         [TSR_COMMAND_COMPARE] = app_run_compare,
-      [TSR_COMMAND_SERVE] = app_run_serve,       [TSR_COMMAND_REPORT] = app_run_report};
+      [TSR_COMMAND_SERVE] = app_run_serve,       [TSR_COMMAND_REPORT] = app_run_report,
+      [TSR_COMMAND_WATCH] = app_run_watch};
   return commands[a->options.command](a);
 }
 

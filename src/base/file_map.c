@@ -4,6 +4,7 @@
  * file. */
 #include "base/file_ops.h"
 #include "base/file_read.h"
+#include "base/terminal.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -45,6 +46,7 @@ static void on_missing_page(int number, siginfo_t *info, void *context) {
   if (m) atomic_store(&m->is_cut, true);
   errno = error;
   if (ok) return;
+  tsr_terminal_leave();
   signal(number, SIG_DFL);
   raise(number);
 }

@@ -154,6 +154,23 @@ bool tsr_folder_lock_is_of(tsr_arena *arena, const char *folder, const char *own
   return false;
 }
 
+/* A process that begins waits longer for its lock than this one holds it. */
+tsr_folder_use tsr_folder_lock_look(const char *folder, char ret_owner[TSR_FOLDER_OWNER_BYTES]) {
+  tsr_arena *arena = tsr_arena_new();
+  const char *path = tsr_path_join(arena, folder, TSR_FOLDER_LOCK_NAME);
+  int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+  tsr_folder_use use = errno == ENOENT ? TSR_FOLDER_FREE : TSR_FOLDER_USE_UNKNOWN;
+  ret_owner[0] = 0;
+  if (fd >= 0) {
+    read_owner(fd, ret_owner);
+    if (tsr_disk_lock_shared(fd)) use = TSR_FOLDER_FREE;
+    else use = errno == EWOULDBLOCK ? TSR_FOLDER_IN_USE : TSR_FOLDER_USE_UNKNOWN;
+    close(fd);
+  }
+  tsr_arena_free(arena);
+  return use;
+}
+
 void tsr_folder_lock_release(tsr_folder_lock *lock) {
   if (lock->fd < 0) return;
   tsr_disk_remove(lock->path);

@@ -38,6 +38,12 @@ void tsr_folder_lock_owner(char ret_owner[TSR_FOLDER_OWNER_BYTES]);
  * perhaps: waits 5 s for a file system that is late. */
 bool tsr_folder_lock_is_of(tsr_arena *arena, const char *folder, const char *owner);
 
+/* Whether a process has taken the folder, seen without taking it. Where the file system has no
+ * locks, or the file cannot be read, that is unknown. */
+typedef enum { TSR_FOLDER_FREE, TSR_FOLDER_IN_USE, TSR_FOLDER_USE_UNKNOWN } tsr_folder_use;
+/* `ret_owner`: "process 123 on host", as its file has it; "" where there is no file. */
+tsr_folder_use tsr_folder_lock_look(const char *folder, char ret_owner[TSR_FOLDER_OWNER_BYTES]);
+
 /* Removes the file. Fine where nothing is held. */
 void tsr_folder_lock_release(tsr_folder_lock *lock);
 

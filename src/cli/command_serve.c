@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `serve`. */
+#include "cli/listen_at.h"
 #include "cli/text_ends.h"
 #include "data/chat_template.h"
 #include "plan/plan.h"
+#include "http/host.h"
 #include "serve/http_server.h"
-#include "serve/listen_socket.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,32 +21,25 @@ typedef struct {
   int64_t queue;
 } serving;
 
-static bool is_loopback(const char *host) {
-  return !strcmp(host, "localhost") || !strcmp(host, "::1") || !strncmp(host, "127.", 4);
-}
-
 /* The port is taken first, so that a second server ends before it reads its weights. */
 static bool take_settings(serving *s) {
-  enum { PORT = 8000, PORT_MAX = 65535, BODY = 1 << 20, QUEUE = 256, OTHERS = 64 };
+  enum { PORT = 8000, BODY = 1 << 20, QUEUE = 256, OTHERS = 64 };
   const double timeout = 600, sending = 30;
   app *a = s->m.a;
   const tsr_options *o = &a->options;
-  const char *host = o->host ? o->host : "127.0.0.1", *token = o->token;
+  const char *token = o->token;
   if (!token) token = getenv("TESSERA_SERVE_TOKEN");
   s->queue = o->max_queue ? o->max_queue : QUEUE;
   s->http.token = token && *token ? token : NULL;
-  s->http.max_body = o->max_body ? o->max_body : BODY;
+  s->http.daemon.max_body = o->max_body ? o->max_body : BODY;
   s->http.timeout_s = o->timeout_text ? o->timeout_s : timeout;
-  s->http.sending_s = s->http.timeout_s < sending ? s->http.timeout_s : sending;
-  s->http.connections = (int)(s->queue < 1 << 16 ? s->queue : 1 << 16) + OTHERS;
-  if (!is_loopback(host) && !s->http.token)
+  s->http.daemon.sending_s = s->http.timeout_s < sending ? s->http.timeout_s : sending;
+  s->http.daemon.connections = (int)(s->queue < 1 << 16 ? s->queue : 1 << 16) + OTHERS;
+  if (!tsr_host_is_loopback(listen_at_host(a)) && !s->http.token)
     tsr_diag_warning(
         a->diags, TSR_NOWHERE,
         "--host: other machines may reach the server, and without --token it answers all of them");
-  int port = o->port_text ? (int)o->port : PORT;
-  if (port > PORT_MAX)
-    return tsr_diag_error(a->diags, TSR_NOWHERE, "--port: %d is above %d", port, PORT_MAX);
-  return tsr_listen_socket_open(host, port, &s->http.socket, &s->port, a->diags);
+  return listen_at_open(a, PORT, &s->http.daemon.socket, &s->port);
 }
 
 /* The last part of a path. */
@@ -150,13 +144,9 @@ static bool run(serving *s) {
   tsr_scheduler *scheduler = tsr_scheduler_new(a->arena, batch, s->queue, metrics);
   bool ok =
       tsr_http_server_open(a->arena, &s->http, &s->model, scheduler, metrics, &server, a->diags);
-  s->http.socket = -1; /* the server's */
+  s->http.daemon.socket = -1; /* the server's */
   if (ok) {
-    const char *host = a->options.host ? a->options.host : "127.0.0.1";
-    bool brackets = strchr(host, ':') != NULL;
-    printf(
-        "listening on http://%s%s%s:%d\n", brackets ? "[" : "", host, brackets ? "]" : "", s->port);
-    fflush(stdout);
+    listen_at_print(a, s->port);
     tsr_scheduler_run(scheduler, a->stop, grace, refuse, server);
   }
   tsr_http_server_close(server);
@@ -164,9 +154,9 @@ static bool run(serving *s) {
 }
 
 int app_run_serve(app *a) {
-  serving s = {.m = {.a = a}, .http = {.socket = -1}};
+  serving s = {.m = {.a = a}, .http = {.daemon.socket = -1}};
   bool ok = take_settings(&s) && open_model(&s) && compile(&s) && load(&s);
   if (ok && !*a->stop) ok = run(&s);
-  if (s.http.socket >= 0) close(s.http.socket);
+  if (s.http.daemon.socket >= 0) close(s.http.daemon.socket);
   return trained_model_finish(&s.m, ok);
 }

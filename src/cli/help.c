@@ -45,6 +45,8 @@ static const entry usages[] = {
     {ONLY(VERIFY), "tessera-train verify (DIR | FILE) [--steps A-B] [--set KEY=VALUE]\n"},
     {ONLY(COMPARE), "tessera-train compare A B [--steps N] [--set KEY=VALUE]\n"},
     {ONLY(REPORT), "tessera-train report (DIR | FILE)… --html FILE [--machine NAME|FILE]\n"},
+    {ONLY(WATCH),
+     "tessera-train watch (DIR | FILE)… [--port N] [--host NAME] [--machine NAME|FILE]\n"},
     {ONLY(LOCK), "tessera-train lock diff (DIR | FILE) (DIR | FILE)\n"},
 };
 
@@ -103,6 +105,10 @@ static const entry summaries[] = {
      "  report           writes runs as one page: curves, differences, memory, communication, "
      "pipeline, samples;\n"
      "                   a folder of --out has all of it, a file of --metrics the curves\n"},
+    {ONLY(WATCH), "  watch            serves that page, which follows the runs while they train; "
+                  "of a folder all "
+                  "runs in it,\n"
+                  "                   also those that begin later\n"},
     {ONLY(LOCK),
      "  lock diff        prints what differs between the recipes, machines and steps of two runs' "
      "run.lock\n"},
@@ -155,6 +161,9 @@ static const entry options[] = {
      "a match, and of\n"
      "                   their gradients\n"
      "  --tensorboard-every N  train: these of every N-th step; 100 unless given\n"},
+    {ONLY(TRAIN) | ONLY(WATCH), "  --tui            train, watch: a picture of the run on the "
+                                "terminal; plain lines where there "
+                                "is none\n"},
     {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
                   "1h30m\n"},
     {ONLY(CHECK),
@@ -165,9 +174,9 @@ static const entry options[] = {
     {ONLY(CHECK), "  --full-mesh      check --prove: keeps the sizes of all mesh axes\n"},
     {ONLY(REPORT),
      "  --html FILE      report: the page, which needs no other file and no network\n"},
-    {ONLY(PLAN) | ONLY(REPORT),
-     "  --machine WHAT   plan, report: a shipped machine (blackhole, cpu, galaxy, h100, h200) or "
-     "a file\n"},
+    {ONLY(PLAN) | ONLY(REPORT) | ONLY(WATCH), "  --machine WHAT   plan, report, watch: a shipped "
+                                              "machine (blackhole, cpu, galaxy, h100, h200) or "
+                                              "a file\n"},
     {ONLY(PLAN), "  --gantt          plan: draws the pipeline over time\n"},
     {ONLY(PLAN), "  --svg FILE       plan: the same as a picture\n"},
     {ONLY(PLAN),
@@ -228,9 +237,10 @@ static const entry options[] = {
      "  --max-new-tokens N, --temperature X, --top-k N, --top-p X, --repetition-penalty "
      "X, --seed N\n"
      "                   generate: as in eval_config\n"},
-    {ONLY(SERVE),
-     "  --host NAME, --port N  serve: where it listens; 127.0.0.1 and 8000 unless given; 0: any "
-     "port, which is printed\n"},
+    {ONLY(SERVE) | ONLY(WATCH),
+     "  --host NAME, --port N  serve, watch: where it listens; 127.0.0.1, and 8000 or 8008 unless "
+     "given; 0: any\n"
+     "                   port, which is printed\n"},
     {ONLY(SERVE), "  --token TEXT     serve: what clients must send as a bearer token; else "
                   "TESSERA_SERVE_TOKEN, if it is set\n"},
     {ONLY(SERVE), "  --model-name TEXT  serve: the model's name in requests; the checkpoint's "

@@ -70,12 +70,26 @@ static void check_report(const tsr_options *c, tsr_diags *diags) {
     tsr_diag_error(diags, TSR_NOWHERE, "report needs --html FILE, which it writes");
 }
 
+/* A terminal has one run on it. */
+static void check_watch(const tsr_options *c, tsr_diags *diags) {
+  if (c->command != TSR_COMMAND_WATCH || !c->tui) return;
+  if (c->port_text || c->host || c->machine)
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "%s goes with the page, not with --tui",
+        c->port_text ? "--port"
+        : c->host    ? "--host"
+                     : "--machine");
+  if (c->arguments.count > 1)
+    tsr_diag_error(diags, TSR_NOWHERE, "watch --tui shows one run, or the newest of one folder");
+}
+
 void tsr_options_check_pairs(const tsr_options *c, tsr_diags *diags) {
   check_bench(c, diags);
   check_prove(c, diags);
   check_tensor(c, diags);
   check_tensorboard(c, diags);
   check_report(c, diags);
+  check_watch(c, diags);
   check_save(c, diags);
   check_eval_sets(c, diags);
 }

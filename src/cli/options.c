@@ -11,9 +11,9 @@
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",      "inspect", "trace",   "profile",  "plan",  "evaluate",
-    "generate", "checkpoint", "import",  "export",  "tokenize", "data",  "kernels",
-    "doctor",   "verify",     "lock",    "compare", "serve",    "report"};
+    "train",    "check",      "inspect", "trace",   "profile",  "plan",   "evaluate",
+    "generate", "checkpoint", "import",  "export",  "tokenize", "data",   "kernels",
+    "doctor",   "verify",     "lock",    "compare", "serve",    "report", "watch"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
@@ -41,7 +41,7 @@ static const option options[] = {
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(TOKENIZE)},
     {"--prove", FLAG, AT(prove), ONLY(CHECK)},
     {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
-    {"--machine", PATH, AT(machine), ONLY(PLAN) | ONLY(REPORT)},
+    {"--machine", PATH, AT(machine), ONLY(PLAN) | ONLY(REPORT) | ONLY(WATCH)},
     {"--html", PATH, AT(html), ONLY(REPORT)},
     {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
     {"--svg", PATH, AT(svg), ONLY(PLAN)},
@@ -56,6 +56,7 @@ static const option options[] = {
     {"--tensorboard", PATH, AT(tensorboard), ONLY(TRAIN)},
     {"--tensorboard-histograms", VALUE, AT(histograms), ONLY(TRAIN)},
     {"--tensorboard-every", VALUE, AT(histograms_every_text), ONLY(TRAIN)},
+    {"--tui", FLAG, AT(tui), ONLY(TRAIN) | ONLY(WATCH)},
     {"--locked", PATH, AT(locked), ONLY(TRAIN)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
@@ -65,8 +66,8 @@ static const option options[] = {
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
     {"--checkpoint", PATH, AT(checkpoint), TEXTS | ONLY(EVALUATE)},
     {"--adapter", PATH, AT(adapter), ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(EXPORT) | ONLY(SERVE)},
-    {"--host", VALUE, AT(host), ONLY(SERVE)},
-    {"--port", VALUE, AT(port_text), ONLY(SERVE)},
+    {"--host", VALUE, AT(host), ONLY(SERVE) | ONLY(WATCH)},
+    {"--port", VALUE, AT(port_text), ONLY(SERVE) | ONLY(WATCH)},
     {"--token", VALUE, AT(token), ONLY(SERVE)},
     {"--model-name", VALUE, AT(model_name), ONLY(SERVE)},
     {"--context", VALUE, AT(context_text), ONLY(SERVE)},
@@ -320,6 +321,8 @@ static void check_arguments(const tsr_options *c, tsr_diags *diags) {
       {TSR_COMMAND_COMPARE, 2, 2,
        "two of a kind: recipes or runs, checkpoints, files of tensors (.safetensors)"},
       {TSR_COMMAND_REPORT, 1, TSR_WORDS_MAX, "a folder of --out, or a file of --metrics"},
+      {TSR_COMMAND_WATCH, 1, TSR_WORDS_MAX,
+       "a folder of --out, a folder of such folders, or a file of --metrics"},
       {TSR_COMMAND_LOCK, 3, 3, "what to do: diff, and two files run.lock"},
       {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
       {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
@@ -357,6 +360,7 @@ static bool lacks_config(const tsr_options *c) {
   case TSR_COMMAND_LOCK:
   case TSR_COMMAND_COMPARE:
   case TSR_COMMAND_REPORT:
+  case TSR_COMMAND_WATCH:
     return false;
   default:
     return true;
@@ -428,8 +432,8 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
 /* What it names is compared by its content, or it changes what is shown alone. */
 static bool may_differ(const option *o) {
   static const char *const words[] = {
-      "--config",  "--mesh",        "--data",  "--checkpoint",     "--chat",      "--dump",
-      "--adapter", "--prompt-file", "--quiet", "--replay-routing", "--shots-file"};
+      "--config",  "--mesh",        "--data",  "--checkpoint",     "--chat",       "--dump",
+      "--adapter", "--prompt-file", "--quiet", "--replay-routing", "--shots-file", "--tui"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(o->word, words[i])) return true;
   return o->kind == KEY || o->kind == VALUES;

@@ -27,6 +27,7 @@ typedef enum {
   TSR_COMMAND_COMPARE,
   TSR_COMMAND_SERVE,
   TSR_COMMAND_REPORT,
+  TSR_COMMAND_WATCH,
   TSR_COMMANDS
 } tsr_command;
 
@@ -55,6 +56,7 @@ typedef struct {
   const char *resume;       /* "": the newest */
   const char *locked;
   bool overwrite; /* and profile, tokenize */
+  bool tui;       /* and watch */
   const char *time_limit_text;
   double time_limit_s;
   /* trace, profile */
@@ -81,7 +83,7 @@ typedef struct {
   const char *weights; /* evaluate, generate, serve: nf4, int8; NULL: as they are */
   const char *max_batch_text, *cache_pages_text; /* generate, serve */
   int64_t max_batch, cache_pages;                /* 0: not given */
-  /* serve */
+  /* serve; host and port: watch, too */
   const char *host, *token, *model_name, *timeout_text;
   const char *port_text, *max_queue_text, *max_body_text, *context_text;
   int64_t port, max_queue, max_body, context;

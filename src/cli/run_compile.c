@@ -172,7 +172,8 @@ static bool check_source(app *a, const setup *s, prepared *p) {
   const tsr_config *c = s->config;
   tsr_command command = a->options.command;
   bool prints = command == TSR_COMMAND_PLAN || command == TSR_COMMAND_INSPECT ||
-                command == TSR_COMMAND_REPORT || (command == TSR_COMMAND_TRACE && !a->options.save);
+                command == TSR_COMMAND_REPORT || command == TSR_COMMAND_WATCH ||
+                (command == TSR_COMMAND_TRACE && !a->options.save);
   if (p->training.graph->loss < 0)
     return prints || tsr_graph_check_inputs(p->training.graph, a->diags);
   if (!tsr_run_data_needs_of(p->training.graph, &needs, a->diags) ||
@@ -209,7 +210,8 @@ void prepare_explain_model(app *a, const setup *s, const prepared *p) {
 /* A plan for other devices does not depend on this machine's kernels. */
 static bool choose_machine(app *a, setup *s, prepared *p) {
   tsr_command command = a->options.command;
-  if (command != TSR_COMMAND_PLAN && command != TSR_COMMAND_REPORT) return true;
+  if (command != TSR_COMMAND_PLAN && command != TSR_COMMAND_REPORT && command != TSR_COMMAND_WATCH)
+    return true;
   if (!tsr_machine_choose(
           a->arena, a->share, a->options.machine, s->mesh, &p->machine, &p->machine_why, a->diags))
     return false;

@@ -104,21 +104,35 @@ static bool check_determinism(
   return ok;
 }
 
-/* The machine is the one that `plan` would take; without one no MFU is written. */
+/* A step's time at the peak of the machine that `plan` would take; 0 without one. */
+static double ideal_step(const app *a, const setup *s, const prepared *p) {
+  const char *why;
+  tsr_machine *machine;
+  if (!tsr_machine_choose(
+          a->arena, a->share, NULL, s->mesh, &machine, &why, tsr_diags_new(a->arena)))
+    return 0;
+  return tsr_plan_ideal_step(a->arena, s->config, s->parallel, &p->training, machine);
+}
+
 static bool choose_tensorboard(
     app *a, const setup *s, const prepared *p, tsr_tensorboard_run *ret, tsr_trainer_options *o) {
   enum { EVERY = 100 };
-  const char *why, *wanted = a->options.histograms;
-  tsr_machine *machine;
+  const char *wanted = a->options.histograms;
   *ret = (tsr_tensorboard_run){.every = EVERY};
   if (!a->options.tensorboard) return true;
   o->tensorboard = ret;
   if (a->options.histograms_every) ret->every = a->options.histograms_every;
-  if (tsr_machine_choose(
-          a->arena, a->share, NULL, s->mesh, &machine, &why, tsr_diags_new(a->arena)))
-    ret->ideal_step_s =
-        tsr_plan_ideal_step(a->arena, s->config, s->parallel, &p->training, machine);
+  ret->ideal_step_s = ideal_step(a, s, p);
   return !wanted || tsr_tensorboard_choose(a->arena, p->training.graph, wanted, ret, a->diags);
+}
+
+/* Of the first process, on a terminal: "run.yaml, gpt2, dp=2". */
+static tsr_dashboard_run *open_dashboard(const app *a, const setup *s, const prepared *p) {
+  if (!a->options.tui || a->job.transport.process || p->training.graph->loss < 0) return NULL;
+  const char *name = a->options.out ? a->options.out : s->config->file;
+  const char *title = tsr_arena_printf(
+      a->arena, "%s, %s, %s", name, p->training.graph->name, setup_mesh_text(s, a->arena));
+  return tsr_dashboard_run_open(a->arena, title, ideal_step(a, s, p));
 }
 
 static bool train(
@@ -161,6 +175,7 @@ static bool train(
   if (r.events.path) tensorboard.folder = &r.events;
   const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
+  o.dashboard = open_dashboard(a, s, p);
   bool ok =
       a->options.command == TSR_COMMAND_PROFILE
           ? tsr_profile_command(&o, &p->training, &a->job, a->options.steps, ret_signal, a->diags)
@@ -168,6 +183,7 @@ static bool train(
       : a->options.determinism
           ? check_determinism(a, &o, &p->training, ret_signal)
           : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
+  tsr_dashboard_run_close(o.dashboard);
   if (tensorboard.writer) tsr_tensorboard_close(tensorboard.writer);
   close_results(&r);
   return ok;

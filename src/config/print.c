@@ -370,3 +370,25 @@ void tsr_config_print(const tsr_config *config, tsr_text *text) {
   print_node("parameters", config->parameters, text);
   print_node("outputs", config->outputs, text);
 }
+
+/* A value may have "  # " in it; the last one of a line is the comment's. */
+static size_t length_of_value(const char *line, size_t length) {
+  static const char comment[] = "  # ";
+  size_t end = length, mark = sizeof comment - 1;
+  if (*line == '#') return 0;
+  for (size_t i = 0; i + mark <= length; i++)
+    if (!memcmp(line + i, comment, mark)) end = i;
+  return end;
+}
+
+void tsr_config_print_hash(const char *text, char ret_hash[TSR_HASH_TEXT]) {
+  tsr_text values = {0};
+  for (const char *line = text; *line;) {
+    size_t length = strcspn(line, "\n"), value = length_of_value(line, length);
+    tsr_text_add_bytes(&values, line, value);
+    if (value) tsr_text_add(&values, "\n");
+    line += length + (line[length] == '\n');
+  }
+  tsr_hash_text(values.data ? values.data : "", values.length, ret_hash);
+  tsr_text_free(&values);
+}

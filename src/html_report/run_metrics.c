@@ -20,14 +20,7 @@ static const char *const tags[TSR_SERIES_COUNT] = {
     [TSR_SERIES_IMBALANCE] = "experts/imbalance",
     [TSR_SERIES_DROPPED] = "experts/dropped"};
 
-typedef struct {
-  tsr_arena *arena;
-  tsr_run_metrics *m;
-  const char *line; /* as it stands in the file */
-  size_t length;
-  int64_t step; /* of the newest line */
-  double seconds;
-} reader;
+typedef tsr_run_metrics_reader reader;
 
 /* ---- numbers ---- */
 
@@ -39,7 +32,7 @@ static bool is_number(const cJSON *line, const char *key, double *ret_value) {
 }
 
 static void add(reader *r, tsr_series_kind kind, int64_t step, double value) {
-  tsr_series_add(r->arena, &r->m->series[kind], step, value);
+  tsr_series_add(r->arena, &r->metrics->series[kind], step, value);
 }
 
 static void
@@ -60,7 +53,7 @@ static bool read_step(const cJSON *line, int64_t *ret_step) {
 /* ---- restarts ---- */
 
 static void add_restart(reader *r, int64_t step) {
-  tsr_run_metrics *m = r->m;
+  tsr_run_metrics *m = r->metrics;
   if (m->restarts_count && m->restarts[m->restarts_count - 1] == step) return;
   tsr_arena_grow(
       r->arena, (void **)&m->restarts, sizeof *m->restarts, m->restarts_count,
@@ -70,13 +63,14 @@ static void add_restart(reader *r, int64_t step) {
 
 /* The run has gone back to before `step`: what it had from there on is gone. */
 static void go_back(reader *r, int64_t step) {
-  tsr_run_metrics *m = r->m;
+  tsr_run_metrics *m = r->metrics;
   for (int i = 0; i < TSR_SERIES_COUNT; i++) tsr_series_cut(&m->series[i], step);
   while (m->samples_count && m->samples[m->samples_count - 1].step >= step) m->samples_count--;
   while (m->restarts_count && m->restarts[m->restarts_count - 1] >= step) m->restarts_count--;
   const tsr_series *seconds = &m->series[TSR_SERIES_SECONDS];
   r->seconds = seconds->count ? seconds->points[seconds->count - 1].value : 0;
   m->end = NULL;
+  m->returns++;
   if (step > 1) add_restart(r, step - 1);
 }
 
@@ -128,7 +122,7 @@ static bool read_eval(reader *r, const cJSON *line) {
 }
 
 static bool read_sample(reader *r, const cJSON *line) {
-  tsr_run_metrics *m = r->m;
+  tsr_run_metrics *m = r->metrics;
   const cJSON *text = tsr_json_get(line, "text");
   int64_t step;
   if (!read_step(line, &step) || !cJSON_IsString(text)) return false;
@@ -139,29 +133,27 @@ static bool read_sample(reader *r, const cJSON *line) {
   return true;
 }
 
-static bool read_object(reader *r, const cJSON *line) {
+static bool read_object(reader *r, const cJSON *line, const char *text, size_t length) {
   const cJSON *event = tsr_json_get(line, "event");
   const char *name = cJSON_IsString(event) ? event->valuestring : "";
   if (!strcmp(name, "step")) return read_step_line(r, line);
   if (!strcmp(name, "eval")) return read_eval(r, line);
   if (!strcmp(name, "sample")) return read_sample(r, line);
-  const char *copy = tsr_arena_strndup(r->arena, r->line, r->length);
   if (!strcmp(name, "start")) {
-    if (r->m->start && r->step) add_restart(r, r->step);
-    r->m->end = NULL;
-    return (r->m->start = copy);
+    if (r->metrics->start && r->step) add_restart(r, r->step);
+    r->metrics->end = NULL;
+    return (r->metrics->start = tsr_arena_strndup(r->arena, text, length));
   }
-  return !strcmp(name, "end") && (r->m->end = copy);
+  return !strcmp(name, "end") && (r->metrics->end = tsr_arena_strndup(r->arena, text, length));
 }
 
-/* `is_cut`: a newline is missing. Such a line counts where it is whole. */
-static void read_line(reader *r, bool is_cut) {
-  tsr_run_metrics *m = r->m;
+void tsr_run_metrics_add(reader *r, const char *text, size_t length, bool is_cut) {
+  tsr_run_metrics *m = r->metrics;
   tsr_arena *scratch = tsr_arena_new();
   tsr_diags *ignored = tsr_diags_new(scratch);
   cJSON *line = NULL;
-  bool parsed = tsr_json_parse(scratch, "metrics", r->line, r->length, &line, ignored);
-  bool valid = parsed && read_object(r, line);
+  bool parsed = tsr_json_parse(scratch, "metrics", text, length, &line, ignored);
+  bool valid = parsed && read_object(r, line, text, length);
   m->lines += valid || !is_cut;
   if (!valid && !is_cut) {
     if (m->broken < TSR_RUN_PROBLEMS_MAX)
@@ -173,20 +165,24 @@ static void read_line(reader *r, bool is_cut) {
   tsr_arena_free(scratch);
 }
 
+tsr_run_metrics_reader
+tsr_run_metrics_begin(tsr_arena *arena, const char *path, tsr_run_metrics *ret) {
+  *ret = (tsr_run_metrics){.path = path};
+  for (int i = 0; i < TSR_SERIES_COUNT; i++) ret->series[i].tag = tags[i];
+  return (reader){.arena = arena, .metrics = ret};
+}
+
 bool tsr_run_metrics_read(
     tsr_arena *arena, const char *path, tsr_run_metrics *ret, tsr_diags *diags) {
   tsr_file_map map;
   if (!tsr_file_map_open(path, 0, (tsr_location){.file = path}, &map, diags)) return false;
-  *ret = (tsr_run_metrics){.path = path};
-  for (int i = 0; i < TSR_SERIES_COUNT; i++) ret->series[i].tag = tags[i];
-  reader r = {.arena = arena, .m = ret};
+  reader r = tsr_run_metrics_begin(arena, path, ret);
   const char *at = map.bytes, *end = at + map.length;
   while (at < end) {
     const char *newline = memchr(at, '\n', (size_t)(end - at));
-    r.line = at;
-    r.length = (size_t)((newline ? newline : end) - at);
-    if (r.length) read_line(&r, !newline);
-    at += r.length + (newline != NULL);
+    size_t length = (size_t)((newline ? newline : end) - at);
+    if (length) tsr_run_metrics_add(&r, at, length, !newline);
+    at += length + (newline != NULL);
   }
   bool ok = tsr_file_maps_check(diags);
   tsr_file_map_close(&map);

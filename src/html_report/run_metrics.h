@@ -39,7 +39,23 @@ typedef struct {
   int samples_count, samples_capacity;
   int64_t lines, broken;                      /* lines that are no line of a run's metrics */
   const char *problems[TSR_RUN_PROBLEMS_MAX]; /* what is wrong with the first of them */
+  int64_t returns; /* how often the run went back, so that points of its series are gone */
 } tsr_run_metrics;
+
+/* Reads the lines of a file one after another. */
+typedef struct {
+  tsr_arena *arena; /* of what the metrics have */
+  tsr_run_metrics *metrics;
+  int64_t step; /* of the newest line */
+  double seconds;
+} tsr_run_metrics_reader;
+
+/* `path` is what messages name. */
+tsr_run_metrics_reader
+tsr_run_metrics_begin(tsr_arena *arena, const char *path, tsr_run_metrics *ret_metrics);
+/* `is_cut`: its newline is missing; such a line counts where it is whole. */
+void tsr_run_metrics_add(
+    tsr_run_metrics_reader *reader, const char *line, size_t length, bool is_cut);
 
 /* Errors: a file that cannot be read. Lines that are broken are counted; a last line that is cut
  * off is not one, and is read where just its newline is missing. */

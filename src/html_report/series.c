@@ -87,12 +87,13 @@ static void print_buckets(const tsr_series *s, tsr_text *json) {
   tsr_text_add(json, "]");
 }
 
-static void print_points(const tsr_series *s, tsr_text *json) {
+static void print_points(const tsr_series *s, int from, tsr_text *json) {
+  if (from) tsr_text_add(json, ",\"from\":%d", from);
   tsr_text_add(json, ",\"x\":[");
-  for (int i = 0; i < s->count; i++)
-    tsr_text_add(json, "%s%" PRId64, i ? "," : "", s->points[i].step);
+  for (int i = from; i < s->count; i++)
+    tsr_text_add(json, "%s%" PRId64, i > from ? "," : "", s->points[i].step);
   tsr_text_add(json, "],\"y\":[");
-  for (int i = 0; i < s->count; i++) add_short(s->points[i].value, !i, json);
+  for (int i = from; i < s->count; i++) add_short(s->points[i].value, i == from, json);
   tsr_text_add(json, "]");
 }
 
@@ -114,12 +115,16 @@ static void print_missing(const tsr_series *s, tsr_text *json) {
   tsr_text_add(json, "],\"missing\":%d", missing);
 }
 
-void tsr_series_print(const tsr_series *s, tsr_text *json) {
+void tsr_series_print(const tsr_series *s, int known, tsr_text *json) {
   tsr_text_add(json, "{\"tag\":");
   tsr_json_add_text(json, s->tag, strlen(s->tag));
+  if (known && known == s->count) {
+    tsr_text_add(json, ",\"same\":true}");
+    return;
+  }
   tsr_text_add(json, ",\"count\":%d", s->count);
   if (s->count > 2 * TSR_SERIES_BUCKETS) print_buckets(s, json);
-  else print_points(s, json);
+  else print_points(s, known, json);
   if (s->count) print_end("first", &s->points[0], json);
   if (s->count) print_end("last", &s->points[s->count - 1], json);
   print_missing(s, json);

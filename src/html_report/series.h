@@ -25,8 +25,10 @@ enum { TSR_SERIES_BUCKETS = 1000 };
 /* {"tag", "count", "x": [step…], "y": [value…], "first": [step, value], "last", "missing": how many
  * values are no finite numbers, "missing_steps": the first of these}. Of more than twice as many
  * points as there are buckets, y are the means of buckets, x their middle steps, and "lo" and "hi"
- * have the least and the largest value of each. null is no finite number. */
-void tsr_series_print(const tsr_series *series, tsr_text *json);
+ * have the least and the largest value of each. null is no finite number. A reader that has the
+ * first `known` points gets {"tag", "same": true} where there are no more, and where y has the
+ * points themselves those behind them, with "from": known; 0: it has none. */
+void tsr_series_print(const tsr_series *series, int known, tsr_text *json);
 /* A finite number by its shortest text that reads back as the same double; others are null. */
 void tsr_series_print_number(double value, tsr_text *json);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Deadlines of calls into a library that cannot be interrupted: a thread waits for their end. */
+#include "base/terminal.h"
 #include "job/job.h"
 #include "job/missing_processes.h"
 #include <errno.h>
@@ -36,6 +37,7 @@ static void report(void) {
         &text, "another process is stopped or dead, its link is cut, or it has another "
                "TESSERA_TRANSPORT");
   tsr_text_add(&text, "\n");
+  tsr_terminal_leave();
   if (write(STDERR_FILENO, text.data, text.length) < 0) _exit(1);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Failures of a job's processes, and its end: of the processes that fail alike one prints, all exit
  * with one code, and none waits for a process that has failed. */
+#include "base/terminal.h"
 #include "comm/peers.h"
 #include "job/internal.h"
 #include <math.h>
@@ -27,6 +28,7 @@ static void on_end_deadline(int number) {
  * the same, and not with the signal's number. */
 void job_end(tsr_job *job, int exit_code) {
   deadline_exit_code = exit_code;
+  tsr_terminal_leave();
   signal(SIGALRM, on_end_deadline);
   alarm(ABORT_S);
   job->transport.table->abort(job->transport.state, exit_code);
@@ -117,6 +119,7 @@ static void write_report(const char *report) {
 
 void tsr_job_abort(void *context, const char *report) {
   tsr_job *job = context;
+  tsr_terminal_leave();
   write_report(report);
   if (tsr_job_is_alone(job)) _exit(1);
   job_sleep(JOB_GRACE_S); /* for the reports of the others */

@@ -135,6 +135,8 @@ static bool read_start(reader *r, const cJSON *json) {
         tsr_json_text(json, "compiler", file, &s.compiler, r->diags) &&
         tsr_json_text(json, "program", file, &s.program, r->diags)))
     return false;
+  const cJSON *config_hash = tsr_json_get(json, "config_hash");
+  s.config_hash = cJSON_IsString(config_hash) ? config_hash->valuestring : NULL;
   if (!l->starts_count) {
     l->first = (tsr_locked_step){.step = s.step, .weights = s.weights};
     tsr_run_lock_begin_chain(r->arena, l->recipe, l->recipe_count, &l->first);

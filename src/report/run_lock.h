@@ -5,7 +5,9 @@
  *   lock    format, note, recipe_hash, policy, recipe (keys and values as in checkpoints), config
  *           (the resolved configuration, a text)
  *   start   step, weights, chain; of what ran from there on: mesh, ranks, processes, threads, isa,
- *           cpu, version, compiler, program (XXH3-128 of its file)
+ *           cpu, version, compiler, program (XXH3-128 of its file), config_hash (of the values
+ *           of the resolved configuration, config/print.h, which are others where a run resumes
+ *           with more steps, say)
  *   step    step, loss, loss_bits, weights, chain
  *
  * `weights` is the hash of all parameters after the step (base/tensor_hash.h), loss_bits the f32
@@ -38,6 +40,7 @@ typedef struct {
   const char *mesh, *isa, *cpu;
   int64_t ranks, processes, threads;
   const char *version, *compiler, *program;
+  const char *config_hash; /* NULL: a version that did not write it */
 } tsr_lock_start;
 
 typedef struct {

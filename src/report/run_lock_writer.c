@@ -69,6 +69,7 @@ static void add_start(tsr_run_lock_writer *w, const tsr_lock_start *s, tsr_diags
   cJSON_AddStringToObject(line, "version", s->version);
   cJSON_AddStringToObject(line, "compiler", s->compiler);
   cJSON_AddStringToObject(line, "program", s->program);
+  cJSON_AddStringToObject(line, "config_hash", s->config_hash);
   tsr_json_lines_add(w->lines, line, w->last.step, diags);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Answers that a model gives: at once, or as a stream of events. */
+#include "base/clock.h"
 #include "serve/http_internal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -32,23 +33,21 @@ static void wait_for_change(tsr_serve_job *job) {
   pthread_cond_timedwait(&job->changed, &job->lock, &until);
 }
 
-/* Until is_ready(a), with the job's lock. libmicrohttpd's own timeout, of a client that neither
- * reads nor writes, does not run meanwhile. */
+/* Until is_ready(a), with the job's lock. */
 static waited wait_until(answer *a, bool (*is_ready)(answer *a)) {
   tsr_exchange *e = a->exchange;
   tsr_serve_job *job = a->job;
-  const tsr_http_settings *settings = &a->server->settings;
+  double timeout = a->server->settings.timeout_s;
   waited how = NEWS;
-  MHD_set_connection_option(e->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+  tsr_exchange_begin_wait(e);
   pthread_mutex_lock(&job->lock);
   while (how == NEWS && !is_ready(a)) {
     wait_for_change(job);
     if (tsr_connection_is_gone(e->client)) how = CLIENT_GONE;
-    else if (tsr_seconds_now() - job->arrived_at > settings->timeout_s) how = TOO_LATE;
+    else if (tsr_seconds_now() - job->arrived_at > timeout) how = TOO_LATE;
   }
   pthread_mutex_unlock(&job->lock);
-  MHD_set_connection_option(
-      e->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)(settings->sending_s + 1));
+  tsr_exchange_end_wait(e);
   return how;
 }
 
@@ -152,7 +151,7 @@ static enum MHD_Result answer_stream(const answer *of) {
 }
 
 enum MHD_Result tsr_http_generate(tsr_exchange *e, bool is_chat) {
-  tsr_http_server *server = e->server;
+  tsr_http_server *server = tsr_http_server_of(e);
   tsr_arena *arena = tsr_arena_new();
   tsr_api_error error = {0};
   tsr_request request;

@@ -2,30 +2,19 @@
 /* What the files of the HTTP server share. */
 #ifndef TSR_SERVE_HTTP_INTERNAL_H
 #define TSR_SERVE_HTTP_INTERNAL_H
-#include "serve/connections.h"
+#include "http/daemon.h"
 #include "serve/http_server.h"
 #include "serve/responses.h"
-#include <microhttpd.h>
 
 struct tsr_http_server {
   tsr_http_settings settings;
   const tsr_served_model *model;
   tsr_scheduler *scheduler;
   tsr_metrics *metrics;
-  tsr_connections *connections;
-  struct MHD_Daemon *daemon;
-  bool has_socket; /* it is not closed yet */
+  tsr_http_daemon *daemon;
 };
 
-/* A request on its way. */
-typedef struct {
-  tsr_http_server *server;
-  struct MHD_Connection *connection;
-  tsr_connection *client;
-  tsr_text body;
-  bool has_begun, is_too_large;
-  const char *name; /* the rest of the path, where a route has names below it */
-} tsr_exchange;
+static inline tsr_http_server *tsr_http_server_of(const tsr_exchange *e) { return e->context; }
 
 /* ---- http_answer.c ---- */
 

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http_server.h"
-#include "base/memory.h"
 #include "serve/chat_page.h"
 #include "serve/http_internal.h"
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 /* ---- the paths ---- */
 
@@ -25,13 +20,13 @@ static enum MHD_Result health(tsr_exchange *e) {
 
 static enum MHD_Result metrics(tsr_exchange *e) {
   tsr_text text = {0};
-  tsr_metrics_add(e->server->metrics, &text);
+  tsr_metrics_add(tsr_http_server_of(e)->metrics, &text);
   return tsr_http_answer(e, 200, "text/plain; version=0.0.4; charset=utf-8", &text);
 }
 
 static enum MHD_Result models(tsr_exchange *e) {
   tsr_text text = {0};
-  tsr_response_add_models(e->server->model, &text);
+  tsr_response_add_models(tsr_http_server_of(e)->model, &text);
   return tsr_http_answer_json(e, &text);
 }
 
@@ -45,7 +40,7 @@ static bool is_name(const char *escaped, const char *name) {
 }
 
 static enum MHD_Result model(tsr_exchange *e) {
-  const tsr_served_model *served = e->server->model;
+  const tsr_served_model *served = tsr_http_server_of(e)->model;
   if (is_name(e->name, served->name)) {
     tsr_text text = {0};
     tsr_response_add_model(served, &text);
@@ -74,7 +69,7 @@ static enum MHD_Result convert(tsr_exchange *e, reader *read_tokens, writer *wri
   tsr_api_error error = {0};
   tsr_prompt tokens;
   tsr_text text = {0};
-  const tsr_served_model *model = e->server->model;
+  const tsr_served_model *model = tsr_http_server_of(e)->model;
   bool ok =
       read_tokens(arena, model, e->body.data ? e->body.data : "", e->body.length, &tokens, &error);
   if (ok) write_tokens(model, &tokens, &text);
@@ -121,7 +116,7 @@ static bool is_token(const char *given, const char *token) {
 
 static bool check_token(const tsr_exchange *e, tsr_api_error *error) {
   static const char bearer[] = "Bearer ";
-  const char *token = e->server->settings.token;
+  const char *token = tsr_http_server_of(e)->settings.token;
   const char *given =
       MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
   if (!token) return true;
@@ -175,149 +170,35 @@ static const route *find_route(
 }
 
 static enum MHD_Result answer_request(tsr_exchange *e, const char *method, const char *path) {
+  if (e->is_malformed)
+    return tsr_http_answer_error(
+        e,
+        &(tsr_api_error){400, NULL, NULL, "The headers do not say in one way where the body ends"});
   tsr_arena *arena = tsr_arena_new();
   tsr_api_error error = {0};
   const route *found = find_route(e, arena, method, path, &error);
   if (found && e->is_too_large)
     tsr_api_fail(
         &error, arena, 413, NULL, "body_too_large", "The body has more than %lld bytes",
-        (long long)e->server->settings.max_body);
+        (long long)tsr_http_server_of(e)->settings.daemon.max_body);
   if (found) e->name = path + strlen(found->path);
   enum MHD_Result result = error.status ? tsr_http_answer_error(e, &error) : found->answer(e);
   tsr_arena_free(arena);
   return result;
 }
 
-/* ---- the frame of a request ---- */
-
-typedef struct {
-  int lengths, codings; /* headers that say where the body ends */
-  bool is_wrong;
-} framing;
-
-static enum MHD_Result
-take_header(void *context, enum MHD_ValueKind kind, const char *name, const char *value) {
-  framing *f = context;
-  size_t length = strlen(name);
-  (void)kind;
-  if (!length || strchr(" \t", name[length - 1])) f->is_wrong = true; /* "Content-Length : 5" */
-  if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH)) f->lengths++;
-  if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) != 0) return MHD_YES;
-  f->codings++;
-  if (!value || strcasecmp(value, "chunked") != 0) f->is_wrong = true;
-  return MHD_YES;
-}
-
-/* Whether a proxy before the server cannot take another place for the end of the body than the
- * server does (RFC 9112, 6.3): what follows would be a request that it has not seen. */
-static bool has_one_end(struct MHD_Connection *connection) {
-  framing f = {0};
-  MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, &f);
-  return !f.is_wrong && f.lengths + f.codings <= 1;
-}
-
-static void take_body(tsr_exchange *e, const char *bytes, size_t length) {
-  size_t most = (size_t)e->server->settings.max_body;
-  if (length > most || e->body.length > most - length) e->is_too_large = true;
-  if (e->is_too_large) tsr_text_free(&e->body);
-  else tsr_text_add_bytes(&e->body, bytes, length);
-}
-
-static enum MHD_Result handle(
-    void *context, struct MHD_Connection *connection, const char *path, const char *method,
-    const char *version, const char *upload, size_t *upload_bytes, void **ret_exchange) {
-  tsr_exchange *e = *ret_exchange;
-  (void)version;
-  if (!e) {
-    *ret_exchange = e = tsr_memory_new(sizeof *e);
-    e->server = context;
-    e->connection = connection;
-    e->client =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    if (has_one_end(connection)) return MHD_YES;
-    return tsr_http_answer_error(/* before the body: the connection is closed behind it */
-                                 e, &(tsr_api_error){
-                                        400, NULL, NULL,
-                                        "The headers do not say in one way where the body ends"});
-  }
-  if (*upload_bytes) {
-    take_body(e, upload, *upload_bytes);
-    *upload_bytes = 0;
-    return MHD_YES;
-  }
-  tsr_connection_has_sent(e->server->connections, e->client);
-  return answer_request(e, method, path);
-}
-
-static void complete(
-    void *context, struct MHD_Connection *connection, void **exchange,
-    enum MHD_RequestTerminationCode how) {
-  tsr_exchange *e = *exchange;
-  (void)context, (void)connection, (void)how;
-  if (!e) return;
-  tsr_connection_may_send(e->server->connections, e->client);
-  tsr_text_free(&e->body);
-  free(e);
-  *exchange = NULL;
-}
-
-static void notice(
-    void *context, struct MHD_Connection *connection, void **client,
-    enum MHD_ConnectionNotificationCode what) {
-  tsr_http_server *s = context;
-  if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-    int socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    *client = tsr_connections_add(s->connections, socket);
-  } else if (*client) {
-    tsr_connections_remove(s->connections, *client);
-    *client = NULL;
-  }
-}
-
 /* ---- the server ---- */
-
-/* No route has characters that would be escaped, so a path with escapes is none of them. A model's
- * name is unescaped by itself: it may have a "/". */
-static size_t leave_escapes(void *context, struct MHD_Connection *connection, char *text) {
-  (void)context, (void)connection;
-  return strlen(text);
-}
 
 bool tsr_http_server_open(
     tsr_arena *arena, const tsr_http_settings *settings, const tsr_served_model *model,
     tsr_scheduler *scheduler, tsr_metrics *counts, tsr_http_server **ret_server, tsr_diags *diags) {
-  enum { BACKLOG = 128, CLOSING = 64 }; /* CLOSING: connections that were cut, with their threads */
   tsr_http_server *s = tsr_arena_alloc(arena, sizeof *s);
-  *s = (tsr_http_server){*settings, model, scheduler, counts, .has_socket = true};
+  *s = (tsr_http_server){*settings, model, scheduler, counts, NULL};
   *ret_server = s;
-  if (listen(settings->socket, BACKLOG))
-    return tsr_diag_failure(
-        diags, TSR_NOWHERE, "the server cannot listen on its port: %s", strerror(errno));
-  if (tsr_connections_open(arena, settings->sending_s, settings->connections, &s->connections))
-    s->daemon = MHD_start_daemon(
-        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
-            MHD_USE_ITC,
-        0, NULL, NULL, handle, s, MHD_OPTION_LISTEN_SOCKET, settings->socket,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(settings->connections + CLOSING),
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(settings->sending_s + 1),
-        MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED, complete,
-        NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, s, MHD_OPTION_END);
-  if (s->daemon) return true;
-  return tsr_diag_failure(diags, TSR_NOWHERE, "the server of HTTP cannot be started");
+  const tsr_http_handler handler = {s, answer_request};
+  return tsr_http_daemon_open(arena, &settings->daemon, handler, &s->daemon, diags);
 }
 
-void tsr_http_server_refuse(tsr_http_server *s) {
-  if (!s->has_socket) return;
-  MHD_quiesce_daemon(s->daemon);
-  close(s->settings.socket);
-  s->has_socket = false;
-}
+void tsr_http_server_refuse(tsr_http_server *s) { tsr_http_daemon_refuse(s->daemon); }
 
-void tsr_http_server_close(tsr_http_server *s) {
-  const double to_send = 2; /* answers that are made, to clients that read */
-  if (s->daemon) tsr_http_server_refuse(s);
-  if (s->daemon) tsr_connections_wait(s->connections, to_send);
-  if (s->daemon) MHD_stop_daemon(s->daemon);
-  if (s->has_socket) close(s->settings.socket);
-  if (s->connections) tsr_connections_close(s->connections);
-}
+void tsr_http_server_close(tsr_http_server *s) { tsr_http_daemon_close(s->daemon); }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The server of HTTP, on libmicrohttpd: a thread for each connection reads its request, submits it
- * to the scheduler, waits and answers. docs/serving.md lists the paths. */
+/* The paths of the server (http/daemon.h): a connection's thread submits its request to the
+ * scheduler, waits and answers. docs/serving.md lists the paths. */
 #ifndef TSR_SERVE_HTTP_SERVER_H
 #define TSR_SERVE_HTTP_SERVER_H
+#include "http/daemon.h"
 #include "serve/scheduler.h"
 
 typedef struct {
-  int socket;        /* tsr_listen_socket_open's; the server closes it */
+  tsr_http_daemon_settings daemon;
   const char *token; /* what clients must send as a bearer token; NULL: nothing */
-  int64_t max_body;  /* bytes of a request */
-  int connections;   /* at once; more close idle ones, and 64 more there cannot be */
   double timeout_s;  /* of a request, from its end to its answer's */
-  double sending_s;  /* the longest that a client may take to send one */
 } tsr_http_settings;
 
 typedef struct tsr_http_server tsr_http_server;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/metrics.h"
 #include <pthread.h>
-#include <time.h>
 
 enum { BUCKETS = 14, STATUSES_MAX = 16 };
 static const double bounds[BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
@@ -101,10 +100,4 @@ void tsr_metrics_add(tsr_metrics *m, tsr_text *text) {
     tsr_text_add(text, "%s_sum %.9g\n%s_count %lld\n", name, h->sum, name, (long long)h->count);
   }
   pthread_mutex_unlock(&m->lock);
-}
-
-double tsr_seconds_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

@@ -39,7 +39,4 @@ void tsr_metrics_count(tsr_metrics *metrics, tsr_counter counter, int64_t more);
 void tsr_metrics_set(tsr_metrics *metrics, tsr_gauge gauge, int64_t value);
 void tsr_metrics_add(tsr_metrics *metrics, tsr_text *text);
 
-/* Of the clock that never goes back. */
-double tsr_seconds_now(void);
-
 #endif

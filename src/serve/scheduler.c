@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/scheduler.h"
+#include "base/clock.h"
 #include <stdio.h>
 #include <time.h>
 

@@ -319,6 +319,10 @@ bool tsr_checkpoint_manager_is_writing(const tsr_checkpoint_manager *k) {
   return k && k->saver && tsr_saver_is_busy(k->saver);
 }
 
+int64_t tsr_checkpoint_manager_taken(const tsr_checkpoint_manager *k) {
+  return k && k->saver ? k->taken : -1;
+}
+
 enum { MARGIN_S = 1 };
 
 static bool ends_late(const tsr_checkpoint_manager *k, double work_s, bool saves) {

@@ -78,6 +78,8 @@ void tsr_checkpoint_manager_step(
     double seconds, bool wanted, tsr_diags *diags);
 bool tsr_checkpoint_manager_is_writing(
     const tsr_checkpoint_manager *manager); /* beside the steps */
+/* The step of the newest checkpoint, which may still be written; -1: there is none, or NULL. */
+int64_t tsr_checkpoint_manager_taken(const tsr_checkpoint_manager *manager);
 /* Whether the next step, and a checkpoint after it, would end behind the time limit. */
 bool tsr_checkpoint_manager_is_late(const tsr_checkpoint_manager *manager);
 /* Whether the time limit leaves no more than a checkpoint takes, or nothing where the newest is of

@@ -63,8 +63,10 @@ static bool check_step(const tsr_trainer *t, const tsr_locked_step *here, tsr_di
 bool tsr_run_hashes_begin(tsr_trainer *t, tsr_diags *diags) {
   const tsr_trainer_options *o = t->o;
   tsr_text config = {0};
+  char config_hash[TSR_HASH_TEXT];
   if (!o->lock) return true;
   tsr_config_print(o->config, &config);
+  tsr_config_print_hash(config.data, config_hash);
   tsr_lock_start start = {
       .step = t->step,
       .weights = t->weights_hash,
@@ -73,7 +75,8 @@ bool tsr_run_hashes_begin(tsr_trainer *t, tsr_diags *diags) {
       .processes = o->rank_map.processes ? o->rank_map.processes : 1,
       .threads = o->threads,
       .isa = tsr_executable_arch(t->train),
-      .version = o->keep.version};
+      .version = o->keep.version,
+      .config_hash = config_hash};
   tsr_lock_start_describe(o->arena, &start);
   tsr_run_lock head = {
       .policy = o->config->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",

@@ -449,6 +449,7 @@ bool tsr_train(
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);
     t.first_step = t.step;
+    tsr_dashboard_run_begin(&t, now());
     if (ok) tsr_trainer_write_start(&t);
     ok = ok && run_loop(&t, ret_signal) && tsr_trainer_write_end(&t, *ret_signal);
   }

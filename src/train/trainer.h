@@ -8,6 +8,7 @@
 #include "runtime/collective_digests.h"
 #include "runtime/recorder.h"
 #include "train/compile.h"
+#include "train/dashboard_run.h"
 #include "train/generate.h"
 #include "train/checkpoint_manager.h"
 #include "train/routing_files.h"
@@ -74,6 +75,7 @@ typedef struct {
   const char *routing;                 /* the folder that routing is recorded in; NULL: none */
   tsr_out_folder *routing_folder;      /* the same, of the process that writes; else NULL */
   tsr_tensorboard_run *tensorboard;    /* NULL: none; of all processes alike */
+  tsr_dashboard_run *dashboard;        /* NULL: none, or another process draws */
   tsr_routing_replay *replay;          /* NULL: each step chooses experts itself */
   const char *mesh_text;               /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop;         /* a signal's number ends the run after the step */

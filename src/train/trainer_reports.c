@@ -125,6 +125,7 @@ bool tsr_trainer_report_evaluation(tsr_trainer *t) {
   metrics.accuracy_error = tsr_accuracy_error(&accuracy);
   tsr_metrics_write_eval(t->o->metrics, &metrics, t->diags);
   tsr_tensorboard_run_eval(t, &metrics);
+  tsr_dashboard_run_eval(t, &metrics);
   monitor(t, loss);
   return true;
 }
@@ -155,6 +156,7 @@ static bool report_sample(tsr_trainer *t) {
   const char *data = text.data ? text.data : "";
   if (ok) tsr_metrics_write_sample(t->o->metrics, t->step, data, text.length, t->diags);
   if (ok) tsr_tensorboard_run_sample(t, data, text.length);
+  if (ok) tsr_dashboard_run_sample(t, data, text.length);
   tsr_text_free(&text);
   return ok;
 }
@@ -186,6 +188,7 @@ void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now) {
   tsr_progress_show(&t->progress, state, now);
   tsr_metrics_write_step(t->o->metrics, &line, t->diags);
   tsr_tensorboard_run_step(t, &line);
+  tsr_dashboard_run_step(t, &line, now);
 }
 
 bool tsr_trainer_report_texts(tsr_trainer *t, bool last) {

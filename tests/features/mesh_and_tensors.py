@@ -4,11 +4,17 @@ import json
 import math
 import os
 import re
+import signal
 import sys
 
 from feature import feature
 from small_models import (gpt, has_line, initial, is_close, layer, mesh, printed, rank_slices, safetensors, steps,
                           stored, trains_like_one_rank, weights)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../watch"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tui"))
+from follower import Watch, last_step  # noqa: E402
+from terminal import Terminal  # noqa: E402
 
 # A tensor on a mesh, in a graph of one statement.
 TENSOR = """\
@@ -306,6 +312,49 @@ mesh: {axes: [pp], shape: [2]}
         done.fail(f"restarts {one['restarts']}, plans {one['plan']}, {two['plan']}")
     if max(two["plan"]["memory"]["work"]) != two["plan"]["memory"]["peak"][1] or "shape: [2]" not in two["config"]:
         done.fail(f"memory {two['plan']['memory']}, configuration {two['config']}")
+
+
+@feature("watch: that page, which follows runs while they train, resume, and begin later")
+def watched_page(c):
+    c.write("watched.yaml", """training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4,
+  sequence_length: 8, eval_every: 0, sample_tokens: 0, model_save_interval: 2, optimizer: {type: AdamW, lr: 0.01}}
+transformer_config: {model_type: gpt2, embedding_dim: 8, num_blocks: 2, num_heads: 1, max_sequence_length: 8}
+""")
+    os.makedirs(os.path.join(c.folder, "sweep"), exist_ok=True)
+    c.commands += 1
+    watch = Watch(c.program, "sweep", folder=c.folder)
+    try:
+        watch.ask()
+        for steps, out, more in ((2, "sweep/a", []), (4, "sweep/a", ["--resume"]), (4, "sweep/b", [])):
+            done = c.run("--config", "watched.yaml", "--out", out, "--set", f"training_config.max_steps={steps}", *more)
+            if not watch.until(lambda d, run=out, step=steps: last_step(watch.run(run)) == step and watch.run(run)["plan"]):
+                done.fail(f"{out} has not come to step {steps}")
+        losses = [o["loss"] for o in c.metrics("sweep/a/metrics.jsonl") if o["event"] == "step"]
+        is_close(done, watch.run("sweep/a")["series"][0]["y"], losses, 1e-4)
+        if watch.run("sweep/a")["restarts"] != [2] or [run["name"] for run in watch.data["runs"]] != ["sweep/a", "sweep/b"]:
+            done.fail(f"{watch.data}")
+    finally:
+        code, _ = watch.stop(signal.SIGINT)
+    if code != 130:
+        done.fail(f"Ctrl-C ends watch with {code}")
+
+
+@feature("--tui: a run as one picture on the terminal, of its own process or another one")
+def pictures(c):
+    c.write("picture.yaml", """training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4,
+  sequence_length: 8, max_steps: 1000000, num_epochs: 1000000, eval_every: 0, sample_tokens: 0, model_save_interval: 0}
+transformer_config: {model_type: gpt2, embedding_dim: 8, num_blocks: 1, num_heads: 1, max_sequence_length: 8}
+""")
+    c.run("--config", "picture.yaml", "--out", "shown", "--set", "training_config.max_steps=4")  # which also makes text.txt
+    for words, shows in ((["--config", "picture.yaml", "--tui"], r"picture.yaml, gpt2, 1 rank +step [1-9]"),
+                         (["watch", "shown", "--tui"], r"shown  has ended +step 4/4")):
+        c.commands += 1
+        terminal = Terminal([c.program, *words], folder=c.folder)
+        seen = terminal.until(lambda t, shows=shows: re.search(shows, t.picture()[0]) and any("loss " in row for row in t.picture()))
+        terminal.send(signal.SIGTERM)
+        code = terminal.end()
+        if not seen or code != 143 or terminal.now:
+            raise AssertionError(f"{words}: {code}, {terminal.picture()}")
 
 
 @feature("--tensorboard: event files with metrics, recipe, graph, samples and histograms; a resumed run shows no step twice")

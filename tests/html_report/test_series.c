@@ -10,7 +10,7 @@
 static cJSON *print(tsr_arena *arena, const tsr_series *s) {
   tsr_text text = {0};
   cJSON *json = NULL;
-  tsr_series_print(s, &text);
+  tsr_series_print(s, 0, &text);
   CHECK(tsr_json_parse(arena, "series", text.data, text.length, &json, tsr_diags_new(arena)));
   tsr_text_free(&text);
   return json;
@@ -28,7 +28,7 @@ static void test_text(tsr_arena *arena) {
   tsr_series_add(arena, &s, 2, NAN);
   tsr_series_add(arena, &s, 4, -INFINITY);
   tsr_series_add(arena, &s, 7, 1.0 / 3);
-  tsr_series_print(&s, &text);
+  tsr_series_print(&s, 0, &text);
   CHECK_STR(
       text.data,
       "{\"tag\":\"a\\\"b\",\"count\":4,\"x\":[1,2,4,7],\"y\":[0.1,null,null,0.333333],"
@@ -37,7 +37,7 @@ static void test_text(tsr_arena *arena) {
   tsr_series_cut(&s, 4);
   CHECK_INT(s.count, 2);
   tsr_series_cut(&s, 0);
-  tsr_series_print(&s, &text);
+  tsr_series_print(&s, 0, &text);
   CHECK_STR(
       text.data,
       "{\"tag\":\"a\\\"b\",\"count\":0,\"x\":[],\"y\":[],\"missing_steps\":[],\"missing\":0}");

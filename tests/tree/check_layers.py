@@ -33,15 +33,18 @@ ALLOWED = {
     "data": "config jinja tokenizer kernels",  # kernels: the generator of random numbers
     "checkpoint": "runtime data tokenizer model config graph kernels",
     "tensorboard": "",
+    "tui": "",
     "report": "runtime plan schedule comm parallel config",
     "html_report": "config graph parallel schedule plan checkpoint report",
     "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report "
-             "tensorboard",
+             "tensorboard tui",
     "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
-    "serve": "jinja config graph runtime data tokenizer checkpoint train",
+    "http": "",
+    "serve": "http jinja config graph runtime data tokenizer checkpoint train",
+    "watch": "html_report http",
     "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report tensorboard "
-           "html_report train compare prove serve",
+           "html_report train compare prove http serve watch tui",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.
@@ -53,7 +56,7 @@ THIRD_PARTY = {
     "oniguruma.h": "tokenizer",
     "utf8proc.h": "jinja tokenizer",
     "nettle/": "base",
-    "microhttpd.h": "serve",
+    "microhttpd.h": "http serve watch",
     "mpi.h": "comm",
     "nccl.h": "comm device",
     "cuda": "device kernels",

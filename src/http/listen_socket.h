@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The socket that a server listens on. */
-#ifndef TSR_SERVE_LISTEN_SOCKET_H
-#define TSR_SERVE_LISTEN_SOCKET_H
+#ifndef TSR_HTTP_LISTEN_SOCKET_H
+#define TSR_HTTP_LISTEN_SOCKET_H
 #include "base/diag.h"
 
 /* Takes the port (0: any) of the host, a name or an address, without listening yet. Errors: a host

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/listen_socket.h"
+#include "http/listen_socket.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/connections.h"
+#include "http/connections.h"
 #include "base/memory.h"
-#include "serve/metrics.h"
+#include "base/clock.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /* The connections of a server, for what libmicrohttpd does not watch: a client that takes longer to
  * send a request than it may is cut off, however steadily it sends; and where there can be no more
  * connections, that of the client that has taken longest. */
-#ifndef TSR_SERVE_CONNECTIONS_H
-#define TSR_SERVE_CONNECTIONS_H
+#ifndef TSR_HTTP_CONNECTIONS_H
+#define TSR_HTTP_CONNECTIONS_H
 #include "base/arena.h"
 #include <stdbool.h>
 

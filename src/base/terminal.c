@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/terminal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+  int screen;             /* the terminal */
+  int streams[3];         /* 1 and 2: what the standard streams were; -1: they are no terminal */
+  struct termios before;  /* the terminal's modes */
+  atomic_bool is_open;    /* the picture may be drawn */
+  atomic_bool is_away;    /* the process was stopped, and the terminal is another job's */
+  atomic_bool is_damaged; /* it has to be drawn as a whole */
+  atomic_int writers;
+} terminal = {.screen = -1, .streams = {-1, -1, -1}};
+
+/* The other screen, no cursor, no line breaks at the right border; and back. */
+static const char enter_text[] = "\033[?1049h\033[?25l\033[?7l\033[2J";
+static const char leave_text[] = "\033[0m\033[?7h\033[?25h\033[?1049l";
+
+static const int crashes[] = {SIGSEGV, SIGFPE, SIGILL, SIGABRT, SIGQUIT};
+enum { CRASHES = sizeof crashes / sizeof *crashes };
+static struct sigaction crash_actions[CRASHES]; /* as they were */
+
+/* ---- what it is ---- */
+
+static const char *variable(const char *name) {
+  const char *value = getenv(name);
+  return value && *value ? value : NULL;
+}
+
+bool tsr_terminal_can_draw(void) {
+  const char *term = variable("TERM");
+  return term && strcmp(term, "dumb") != 0 && (isatty(STDOUT_FILENO) || isatty(STDERR_FILENO));
+}
+
+bool tsr_terminal_has_colours(void) { return !variable("NO_COLOR"); }
+
+bool tsr_terminal_is_utf8(void) {
+  const char *locale = variable("LC_ALL");
+  if (!locale) locale = variable("LC_CTYPE");
+  if (!locale) locale = variable("LANG");
+  return locale && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8"));
+}
+
+void tsr_terminal_size(int *ret_rows, int *ret_columns) {
+  enum { ROWS = 24, COLUMNS = 80 };
+  struct winsize size = {0};
+  bool known = terminal.screen >= 0 && !ioctl(terminal.screen, TIOCGWINSZ, &size);
+  *ret_rows = known && size.ws_row ? size.ws_row : ROWS;
+  *ret_columns = known && size.ws_col ? size.ws_col : COLUMNS;
+}
+
+/* ---- bytes ---- */
+
+static void write_all(int fd, const char *bytes, size_t length) {
+  while (length) {
+    ssize_t n = write(fd, bytes, length);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    bytes += n;
+    length -= (size_t)n;
+  }
+}
+
+/* Where there are no jobs, it does. */
+static bool has_terminal(void) {
+  pid_t job = tcgetpgrp(terminal.screen);
+  return job < 0 || job == getpgrp();
+}
+
+static void enter(void) {
+  struct termios modes = terminal.before;
+  modes.c_lflag &= ~(tcflag_t)(ECHO | ICANON); /* keys that are signals still are */
+  tcsetattr(terminal.screen, TCSANOW, &modes);
+  write_all(terminal.screen, enter_text, sizeof enter_text - 1);
+  atomic_store(&terminal.is_damaged, true);
+}
+
+static void leave_screen(void) {
+  tcsetattr(terminal.screen, TCSANOW, &terminal.before);
+  write_all(terminal.screen, leave_text, sizeof leave_text - 1);
+}
+
+/* Gives a stream back, with what it was given meanwhile. */
+static void give_back(int stream) {
+  char block[4096];
+  off_t at = 0;
+  if (terminal.streams[stream] < 0) return;
+  int kept = dup(stream);
+  dup2(terminal.streams[stream], stream);
+  for (ssize_t n; kept >= 0 && (n = pread(kept, block, sizeof block, at)) > 0; at += n)
+    write_all(stream, block, (size_t)n);
+  if (kept >= 0) close(kept);
+}
+
+void tsr_terminal_leave(void) {
+  enum { REST_NS = 2000000, RESTS = 50 };
+  int error = errno;
+  if (!atomic_exchange(&terminal.is_open, false)) return;
+  for (int i = 0; i < RESTS && atomic_load(&terminal.writers); i++)
+    nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+  if (!atomic_load(&terminal.is_away)) leave_screen();
+  give_back(STDOUT_FILENO);
+  give_back(STDERR_FILENO);
+  errno = error;
+}
+
+/* ---- signals ---- */
+
+static void on_resize(int number) {
+  (void)number;
+  atomic_store(&terminal.is_damaged, true);
+}
+
+static void on_crash(int number) {
+  tsr_terminal_leave();
+  for (int i = 0; i < CRASHES; i++)
+    if (crashes[i] == number) sigaction(number, &crash_actions[i], NULL);
+  raise(number); /* behind this handler */
+}
+
+static void come_back(void) {
+  bool ours = has_terminal();
+  atomic_store(&terminal.is_away, !ours);
+  if (ours) enter();
+}
+
+static void on_stop(int number) {
+  sigset_t stop;
+  int error = errno;
+  if (atomic_load(&terminal.is_open) && !atomic_exchange(&terminal.is_away, true)) leave_screen();
+  sigemptyset(&stop);
+  sigaddset(&stop, number);
+  signal(number, SIG_DFL);
+  raise(number);
+  pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* the process stops here, until it continues */
+  signal(number, on_stop);
+  if (atomic_load(&terminal.is_open)) come_back();
+  errno = error;
+}
+
+static void catch_signals(void) {
+  struct sigaction crash = {.sa_handler = on_crash}, resize = {.sa_handler = on_resize};
+  resize.sa_flags = SA_RESTART;
+  sigemptyset(&crash.sa_mask);
+  sigemptyset(&resize.sa_mask);
+  for (int i = 0; i < CRASHES; i++) sigaction(crashes[i], &crash, &crash_actions[i]);
+  sigaction(SIGWINCH, &resize, NULL);
+  if (signal(SIGTSTP, on_stop) == SIG_IGN) signal(SIGTSTP, SIG_IGN);
+}
+
+/* ---- opening ---- */
+
+/* What a stream is given goes to memory from here on. */
+static bool keep(int stream) {
+  int file = memfd_create("output", MFD_CLOEXEC), before = dup(stream);
+  bool ok =
+      file >= 0 && before >= 0 && fcntl(file, F_SETFL, O_APPEND) == 0 && dup2(file, stream) >= 0;
+  if (file >= 0) close(file);
+  if (ok) terminal.streams[stream] = before;
+  else if (before >= 0) close(before);
+  return ok;
+}
+
+bool tsr_terminal_open(void) {
+  int from = isatty(STDOUT_FILENO) ? STDOUT_FILENO : STDERR_FILENO;
+  bool out = isatty(STDOUT_FILENO), errors = isatty(STDERR_FILENO);
+  if (terminal.screen >= 0 || !tsr_terminal_can_draw()) return false;
+  int screen = fcntl(from, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (screen < 0) return false;
+  terminal.screen = screen;
+  fflush(stdout);
+  fflush(stderr);
+  bool ok = has_terminal() && !tcgetattr(screen, &terminal.before) &&
+            (!out || keep(STDOUT_FILENO)) && (!errors || keep(STDERR_FILENO));
+  if (!ok) {
+    give_back(STDOUT_FILENO);
+    return false;
+  }
+  catch_signals();
+  atexit(tsr_terminal_leave);
+  enter();
+  atomic_store(&terminal.is_open, true);
+  return true;
+}
+
+/* ---- drawing ---- */
+
+bool tsr_terminal_take_damage(void) {
+  if (atomic_load(&terminal.is_open) && atomic_load(&terminal.is_away)) come_back();
+  return atomic_exchange(&terminal.is_damaged, false);
+}
+
+void tsr_terminal_write(const char *bytes, size_t length) {
+  atomic_fetch_add(&terminal.writers, 1);
+  if (atomic_load(&terminal.is_open) && !atomic_load(&terminal.is_away) && has_terminal())
+    write_all(terminal.screen, bytes, length);
+  atomic_fetch_sub(&terminal.writers, 1);
+}
+
+size_t tsr_terminal_read_errors(char *ret, size_t most) {
+  if (!atomic_load(&terminal.is_open) || terminal.streams[STDERR_FILENO] < 0) return 0;
+  off_t end = lseek(STDERR_FILENO, 0, SEEK_END), begin = end > (off_t)most ? end - (off_t)most : 0;
+  ssize_t n = end > 0 ? pread(STDERR_FILENO, ret, most, begin) : 0;
+  return n > 0 ? (size_t)n : 0;
+}
