@@ -39,13 +39,12 @@ static int sinks_of(const tsr_node *n) {
   }
 }
 
-/* Attention over heads that are too wide has no kernel, nor over values with heads of another
- * width. */
+/* Attention over heads that are too wide has no kernel. */
 static bool has_head(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
   if (!(tsr_op_facts(t->op) & TSR_FACT_ATTENTION)) return true;
-  int64_t head_dim = n->attr.attention.head_dim;
-  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim;
+  return n->attr.attention.head_dim <= TSR_CUDA_HEAD_MAX &&
+         tsr_node_value_head(n) <= TSR_CUDA_HEAD_MAX;
 }
 
 /* Rotary positions have a kernel for the halves of whole heads. */
