@@ -114,7 +114,8 @@ static void check_rope(tsr_cuda_type type, const row_case &r, int64_t D, float s
   auto got = run_all("rope_cached", [&](call_arrays &c) {
     void *out = c.out(type, n), *in = c.in(type, x);
     float *turns = c.in(table);
-    tsr_cuda_rope_cached(NULL, type, out, in, turns, c.in(r.positions), r.T, r.B, r.C, H, D, sign);
+    tsr_rope of = {r.C, H, D, D, 0, false, sign};
+    tsr_cuda_rope_cached(NULL, type, out, in, turns, c.in(r.positions), r.T, r.B, &of);
   });
   check_near("rope_cached", type, got[0], want);
 }

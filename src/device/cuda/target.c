@@ -47,13 +47,6 @@ static bool has_head(const tsr_program *p, const tsr_task *t) {
          tsr_node_value_head(n) <= TSR_CUDA_HEAD_MAX;
 }
 
-/* Rotary positions have a kernel for the halves of whole heads. */
-static bool has_turn(const tsr_program *p, const tsr_task *t) {
-  if (t->op != TSR_OP_ROPE && t->op != TSR_OP_ROPE_AT) return true;
-  const tsr_rope_attrs *rope = &p->graph->nodes[t->node].attr.rope;
-  return !rope->interleaved && tsr_rope_rotary(rope) == rope->head_dim;
-}
-
 /* A mixture of experts has none yet. */
 static bool is_of_experts(const tsr_task *t) {
   static const bool ops[TSR_OPS] = {
@@ -70,8 +63,7 @@ static bool supports(const tsr_target *target, const tsr_program *p, const tsr_t
   bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
               t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_ADAPTED_SQUARES &&
               t->op != TSR_OP_DIVIDE_ROOT;
-  return runs && !t->fp8 && has_function(p, t) && has_head(p, t) && has_turn(p, t) &&
-         !is_of_experts(t);
+  return runs && !t->fp8 && has_function(p, t) && has_head(p, t) && !is_of_experts(t);
 }
 
 /* Optimizer state in a file is the host's to update. */
