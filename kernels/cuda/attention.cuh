@@ -5,7 +5,9 @@
  * All passes go over tiles of queries and tiles of keys (Dao et al. 2022, Dao 2023) whose sizes are
  * constants of a pass and of the padded head size, and begin at multiples of them: a sum's order
  * follows from the position in the sequence alone. A tile that causality or the window hides wholly
- * is left out, which changes no bit: it would add zeros. */
+ * is left out, which changes no bit: it would add zeros.
+ *
+ * On the device, heads of values have their width in a.Dv always (attention_with_value_size). */
 #ifndef TSR_KERNELS_CUDA_ATTENTION_CUH
 #define TSR_KERNELS_CUDA_ATTENTION_CUH
 #include "kernels/cuda/attention_shape.h"
@@ -13,10 +15,10 @@
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/philox.cuh"
 
-/* One head of one sequence: row t of its queries is at q_start + t * q_stride; `line` counts the
- * (b,h) in statistics. */
+/* One head of one sequence: row t of its queries is at q_start + t * q_stride, and so are its keys
+ * (k), its values (v) and its rows of out and dout (o); `line` counts the (b,h) in statistics. */
 typedef struct {
-  int64_t b, h, line, q_start, k_start, q_stride, k_stride;
+  int64_t b, h, line, q_start, k_start, v_start, o_start, q_stride, k_stride, v_stride, o_stride;
 } attention_head;
 
 static __device__ inline attention_head
@@ -28,8 +30,12 @@ attention_head_at(const tsr_attention &a, int64_t b, int64_t h) {
   at.line = b * a.H + h;
   at.q_stride = a.H * a.D;
   at.k_stride = a.G * a.D;
+  at.v_stride = a.G * a.Dv;
+  at.o_stride = a.H * a.Dv;
   at.q_start = b * a.T * at.q_stride + h * a.D;
   at.k_start = b * a.T * at.k_stride + g * a.D;
+  at.v_start = b * a.T * at.v_stride + g * a.Dv;
+  at.o_start = b * a.T * at.o_stride + h * a.Dv;
   return at;
 }
 
@@ -113,18 +119,21 @@ attention_of_part(const tsr_attention &a, const attention_part &part) {
   return alone;
 }
 
-/* A head at the part's document, in arrays that have all positions; and its part's first row in an
- * array that has those that the rank computes, of `heads` heads, of which it is the h-th. */
+/* A head at the part's document, in arrays that have all positions; and the number of its part's
+ * first row of D or Dv in an array that has those that the rank computes, of `heads` heads, of
+ * which it is the h-th. */
 static __device__ inline attention_head
 attention_head_of_part(const tsr_attention &a, const attention_part &part, int64_t b, int64_t h) {
   attention_head at = attention_head_at(a, b, h);
   at.q_start += part.begin * at.q_stride;
   at.k_start += part.begin * at.k_stride;
+  at.v_start += part.begin * at.v_stride;
+  at.o_start += part.begin * at.o_stride;
   return at;
 }
-static __device__ inline int64_t attention_own_start(
+static __device__ inline int64_t attention_own_row(
     const tsr_attention &a, const attention_part &part, int64_t b, int64_t h, int64_t heads) {
-  return ((b * attention_own(a) + part.row) * heads + h) * a.D;
+  return (b * attention_own(a) + part.row) * heads + h;
 }
 
 /* The end of a tile of rows that the rank computes. */
@@ -297,6 +306,12 @@ static __device__ inline void attention_rows(
     rows[3 * i + 1] = real ? 1.0f / stats[1] : 0;
     rows[3 * i + 2] = real ? at.delta[(first + i) * at.delta_step] : 0;
   }
+}
+
+static inline tsr_attention attention_with_value_size(const tsr_attention *a) {
+  tsr_attention b = *a;
+  b.Dv = tsr_attention_value_size(a);
+  return b;
 }
 
 /* attention_tensor.cu and attention_tensor_backward.cu: the tensor cores' passes, for what

@@ -35,16 +35,17 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
     attention_statistics rows =
         attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin);
     int64_t start = at.q_start + part.first * at.q_stride;
-    N *to = x.dq + attention_own_start(a, part, b, h, a.H);
+    int64_t dout = at.o_start + part.first * at.o_stride;
+    N *to = x.dq + attention_own_row(a, part, b, h, a.H) * a.D;
     dq_sums<W> sums;
     simt_zero(sums.dq);
     simt_load<N, W, S::QUERIES>(p.queries, x.q + start, at.q_stride, part.count, a.D);
-    simt_load<N, W, S::QUERIES>(p.douts, x.dout + start, at.q_stride, part.count, a.D);
+    simt_load<N, W, S::QUERIES>(p.douts, x.dout + dout, at.o_stride, part.count, a.Dv);
     attention_rows(p.rows, rows, part.first, part.first + part.count, S::QUERIES);
     dq_add<N, W>(
         &sums, p, attention_of_part(a, part),
-        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, x.k + at.k_start,
-        x.v + at.k_start, at.k_stride);
+        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first,
+        simt_keys_of(at, x.k, x.v, 0));
     for (int i = 0; i < S::I; i++) {
       int r = i * SIMT_SIDE + simt_y();
       if (r < part.count) simt_store<N, W>(to + r * at.q_stride, sums.dq[i], a.scale, a.D);
@@ -67,25 +68,26 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
     attention_part part = attention_part_at(a, b, row, end, true);
     attention_head at = attention_head_of_part(a, part, b, g * heads);
     int64_t from = at.k_start + part.first * at.k_stride;
-    int64_t to = attention_own_start(a, part, b, g, a.G);
+    int64_t values = at.v_start + part.first * at.v_stride;
+    int64_t to = attention_own_row(a, part, b, g, a.G);
     dkv_sums<W> sums;
     simt_zero(sums.dk);
     simt_zero(sums.dv);
     simt_load<N, W, S::KEYS>(p.keys, x.k + from, at.k_stride, part.count, a.D);
-    simt_load<N, W, S::KEYS>(p.values, x.v + from, at.k_stride, part.count, a.D);
+    simt_load<N, W, S::KEYS>(p.values, x.v + values, at.v_stride, part.count, a.Dv);
     for (int64_t n = 0; n < heads; n++) {
       at = attention_head_of_part(a, part, b, g * heads + n);
       dkv_add<N, W>(
           &sums, p, attention_of_part(a, part),
           attention_drop_at(a, key, at, a.T, part.begin, part.begin),
           attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin), part.first,
-          x.q + at.q_start, x.dout + at.q_start, at.q_stride);
+          simt_queries_of(at, x.q, x.dout, 0));
     }
     for (int j = 0; j < S::J; j++) {
       int r = simt_y() * S::J + j;
       if (r >= part.count) continue;
-      simt_store<N, W>(x.dk + to + r * at.k_stride, sums.dk[j], a.scale, a.D);
-      simt_store<N, W>(x.dv + to + r * at.k_stride, sums.dv[j], 1, a.D);
+      simt_store<N, W>(x.dk + to * a.D + r * at.k_stride, sums.dk[j], a.scale, a.D);
+      simt_store<N, W>(x.dv + to * a.Dv + r * at.v_stride, sums.dv[j], 1, a.Dv);
     }
     row += part.count;
   }
@@ -113,7 +115,7 @@ static void backward_width(
   backward_arrays<N> x = {(N *)dq,         (N *)dk,      (N *)dv,
                           (const N *)dout, (const N *)q, (const N *)k,
                           (const N *)v,    stats,        delta};
-  int width = simt_width(a->D);
+  int width = simt_width(a);
   if (width == 64) backward<N, 64>(s, a, key, x);
   else if (width == 128) backward<N, 128>(s, a, key, x);
   else backward<N, 256>(s, a, key, x);
@@ -140,26 +142,28 @@ static __global__ void __launch_bounds__(ATTENTION_DELTA_THREADS) attention_sink
 }
 
 extern "C" void tsr_cuda_attention_sinks_backward(
-    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *d, const void *dout,
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *of, void *d, const void *dout,
     const void *out, const float *stats) {
-  int64_t rows = a->B * a->H * a->T;
+  const tsr_attention a = attention_with_value_size(of);
+  int64_t rows = a.B * a.H * a.T;
   if (rows > 0)
     TSR_BY_TYPE(
         type, N,
         TSR_LAUNCH(
-            (attention_sinks<N>), launch_attention_rows(rows), s, *a, (N *)d, (const N *)dout,
-            (const N *)out, stats, rows_are_packed<N>(*a, dout, out)))
+            (attention_sinks<N>), launch_attention_rows(rows), s, a, (N *)d, (const N *)dout,
+            (const N *)out, stats, rows_are_packed<N>(a, dout, out)))
 }
 
 extern "C" void tsr_cuda_attention_backward(
-    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *dq,
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *of, const uint64_t *key, void *dq,
     void *dk, void *dv, const void *dout, const void *q, const void *k, const void *v,
     const void *out, const float *stats, void *scratch) {
+  const tsr_attention a = attention_with_value_size(of);
   const void *arrays[] = {dq, dk, dv, dout, q, k, v};
   float *delta = (float *)scratch;
-  if (a->B * a->T * a->H * a->D == 0) return;
-  TSR_BY_TYPE(type, N, delta_rows<N>(s, a, delta, dout, out))
-  if (attention_tensor_can(type, a, arrays, 7))
-    tsr_cuda_attention_tensor_backward(s, type, a, key, dq, dk, dv, dout, q, k, v, stats, delta);
-  else TSR_BY_TYPE(type, N, backward_width<N>(s, a, key, dq, dk, dv, dout, q, k, v, stats, delta))
+  if (a.B * a.T * a.H * a.D == 0) return;
+  TSR_BY_TYPE(type, N, delta_rows<N>(s, &a, delta, dout, out))
+  if (attention_tensor_can(type, &a, arrays, 7))
+    tsr_cuda_attention_tensor_backward(s, type, &a, key, dq, dk, dv, dout, q, k, v, stats, delta);
+  else TSR_BY_TYPE(type, N, backward_width<N>(s, &a, key, dq, dk, dv, dout, q, k, v, stats, delta))
 }

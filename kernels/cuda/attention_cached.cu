@@ -19,8 +19,8 @@ template <typename N> struct token {
   const N *q, *keys, *values;
   N *out;
   int64_t begin, seen; /* it sees the keys [begin, seen); 0 where the token is not real */
-  int64_t stride, D;   /* of the cache */
-  float soft_cap;      /* 0: none */
+  int64_t stride, value_stride, D, Dv; /* of the cache */
+  float soft_cap;                      /* 0: none */
   const int32_t *pages;
   int page;
   int heads;
@@ -36,28 +36,30 @@ token_at(const tsr_attention_cached &c, N *out, const N *q, const N *keys, const
   int64_t row = blockIdx.x / chunks / a.G, b = row / a.T, t = row % a.T;
   int64_t h = chunk * HEADS, left = group - h, position = c.positions[b];
   bool real = t < c.counts[b] && position + t < c.page * c.pages_each;
-  int64_t at = (row * a.H + g * group + h) * a.D;
+  int64_t at = row * a.H + g * group + h;
   token<N> x;
-  x.q = q + at;
-  x.out = out + at;
+  x.q = q + at * a.D;
+  x.out = out + at * a.Dv;
   x.keys = keys + g * a.D;
-  x.values = values + g * a.D;
+  x.values = values + g * a.Dv;
   x.pages = c.pages + b * c.pages_each;
   x.page = (int)c.page;
   x.seen = real ? position + t + 1 : 0;
   x.begin = a.window && x.seen > a.window ? x.seen - a.window : 0;
   x.stride = a.G * a.D;
+  x.value_stride = a.G * a.Dv;
   x.D = a.D;
+  x.Dv = a.Dv;
   x.soft_cap = a.soft_cap;
   x.heads = (int)(left < HEADS ? left : HEADS);
   x.head = g * group + h;
   return x;
 }
 
-/* Where a position is in the pools. */
+/* Which row of the pools a position has. */
 template <typename N> static __device__ inline int64_t row_at(const token<N> &x, int64_t position) {
   int at = (int)position;
-  return ((int64_t)x.pages[at / x.page] * x.page + at % x.page) * x.stride;
+  return (int64_t)x.pages[at / x.page] * x.page + at % x.page;
 }
 
 /* A split's numbers for one head, in shared memory. */
@@ -87,7 +89,7 @@ static __device__ inline void split_scores(
   for (int i = 0; i < SPLIT; i += KEYS_AT_ONCE) {
     int key = i + lane / KEY_LANES;
     bool seen = first + key >= x.begin && first + key < x.seen;
-    const N *row = x.keys + row_at(x, seen ? first + key : x.seen - 1);
+    const N *row = x.keys + row_at(x, seen ? first + key : x.seen - 1) * x.stride;
     float sums[HEADS] = {0};
     for (int64_t d = part * W; d < x.D; d += KEY_LANES * W) {
       float k[W];
@@ -126,13 +128,13 @@ static __device__ inline void
 split_values(const token<N> &x, const float (*scores)[SPLIT], split_part *parts, int64_t first) {
   int64_t left = x.seen - first;
   int keys = left < SPLIT ? (int)left : SPLIT;
-  bool packed = packs<4>(x.values, x.D);
-  for (int d = (int)threadIdx.x % TSR_WARP * 4; d < x.D; d += 4 * TSR_WARP) {
+  bool packed = packs<4>(x.values, x.Dv);
+  for (int d = (int)threadIdx.x % TSR_WARP * 4; d < x.Dv; d += 4 * TSR_WARP) {
     float sums[HEADS][4] = {{0}};
 #pragma unroll 4
     for (int key = 0; key < keys; key++) {
       float v[4];
-      row_load<4>(v, x.values + row_at(x, first + key), d, x.D, packed);
+      row_load<4>(v, x.values + row_at(x, first + key) * x.value_stride, d, x.Dv, packed);
 #pragma unroll
       for (int h = 0; h < HEADS; h++)
 #pragma unroll
@@ -188,7 +190,7 @@ static __global__ void __launch_bounds__(THREADS)
       stack[depth].sum = part->sum;
       for (int e = 0; e < E; e++) {
         int d = column + e * IN_HEAD;
-        stack[depth].out[e] = d < x.D ? part->out[d] : 0.0f;
+        stack[depth].out[e] = d < x.Dv ? part->out[d] : 0.0f;
       }
       depth++;
       for (int n = tsr_tree_merges(splits - begin, i - begin); n; n--, depth--)
@@ -200,8 +202,9 @@ static __global__ void __launch_bounds__(THREADS)
   float shrunk = splits ? attention_sink(c.a, x.head + head, &stack[0].max, &stack[0].sum) : 1;
   for (int e = 0; e < E; e++) {
     int d = column + e * IN_HEAD;
-    if (d < x.D)
-      number_store(x.out + head * x.D + d, splits ? stack[0].out[e] * shrunk / stack[0].sum : 0.0f);
+    if (d < x.Dv)
+      number_store(
+          x.out + head * x.Dv + d, splits ? stack[0].out[e] * shrunk / stack[0].sum : 0.0f);
   }
 }
 
@@ -228,8 +231,10 @@ static void cached_heads(
 }
 
 extern "C" void tsr_cuda_attention_cached(
-    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_cached *c, void *out, const void *q,
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_cached *of, void *out, const void *q,
     const void *keys, const void *values) {
-  if (c->a.B * c->a.T * c->a.H * c->a.D == 0) return;
-  TSR_BY_TYPE(type, N, cached_heads<N>(s, c, out, q, keys, values))
+  tsr_attention_cached c = *of;
+  c.a = attention_with_value_size(&of->a);
+  if (c.a.B * c.a.T * c.a.H * c.a.D == 0) return;
+  TSR_BY_TYPE(type, N, cached_heads<N>(s, &c, out, q, keys, values))
 }

@@ -30,14 +30,15 @@ template <typename T, int W> struct ring_out {
   __device__ inline void leaf(
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
       int64_t run, int64_t unit) {
-    int64_t from = t.at.k_start + run * r.unit.T * t.at.k_stride;
     forward_begin<W>(&sums);
     forward_add<N, W>(
         &sums, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
-        x.k + from, x.v + from, t.at.k_stride);
+        simt_keys_of(t.at, x.k, x.v, run * r.unit.T));
   }
   __device__ inline int row(int i) const { return i * SIMT_SIDE + simt_y(); }
-  __device__ inline int column(int c, int64_t D) const { return simt_column_in<W>(c, D); }
+  __device__ inline int column(int c, const tsr_attention &a) const {
+    return simt_column_in<W>(c, a.Dv);
+  }
   __device__ inline bool leads() const { return simt_x() == 0; }
   __device__ inline float &at(int i, int c) { return sums.out[i][c]; }
   __device__ inline float &max(int i) { return sums.max[i]; }
@@ -59,20 +60,22 @@ template <typename T, int W> struct ring_dq {
     p = backward_layout<W>(shared, r.a, false);
     simt_zero(sums.dq);
     simt_load<N, W, S::QUERIES>(p.queries, x.q + start, t.at.q_stride, left, r.a.D);
-    simt_load<N, W, S::QUERIES>(p.douts, x.dout + start, t.at.q_stride, left, r.a.D);
+    simt_load<N, W, S::QUERIES>(
+        p.douts, x.dout + t.at.o_start + t.position * t.at.o_stride, t.at.o_stride, left, r.a.Dv);
     attention_rows(p.rows, ring_statistics(r, x.rows, t.at, t.run), t.first, r.unit.T, S::QUERIES);
   }
   __device__ inline void leaf(
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
       int64_t run, int64_t unit) {
-    int64_t from = t.at.k_start + run * r.unit.T * t.at.k_stride;
     simt_zero(sums.dq);
     dq_add<N, W>(
         &sums, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
-        x.k + from, x.v + from, t.at.k_stride);
+        simt_keys_of(t.at, x.k, x.v, run * r.unit.T));
   }
   __device__ inline int row(int i) const { return i * SIMT_SIDE + simt_y(); }
-  __device__ inline int column(int c, int64_t D) const { return simt_column_in<W>(c, D); }
+  __device__ inline int column(int c, const tsr_attention &a) const {
+    return simt_column_in<W>(c, a.D);
+  }
   __device__ inline float &at(int i, int c) { return sums.dq[i][c]; }
 };
 
@@ -93,7 +96,8 @@ template <typename T, int W> struct ring_dkv {
     simt_zero(sums.dk);
     simt_zero(sums.dv);
     simt_load<N, W, S::KEYS>(p.keys, x.k + from, t.at.k_stride, left, r.a.D);
-    simt_load<N, W, S::KEYS>(p.values, x.v + from, t.at.k_stride, left, r.a.D);
+    simt_load<N, W, S::KEYS>(
+        p.values, x.v + t.at.v_start + t.position * t.at.v_stride, t.at.v_stride, left, r.a.Dv);
   }
   __device__ inline void leaf(
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
@@ -102,16 +106,17 @@ template <typename T, int W> struct ring_dkv {
     simt_zero(sums.dv);
     for (int64_t n = 0; n < r.a.H / r.a.G; n++) {
       attention_head at = attention_head_at(r.a, t.at.b, t.at.h + n);
-      int64_t start = at.q_start + run * r.unit.T * at.q_stride;
       dkv_add<N, W>(
           &sums, p, ring_pair(r, unit, t.unit), ring_drop(r, key, at, unit, t.unit),
-          ring_statistics(r, x.rows, at, run), t.first, x.q + start, x.dout + start, at.q_stride);
+          ring_statistics(r, x.rows, at, run), t.first,
+          simt_queries_of(at, x.q, x.dout, run * r.unit.T));
     }
   }
   __device__ inline int row(int i) const { return simt_y() * S::J + i; }
-  __device__ inline int column(int c, int64_t D) const {
-    int d = simt_column_in<W>(c % (W / 16), D);
-    return c < W / 16 || d < 0 ? d : (int)D + d;
+  __device__ inline int column(int c, const tsr_attention &a) const {
+    if (c < W / 16) return simt_column_in<W>(c, a.D);
+    int d = simt_column_in<W>(c - W / 16, a.Dv);
+    return d < 0 ? d : (int)a.D + d;
   }
   __device__ inline float &at(int i, int c) {
     return c < W / 16 ? sums.dk[i][c % (W / 16)] : sums.dv[i][c % (W / 16)];
@@ -125,7 +130,7 @@ static void step_width(
     tsr_cuda_stream s, const tsr_attention_ring *r, const uint64_t *key, float *acc, void *scratch,
     const void *q, const void *k, const void *v, const void *dout, const float *rows) {
   ring_arrays<N> x = {(const N *)q, (const N *)k, (const N *)v, (const N *)dout, rows};
-  int width = simt_width(r->a.D);
+  int width = simt_width(&r->a);
   if (width == 64) ring_step<PASS<N, 64>>(s, r, key, acc, scratch, x);
   else if (width == 128) ring_step<PASS<N, 128>>(s, r, key, acc, scratch, x);
   else ring_step<PASS<N, 256>>(s, r, key, acc, scratch, x);
@@ -186,37 +191,39 @@ static __global__ void __launch_bounds__(ATTENTION_DELTA_THREADS) ring_rows(
 extern "C" void tsr_cuda_attention_ring_rows(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, float *rows,
     const void *dout, const void *out, const float *stats) {
-  int64_t n = r->a.B * r->a.H * r->a.T;
+  const tsr_attention a = attention_with_value_size(&r->a);
+  int64_t n = a.B * a.H * a.T;
   if (n == 0) return;
   TSR_BY_TYPE(
       type, N,
       TSR_LAUNCH(
-          ring_rows<N>, launch_attention_rows(n), s, r->a, rows, (const N *)dout, (const N *)out,
-          stats, rows_are_packed<N>(r->a, dout, out)))
+          ring_rows<N>, launch_attention_rows(n), s, a, rows, (const N *)dout, (const N *)out,
+          stats, rows_are_packed<N>(a, dout, out)))
 }
 
 /* ---- the whole sums ---- */
 
-/* One thread an element (line, t, d): out and stats, or dq, or dk and dv. */
+/* One thread an element of a row (line, t): of out, beside the statistics, of dq, or of dk and dv.
+ */
 template <typename N, tsr_attention_sum SUM>
 static __global__ void
 ring_finish(const ring_shape r, int slot, int64_t n, N *first, N *second, float *stats) {
-  int64_t heads = r.queries ? r.a.G : r.a.H, D = r.a.D;
+  int64_t heads = r.queries ? r.a.G : r.a.H, D = r.a.D, Dv = r.a.Dv;
   for (int64_t i = map_thread(); i < n; i += map_threads()) {
-    int64_t d = i % D, t = i / D % r.a.T, line = i / D / r.a.T;
+    int64_t d = i % r.sums, t = i / r.sums % r.a.T, line = i / r.sums / r.a.T;
     int64_t run = t / r.unit.T, in_unit = t % r.unit.T;
-    int64_t to = ((line / heads * r.a.T + t) * heads + line % heads) * D + d;
+    int64_t to = (line / heads * r.a.T + t) * heads + line % heads;
     const float *row =
         r.acc + (((line * r.runs + run) * r.slots + slot) * r.unit.T + in_unit) * r.width;
     if constexpr (SUM == TSR_ATTENTION_OUT) {
-      float kept = r.a.dropout != 0 ? attention_kept(r.a) : 1.0f, max = row[D], sum = row[D + 1];
+      float kept = r.a.dropout != 0 ? attention_kept(r.a) : 1.0f, max = row[Dv], sum = row[Dv + 1];
       float shrunk = attention_sink(r.a, line % heads, &max, &sum);
-      number_store(first + to, row[d] * (kept * shrunk / sum));
+      number_store(first + to * Dv + d, row[d] * (kept * shrunk / sum));
       if (d > 0) continue;
       stats[2 * (line * r.a.T + t)] = max;
       stats[2 * (line * r.a.T + t) + 1] = sum;
-    } else number_store(first + to, row[d] * r.a.scale);
-    if constexpr (SUM == TSR_ATTENTION_DKV) number_store(second + to, row[D + d]);
+    } else if (d < D) number_store(first + to * D + d, row[d] * r.a.scale);
+    else number_store(second + to * Dv + d - D, row[d]);
   }
 }
 
@@ -227,7 +234,7 @@ static void finish(
   tsr_ring map;
   tsr_ring_pending whole;
   ring_shape r = ring_shape_of(of, SUM, &map);
-  int64_t n = tsr_cuda_ring_size_of(of, SUM).lines * r.a.T * r.a.D;
+  int64_t n = tsr_cuda_ring_size_of(of, SUM).lines * r.a.T * r.sums;
   tsr_ring_before(&map, of->members, &whole);
   r.acc = (float *)acc;
   if (n == 0) return;

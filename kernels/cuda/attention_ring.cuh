@@ -15,8 +15,8 @@
 #include "kernels/cuda/ring_turns.h"
 
 typedef struct {
-  tsr_attention a, unit; /* of what a member has; of a sequence of one unit */
-  int64_t length, runs, width;
+  tsr_attention a, unit;             /* of what a member has; of a sequence of one unit */
+  int64_t length, runs, width, sums; /* sums: of a row's width */
   int64_t chunk, low,
       high;     /* the member's own units: from low on, behind `chunk` ones from high on */
   bool queries; /* are at hand */
@@ -37,11 +37,12 @@ ring_shape_of(const tsr_attention_ring *r, tsr_attention_sum sum, tsr_ring *ret_
   tsr_cuda_ring_size size = tsr_cuda_ring_size_of(r, sum);
   ring_shape s = {};
   *ret_map = ring_map_of(r, sum);
-  s.a = s.unit = r->a;
+  s.a = s.unit = attention_with_value_size(&r->a);
   s.length = r->length;
   s.runs = size.runs;
   s.unit.T = size.unit;
   s.width = size.width;
+  s.sums = size.sums;
   s.chunk = r->zigzag && r->members > 1 ? s.runs / 2 : s.runs;
   s.low = tsr_ring_unit(ret_map, r->coord, 0);
   s.high = s.chunk < s.runs ? tsr_ring_unit(ret_map, r->coord, s.chunk) : 0;
@@ -116,7 +117,7 @@ static __device__ inline float *ring_slot(const ring_shape &r, const ring_target
 }
 
 /* ---- a pass P: what a thread holds of a part. It has P::ROWS rows of the tile and of each
- * P::COLUMNS columns: p.at(i, c), which is column p.column(c, D) of row p.row(i) of a part, or none
+ * P::COLUMNS columns: p.at(i, c), which is column p.column(c, a) of row p.row(i) of a part, or none
  * (-1); of softmax the row's p.max(i) and p.sum(i), which the thread with p.leads() writes.
  * p.open() fetches the own tile, before p.leaf() makes the first unit's part. ---- */
 
@@ -129,8 +130,8 @@ part_load(P *p, const ring_shape &r, const ring_target &t, const float *from) {
     if (t.first + p->row(i) >= r.unit.T) continue;
 #pragma unroll
     for (int c = 0; c < P::COLUMNS; c++)
-      if (p->column(c, r.a.D) >= 0) p->at(i, c) = row[p->column(c, r.a.D)];
-    if constexpr (P::SUM == TSR_ATTENTION_OUT) p->max(i) = row[r.a.D], p->sum(i) = row[r.a.D + 1];
+      if (p->column(c, r.a) >= 0) p->at(i, c) = row[p->column(c, r.a)];
+    if constexpr (P::SUM == TSR_ATTENTION_OUT) p->max(i) = row[r.a.Dv], p->sum(i) = row[r.a.Dv + 1];
   }
 }
 
@@ -143,9 +144,9 @@ part_store(P *p, const ring_shape &r, const ring_target &t, float *to) {
     if (t.first + p->row(i) >= r.unit.T) continue;
 #pragma unroll
     for (int c = 0; c < P::COLUMNS; c++)
-      if (p->column(c, r.a.D) >= 0) row[p->column(c, r.a.D)] = p->at(i, c);
+      if (p->column(c, r.a) >= 0) row[p->column(c, r.a)] = p->at(i, c);
     if constexpr (P::SUM == TSR_ATTENTION_OUT)
-      if (p->leads()) row[r.a.D] = p->max(i), row[r.a.D + 1] = p->sum(i);
+      if (p->leads()) row[r.a.Dv] = p->max(i), row[r.a.Dv + 1] = p->sum(i);
   }
 }
 
@@ -171,13 +172,12 @@ part_merge(P *p, const ring_shape &r, const ring_target &t, const float *from, b
     float own = 1, other = 1;
     if (t.first + p->row(i) >= r.unit.T) continue;
     if constexpr (P::SUM == TSR_ATTENTION_OUT) {
-      p->max(i) = softmax_shares(p->max(i), row[r.a.D], before, &own, &other);
-      p->sum(i) = p->sum(i) * own + row[r.a.D + 1] * other;
+      p->max(i) = softmax_shares(p->max(i), row[r.a.Dv], before, &own, &other);
+      p->sum(i) = p->sum(i) * own + row[r.a.Dv + 1] * other;
     }
 #pragma unroll
     for (int c = 0; c < P::COLUMNS; c++)
-      if (p->column(c, r.a.D) >= 0)
-        p->at(i, c) = p->at(i, c) * own + row[p->column(c, r.a.D)] * other;
+      if (p->column(c, r.a) >= 0) p->at(i, c) = p->at(i, c) * own + row[p->column(c, r.a)] * other;
   }
 }
 

@@ -10,11 +10,22 @@ static __device__ inline int tensor_column_in(int c, int64_t D) {
   return d < D ? d : -1;
 }
 
+/* A run of the units at hand. */
+static __device__ inline tensor_keys
+ring_keys(const ring_shape &r, const ring_arrays<uint16_t> &x, const ring_target &t, int64_t run) {
+  int64_t row = run * r.unit.T;
+  tensor_keys keys = {
+      x.k + t.at.k_start + row * t.at.k_stride, x.v + t.at.v_start + row * t.at.v_stride,
+      t.at.k_stride, t.at.v_stride};
+  return keys;
+}
+
 template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
   typedef uint16_t N;
   typedef tensor_forward<W, M> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_OUT;
-  static constexpr int THREADS = TENSOR_THREADS, OWN = S::QUERIES, ROWS = 2 * M, COLUMNS = W / 4;
+  static constexpr int THREADS = TENSOR_THREADS, OWN = S::QUERIES, ROWS = 2 * M;
+  static constexpr int COLUMNS = S::V / 4;
   static attention_tile tile(void) { return tensor_tile(SUM, W); }
   tensor_forward_parts p;
   forward_rows<W, M> rows;
@@ -32,11 +43,10 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
   __device__ inline void leaf(
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
       int64_t run, int64_t unit) {
-    int64_t from = t.at.k_start + run * r.unit.T * t.at.k_stride;
     begin();
     tensor_forward_add<TYPE, W, M, true>(
         &rows, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
-        x.k + from, x.v + from, t.at.k_stride);
+        ring_keys(r, x, t, run));
     rows_end(&rows);
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -45,7 +55,9 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
   __device__ inline int row(int i) const {
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
-  __device__ inline int column(int c, int64_t D) const { return tensor_column_in(c, D); }
+  __device__ inline int column(int c, const tsr_attention &a) const {
+    return tensor_column_in(c, a.Dv);
+  }
   __device__ inline bool leads() const { return tensor_lane() % 4 == 0; }
   __device__ inline float &at(int i, int c) { return rows.out[i / 2][c / 2][i % 2 * 2 + c % 2]; }
   __device__ inline float &max(int i) { return rows.max[i / 2][i % 2]; }
@@ -64,26 +76,29 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dq {
   __device__ inline void
   open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
     int64_t start = t.at.q_start + t.position * t.at.q_stride, left = r.unit.T - t.first;
+    int64_t dout = t.at.o_start + t.position * t.at.o_stride;
     p = tensor_backward_layout<W, M>((uint16_t *)shared);
     zero<W, M>(dq);
     tensor_load<W, OWN, THREADS>(p.own, x.q + start, t.at.q_stride, left, r.a.D);
-    tensor_load<W, OWN, THREADS>(p.own + S::OWN_SIZE, x.dout + start, t.at.q_stride, left, r.a.D);
+    tensor_load<S::V, OWN, THREADS>(
+        p.own + S::OWN_SIZE, x.dout + dout, t.at.o_stride, left, r.a.Dv);
     attention_statistics rows = ring_statistics(r, x.rows, t.at, t.run);
     query_row_write(p.rows, query_row_read(rows, t.first, r.unit.T, OWN), OWN);
   }
   __device__ inline void leaf(
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
       int64_t run, int64_t unit) {
-    int64_t from = t.at.k_start + run * r.unit.T * t.at.k_stride;
     zero<W, M>(dq);
     tensor_dq_add<TYPE, W, M, true>(
         dq, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
-        x.k + from, x.v + from, t.at.k_stride);
+        ring_keys(r, x, t, run));
   }
   __device__ inline int row(int i) const {
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
-  __device__ inline int column(int c, int64_t D) const { return tensor_column_in(c, D); }
+  __device__ inline int column(int c, const tsr_attention &a) const {
+    return tensor_column_in(c, a.D);
+  }
   __device__ inline float &at(int i, int c) { return dq[i / 2][c / 2][i % 2 * 2 + c % 2]; }
 };
 
@@ -91,46 +106,50 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dkv {
   typedef uint16_t N;
   typedef tensor_backward<W, M> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DKV;
-  static constexpr int THREADS = TENSOR_THREADS, OWN = S::OWN, ROWS = 2 * M, COLUMNS = W / 2;
+  static constexpr int THREADS = TENSOR_THREADS, OWN = S::OWN, ROWS = 2 * M;
+  static constexpr int COLUMNS = (W + S::V) / 4;
   static attention_tile tile(void) { return tensor_tile(SUM, W); }
   tensor_backward_parts p;
-  float dk[M][W / 8][4], dv[M][W / 8][4];
+  float dk[M][W / 8][4], dv[M][S::V / 8][4];
 
   __device__ inline void
   open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
     int64_t from = t.at.k_start + t.position * t.at.k_stride, left = r.unit.T - t.first;
+    int64_t values = t.at.v_start + t.position * t.at.v_stride;
     p = tensor_backward_layout<W, M>((uint16_t *)shared);
     zero<W, M>(dk);
-    zero<W, M>(dv);
+    zero<S::V, M>(dv);
     tensor_load<W, OWN, THREADS>(p.own, x.k + from, t.at.k_stride, left, r.a.D);
-    tensor_load<W, OWN, THREADS>(p.own + S::OWN_SIZE, x.v + from, t.at.k_stride, left, r.a.D);
+    tensor_load<S::V, OWN, THREADS>(p.own + S::OWN_SIZE, x.v + values, t.at.v_stride, left, r.a.Dv);
   }
   __device__ inline void leaf(
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
       int64_t run, int64_t unit) {
-    int64_t start = t.at.q_start + run * r.unit.T * t.at.q_stride;
+    int64_t row = run * r.unit.T;
     tensor_queries queries = {
-        x.q + start,
-        x.dout + start,
+        x.q + t.at.q_start + row * t.at.q_stride,
+        x.dout + t.at.o_start + row * t.at.o_stride,
         t.at.q_stride,
+        t.at.o_stride,
         r.a.H / r.a.G,
         r.a.T,
         ring_statistics(r, x.rows, t.at, run),
         ring_drop(r, key, t.at, unit, t.unit)};
     zero<W, M>(dk);
-    zero<W, M>(dv);
+    zero<S::V, M>(dv);
     tensor_dkv_add<TYPE, W, M, true>(dk, dv, p, ring_pair(r, unit, t.unit), queries, t.first);
   }
   __device__ inline int row(int i) const {
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
-  __device__ inline int column(int c, int64_t D) const {
-    int d = tensor_column_in(c % (W / 4), D);
-    return c < W / 4 || d < 0 ? d : (int)D + d;
+  __device__ inline int column(int c, const tsr_attention &a) const {
+    if (c < W / 4) return tensor_column_in(c, a.D);
+    int d = tensor_column_in(c - W / 4, a.Dv);
+    return d < 0 ? d : (int)a.D + d;
   }
   __device__ inline float &at(int i, int c) {
-    int n = c % (W / 4) / 2, k = i % 2 * 2 + c % 2;
-    return c < W / 4 ? dk[i / 2][n][k] : dv[i / 2][n][k];
+    int k = i % 2 * 2 + c % 2;
+    return c < W / 4 ? dk[i / 2][c / 2][k] : dv[i / 2][(c - W / 4) / 2][k];
   }
 };
 
@@ -149,11 +168,12 @@ template <tsr_cuda_type TYPE>
 static void step_width(
     tsr_cuda_stream s, const tsr_attention_ring *r, tsr_attention_sum sum, const uint64_t *key,
     float *acc, void *scratch, const ring_arrays<uint16_t> &x) {
-  int width = tensor_width(r->a.D);
+  int width = tensor_width(&r->a);
   if (width == 64) step<TYPE, 64>(s, r, sum, key, acc, scratch, x);
   else if (width == 80) step<TYPE, 80>(s, r, sum, key, acc, scratch, x);
   else if (width == 96) step<TYPE, 96>(s, r, sum, key, acc, scratch, x);
-  else step<TYPE, 128>(s, r, sum, key, acc, scratch, x);
+  else if (width == 128) step<TYPE, 128>(s, r, sum, key, acc, scratch, x);
+  else step<TYPE, TENSOR_WIDTH_MAX>(s, r, sum, key, acc, scratch, x);
 }
 
 void tsr_cuda_attention_ring_tensor(

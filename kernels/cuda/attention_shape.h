@@ -13,7 +13,11 @@ enum { ATTENTION_RUN = 16 }; /* keys of a word of the mask */
 
 enum { SIMT_THREADS = 256, SIMT_SIDE = 16, SIMT_PAD = 4 };
 
-LAUNCH_CONSTANT int simt_width(int64_t D) { return D <= 64 ? 64 : D <= 128 ? 128 : 256; }
+/* Of all heads, the wider of those of queries and those of values. */
+static inline int simt_width(const tsr_attention *a) {
+  int64_t Dv = tsr_attention_value_size(a), D = a->D > Dv ? a->D : Dv;
+  return D <= 64 ? 64 : D <= 128 ? 128 : 256;
+}
 
 /* Queries, and keys, of the forward pass. */
 LAUNCH_CONSTANT int simt_forward_rows(int W) { return W > 128 ? 32 : 64; }
@@ -45,21 +49,35 @@ LAUNCH_CONSTANT int simt_backward_bytes(int W, int matrices) {
 
 enum { TENSOR_PAD = 8, TENSOR_LANES = 32, TENSOR_HALVES = 8 }; /* halves of 16 bytes */
 enum { TENSOR_WARPS = 4, TENSOR_THREADS = TENSOR_WARPS * TENSOR_LANES, TENSOR_KEYS = 64 };
-enum { ATTENTION_TENSOR_WIDTH = 128 };
+enum { TENSOR_WIDTH_MAX = 192, TENSOR_VALUE_WIDTH_MAX = 128 };
 
-/* Halves whose heads are at most 128 wide, a multiple of 8, in aligned arrays, with a positive
- * scale; without a soft cap. */
+/* Halves whose heads are at most 128 wide, or 192 where those of values have another width and 128
+ * at most (as DeepSeek-V2's); a multiple of 8, in aligned arrays, with a positive scale; without a
+ * soft cap. */
 static inline bool attention_tensor_can(
     tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
-  if (type == TSR_CUDA_F32 || a->D > ATTENTION_TENSOR_WIDTH || a->D % TENSOR_HALVES) return false;
+  int64_t Dv = tsr_attention_value_size(a);
+  if (type == TSR_CUDA_F32 || a->D % TENSOR_HALVES || Dv % TENSOR_HALVES) return false;
+  if (a->D > (Dv == a->D ? TENSOR_VALUE_WIDTH_MAX : TENSOR_WIDTH_MAX)) return false;
+  if (Dv > TENSOR_VALUE_WIDTH_MAX) return false;
   if (a->soft_cap != 0 || !(a->scale > 0)) return false;
   for (int i = 0; i < count; i++)
     if (!is_aligned(arrays[i], 16)) return false;
   return true;
 }
 
-LAUNCH_CONSTANT int tensor_width(int64_t D) {
-  return D <= 64 ? 64 : D <= 80 ? 80 : D <= 96 ? 96 : 128;
+/* W of queries and keys, and V of values, out and dout, which differ for the widest W alone; it
+ * takes all heads whose values have another width. */
+static inline int tensor_width(const tsr_attention *a) {
+  if (tsr_attention_value_size(a) != a->D) return TENSOR_WIDTH_MAX;
+  return a->D <= 64 ? 64 : a->D <= 80 ? 80 : a->D <= 96 ? 96 : 128;
+}
+LAUNCH_CONSTANT int tensor_value_width(int W) {
+  return W < TENSOR_VALUE_WIDTH_MAX ? W : TENSOR_VALUE_WIDTH_MAX;
+}
+/* Halves of a row of keys and of one of values. */
+LAUNCH_CONSTANT int tensor_row_halves(int W) {
+  return W + TENSOR_PAD + tensor_value_width(W) + TENSOR_PAD;
 }
 /* Runs of 16 queries of a warp, forward. */
 LAUNCH_CONSTANT int tensor_forward_runs(int W) { return W > 64 ? 1 : 2; }
@@ -67,7 +85,7 @@ LAUNCH_CONSTANT int tensor_forward_queries(int W) {
   return 16 * tensor_forward_runs(W) * TENSOR_WARPS;
 }
 LAUNCH_CONSTANT int tensor_forward_halves(int W) {
-  return (tensor_forward_queries(W) + 4 * TENSOR_KEYS) * (W + TENSOR_PAD);
+  return tensor_forward_queries(W) * (W + TENSOR_PAD) + 2 * TENSOR_KEYS * tensor_row_halves(W);
 }
 LAUNCH_CONSTANT int tensor_forward_bytes(int W) {
   return (tensor_forward_halves(W) + tensor_forward_queries(W) * (TENSOR_KEYS / ATTENTION_RUN)) * 2;
@@ -80,7 +98,7 @@ LAUNCH_CONSTANT int tensor_backward_own(int W) {
 enum { TENSOR_OTHERS = 32 };
 LAUNCH_CONSTANT int tensor_backward_rows(int W) { return 2 * tensor_backward_own(W); }
 LAUNCH_CONSTANT int tensor_backward_halves(int W) {
-  return (2 * tensor_backward_own(W) + 4 * TENSOR_OTHERS) * (W + TENSOR_PAD);
+  return (tensor_backward_own(W) + 2 * TENSOR_OTHERS) * tensor_row_halves(W);
 }
 LAUNCH_CONSTANT int tensor_backward_bytes(int W) {
   return tensor_backward_halves(W) * 2 + 2 * tensor_backward_rows(W) * 4 +

@@ -21,6 +21,41 @@ static __device__ inline float score_of(const tsr_attention &a, float product, f
   return a.soft_cap * bent;
 }
 
+/* Keys with their values, or queries with their douts, of one head, row by row. */
+template <typename N> struct simt_rows {
+  const N *first, *second;
+  int64_t first_stride, second_stride;
+};
+
+template <typename N>
+static __device__ inline simt_rows<N>
+simt_keys_of(const attention_head &at, const N *k, const N *v, int64_t row) {
+  simt_rows<N> x = {
+      k + at.k_start + row * at.k_stride, v + at.v_start + row * at.v_stride, at.k_stride,
+      at.v_stride};
+  return x;
+}
+template <typename N>
+static __device__ inline simt_rows<N>
+simt_queries_of(const attention_head &at, const N *q, const N *dout, int64_t row) {
+  simt_rows<N> x = {
+      q + at.q_start + row * at.q_stride, dout + at.o_start + row * at.o_stride, at.q_stride,
+      at.o_stride};
+  return x;
+}
+
+/* Rows from `row` on of `left`, with heads of D; and of the second array, with heads of Dv. */
+template <int W, int ROWS, typename N>
+static __device__ inline void
+simt_load_first(float *to, const simt_rows<N> &x, const tsr_attention &a, int64_t row) {
+  simt_load<N, W, ROWS>(to, x.first + row * x.first_stride, x.first_stride, a.T - row, a.D);
+}
+template <int W, int ROWS, typename N>
+static __device__ inline void
+simt_load_second(float *to, const simt_rows<N> &x, const tsr_attention &a, int64_t row) {
+  simt_load<N, W, ROWS>(to, x.second + row * x.second_stride, x.second_stride, a.T - row, a.Dv);
+}
+
 /* ---- out ---- */
 
 template <int W> struct forward_tile {
@@ -105,19 +140,19 @@ weights_store(float *weights, const float (&x)[I][J], const uint16_t *bits) {
 template <typename N, int W>
 static __device__ inline void forward_add(
     forward_sums<W> *sums, const forward_parts &p, const tsr_attention &a,
-    const attention_drop &drop, int64_t first, const N *k, const N *v, int64_t stride) {
+    const attention_drop &drop, int64_t first, const simt_rows<N> &keys) {
   typedef forward_tile<W> S;
   float scores[S::I][S::J], shrunk[S::I];
   int64_t end = attention_keys(a, first + S::QUERIES);
   for (int64_t t = attention_keys_begin(a, first, end, S::KEYS); t < end; t += S::KEYS) {
-    simt_load<N, W, S::KEYS>(p.tile, k + t * stride, stride, a.T - t, a.D);
+    simt_load_first<W, S::KEYS>(p.tile, keys, a, t);
     if (p.bits) attention_mask(p.bits, drop, first, t, S::QUERIES, S::KEYS);
     __syncthreads();
     simt_dot<W>(scores, p.queries, p.tile, a.D);
     softmax_step<W>(sums, scores, a, first, t, shrunk);
     weights_store(p.weights, scores, p.bits);
     __syncthreads();
-    simt_load<N, W, S::KEYS>(p.tile, v + t * stride, stride, a.T - t, a.D);
+    simt_load_second<W, S::KEYS>(p.tile, keys, a, t);
     for (int i = 0; i < S::I; i++)
       for (int c = 0; c < W / 16; c++) sums->out[i][c] *= shrunk[i];
     __syncthreads();
@@ -169,7 +204,7 @@ tile_gradients(const backward_parts &p, const tsr_attention &a, int64_t query, i
   attention_bounds bounds = attention_bounds_of(a, query, key);
   bool masked = attention_masked(bounds, S::QUERIES, S::KEYS);
   simt_dot<W>(scores, p.queries, p.keys, a.D);
-  simt_dot<W>(grads, p.douts, p.values, a.D);
+  simt_dot<W>(grads, p.douts, p.values, a.Dv);
 #pragma unroll
   for (int i = 0; i < S::I; i++)
 #pragma unroll
@@ -191,12 +226,12 @@ template <int W> struct dq_sums { float dq[backward_tile<W>::I][W / 16]; };
 template <typename N, int W>
 static __device__ inline void dq_add(
     dq_sums<W> *sums, const backward_parts &p, const tsr_attention &a, const attention_drop &drop,
-    int64_t first, const N *k, const N *v, int64_t stride) {
+    int64_t first, const simt_rows<N> &keys) {
   typedef backward_tile<W> S;
   int64_t end = attention_keys(a, first + S::QUERIES);
   for (int64_t t = attention_keys_begin(a, first, end, S::KEYS); t < end; t += S::KEYS) {
-    simt_load<N, W, S::KEYS>(p.keys, k + t * stride, stride, a.T - t, a.D);
-    simt_load<N, W, S::KEYS>(p.values, v + t * stride, stride, a.T - t, a.D);
+    simt_load_first<W, S::KEYS>(p.keys, keys, a, t);
+    simt_load_second<W, S::KEYS>(p.values, keys, a, t);
     if (p.bits) attention_mask(p.bits, drop, first, t, S::QUERIES, S::KEYS);
     __syncthreads();
     tile_gradients<W>(p, a, first, t);
@@ -215,13 +250,13 @@ template <int W> struct dkv_sums {
 template <typename N, int W>
 static __device__ inline void dkv_add(
     dkv_sums<W> *sums, const backward_parts &p, const tsr_attention &a, const attention_drop &drop,
-    const attention_statistics &rows, int64_t first, const N *q, const N *dout, int64_t stride) {
+    const attention_statistics &rows, int64_t first, const simt_rows<N> &queries) {
   typedef backward_tile<W> S;
   int64_t begin = attention_queries(a, first, S::QUERIES);
   int64_t end = attention_queries_end(a, begin, first + S::KEYS);
   for (int64_t t = begin; t < end; t += S::QUERIES) {
-    simt_load<N, W, S::QUERIES>(p.queries, q + t * stride, stride, a.T - t, a.D);
-    simt_load<N, W, S::QUERIES>(p.douts, dout + t * stride, stride, a.T - t, a.D);
+    simt_load_first<W, S::QUERIES>(p.queries, queries, a, t);
+    simt_load_second<W, S::QUERIES>(p.douts, queries, a, t);
     attention_rows(p.rows, rows, t, a.T, S::QUERIES);
     if (p.bits) attention_mask(p.bits, drop, t, first, S::QUERIES, S::KEYS);
     __syncthreads();
@@ -245,11 +280,11 @@ static __device__ inline float row_delta(
     const tsr_attention &a, int64_t row, bool real, const N *dout, const N *out, bool packed) {
   constexpr int P = pack_of<N>::width;
   int64_t line = row / a.T, t = row % a.T, lane = threadIdx.x % ATTENTION_ROW_LANES;
-  int64_t at = ((line / a.H * a.T + t) * a.H + line % a.H) * a.D;
+  int64_t at = ((line / a.H * a.T + t) * a.H + line % a.H) * a.Dv;
   float sum = 0, x[P], y[P];
-  for (int64_t d = lane * P; real && d < a.D; d += ATTENTION_ROW_LANES * P) {
-    row_load(x, dout + at, d, a.D, packed);
-    row_load(y, out + at, d, a.D, packed);
+  for (int64_t d = lane * P; real && d < a.Dv; d += ATTENTION_ROW_LANES * P) {
+    row_load(x, dout + at, d, a.Dv, packed);
+    row_load(y, out + at, d, a.Dv, packed);
 #pragma unroll
     for (int i = 0; i < P; i++) sum = fmaf(x[i], y[i], sum);
   }
@@ -260,7 +295,7 @@ static __device__ inline float row_delta(
 /* Whether a thread may read packs of rows. */
 template <typename N>
 static inline bool rows_are_packed(const tsr_attention &a, const void *dout, const void *out) {
-  return a.D % pack_of<N>::width == 0 && is_aligned(dout, 16) && is_aligned(out, 16);
+  return a.Dv % pack_of<N>::width == 0 && is_aligned(dout, 16) && is_aligned(out, 16);
 }
 
 #endif

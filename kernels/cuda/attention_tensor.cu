@@ -19,7 +19,8 @@ static __device__ inline void rows_finish(
     stats[2 * t] = max;
     stats[2 * t + 1] = sum;
   }
-  tensor_store<TYPE, W>(out, stride, left, a.D, tile, rows.out[m], factor[0], factor[1]);
+  tensor_store<TYPE, forward_rows<W, M>::V>(
+      out, stride, left, a.Dv, tile, rows.out[m], factor[0], factor[1]);
 }
 
 template <tsr_cuda_type TYPE, int W, int M, bool DROP>
@@ -34,27 +35,28 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2) attention_tensor_for
   int64_t end = attention_tile_end(a, item.first, S::QUERIES);
   for (int64_t own = item.first; own < end;) {
     __shared__ attention_part part;
+    __shared__ attention_head at;
     attention_part next = attention_part_at(a, b, own, end, false);
-    if (threadIdx.x == 0) part = next;
+    if (threadIdx.x == 0) part = next, at = attention_head_of_part(a, next, b, h);
     __syncthreads();
-    attention_head at = attention_head_of_part(a, part, b, h);
-    int64_t start = attention_own_start(a, part, b, h, a.H), stride = at.q_stride;
+    int64_t own_row = attention_own_row(a, part, b, h, a.H), to = own_row * a.Dv;
+    tensor_keys keys = {k + at.k_start, v + at.v_start, at.k_stride, at.v_stride};
     int row = tensor_row(M);
     forward_rows<W, M> rows;
     rows_begin(&rows);
-    tensor_load<W, S::QUERIES, TENSOR_THREADS>(p.queries, q + start, stride, part.count, a.D);
+    tensor_load<W, S::QUERIES, TENSOR_THREADS>(
+        p.queries, q + own_row * a.D, at.q_stride, part.count, a.D);
     tensor_forward_add<TYPE, W, M, DROP>(
         &rows, p, attention_of_part(a, part),
-        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, k + at.k_start,
-        v + at.k_start, at.k_stride);
+        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, keys);
     rows_end(&rows);
     float *numbers = stats + 2 * (at.line * attention_own(a) + part.row);
 #pragma unroll
     for (int m = 0; m < M; m++) {
       int from = row + 16 * m;
       rows_finish<TYPE, W, M>(
-          rows, m, a, h, stride, part.count - from, out + start + from * stride, numbers + 2 * from,
-          p.queries + from * S::STRIDE);
+          rows, m, a, h, at.o_stride, part.count - from, out + to + from * at.o_stride,
+          numbers + 2 * from, p.queries + from * S::STRIDE);
     }
     own = part.row + part.count;
     __syncthreads(); /* p is loaded anew */
@@ -82,11 +84,12 @@ forward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, const fo
 template <tsr_cuda_type TYPE, bool DROP>
 static void forward_width(
     tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, const forward_arrays &x) {
-  int width = tensor_width(a->D);
+  int width = tensor_width(a);
   if (width == 64) forward<TYPE, 64, DROP>(s, a, key, x);
   else if (width == 80) forward<TYPE, 80, DROP>(s, a, key, x);
   else if (width == 96) forward<TYPE, 96, DROP>(s, a, key, x);
-  else forward<TYPE, 128, DROP>(s, a, key, x);
+  else if (width == 128) forward<TYPE, 128, DROP>(s, a, key, x);
+  else forward<TYPE, TENSOR_WIDTH_MAX, DROP>(s, a, key, x);
 }
 
 void tsr_cuda_attention_tensor(

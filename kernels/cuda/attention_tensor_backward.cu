@@ -21,25 +21,26 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
   int64_t end = attention_tile_end(a, item.first, TILE);
   for (int64_t own = item.first; own < end;) {
     __shared__ attention_part part;
+    __shared__ attention_head at;
     attention_part next = attention_part_at(a, b, own, end, false);
-    if (threadIdx.x == 0) part = next;
+    if (threadIdx.x == 0) part = next, at = attention_head_of_part(a, next, b, h);
     __syncthreads();
-    attention_head at = attention_head_of_part(a, part, b, h);
     attention_statistics rows =
         attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin);
     int64_t start = at.q_start + part.first * at.q_stride, stride = at.q_stride;
-    int64_t to = attention_own_start(a, part, b, h, a.H);
+    int64_t dout = at.o_start + part.first * at.o_stride;
+    int64_t to = attention_own_row(a, part, b, h, a.H) * a.D;
+    tensor_keys keys = {x.k + at.k_start, x.v + at.v_start, at.k_stride, at.v_stride};
     int row = tensor_row(M);
     float sums[M][W / 8][4];
     zero<W, M>(sums);
     tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.q + start, stride, part.count, a.D);
-    tensor_load<W, TILE, TENSOR_THREADS>(
-        p.own + S::OWN_SIZE, x.dout + start, stride, part.count, a.D);
+    tensor_load<S::V, TILE, TENSOR_THREADS>(
+        p.own + S::OWN_SIZE, x.dout + dout, at.o_stride, part.count, a.Dv);
     query_row_write(p.rows, query_row_read(rows, part.first, part.first + part.count, TILE), TILE);
     tensor_dq_add<TYPE, W, M, DROP>(
         sums, p, attention_of_part(a, part),
-        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, x.k + at.k_start,
-        x.v + at.k_start, at.k_stride);
+        attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, keys);
 #pragma unroll
     for (int m = 0; m < M; m++, row += 16)
       tensor_store<TYPE, W>(
@@ -66,29 +67,36 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
     if (threadIdx.x == 0) part = next;
     __syncthreads();
     attention_head at = attention_head_of_part(a, part, b, g * heads);
-    int64_t from = at.k_start + part.first * at.k_stride, stride = at.k_stride;
+    int64_t k_stride = at.k_stride, v_stride = S::ONE_WIDTH ? k_stride : at.v_stride;
+    int64_t keys = at.k_start + part.first * k_stride, Dv = S::ONE_WIDTH ? a.D : a.Dv;
+    int64_t values = S::ONE_WIDTH ? keys : at.v_start + part.first * v_stride;
     int row = tensor_row(M);
-    float dk[M][W / 8][4], dv[M][W / 8][4];
+    float dk[M][W / 8][4], dv[M][S::V / 8][4];
     zero<W, M>(dk);
-    zero<W, M>(dv);
-    tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.k + from, stride, part.count, a.D);
-    tensor_load<W, TILE, TENSOR_THREADS>(p.own + S::OWN_SIZE, x.v + from, stride, part.count, a.D);
+    zero<S::V, M>(dv);
+    tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.k + keys, k_stride, part.count, a.D);
+    tensor_load<S::V, TILE, TENSOR_THREADS>(
+        p.own + S::OWN_SIZE, x.v + values, v_stride, part.count, Dv);
     tensor_queries queries = {
         x.q + at.q_start,
-        x.dout + at.q_start,
+        x.dout + at.o_start,
         at.q_stride,
+        at.o_stride,
         heads,
         a.T,
         attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin),
         attention_drop_at(a, key, at, a.T, part.begin, part.begin)};
     tensor_dkv_add<TYPE, W, M, DROP>(dk, dv, p, attention_of_part(a, part), queries, part.first);
-    int64_t to = attention_own_start(a, part, b, g, a.G);
+    int64_t to = attention_own_row(a, part, b, g, a.G);
 #pragma unroll
     for (int m = 0; m < M; m++, row += 16) {
-      int64_t at_row = to + row * stride, left = part.count - row;
-      uint16_t *tile = p.own + row * S::STRIDE;
-      tensor_store<TYPE, W>(x.dk + at_row, stride, left, a.D, tile, dk[m], a.scale, a.scale);
-      tensor_store<TYPE, W>(x.dv + at_row, stride, left, a.D, tile + S::OWN_SIZE, dv[m], 1, 1);
+      int64_t left = part.count - row;
+      uint16_t *dk_tile = p.own + row * S::STRIDE;
+      uint16_t *dv_tile = p.own + S::OWN_SIZE + row * S::VALUE_STRIDE;
+      tensor_store<TYPE, W>(
+          x.dk + to * a.D + row * k_stride, k_stride, left, a.D, dk_tile, dk[m], a.scale, a.scale);
+      tensor_store<TYPE, S::V>(
+          x.dv + to * Dv + row * v_stride, v_stride, left, Dv, dv_tile, dv[m], 1, 1);
     }
     own = part.row + part.count;
     __syncthreads(); /* p is loaded anew */
@@ -113,11 +121,12 @@ backward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backwar
 template <tsr_cuda_type TYPE, bool DROP>
 static void
 backward_width(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays x) {
-  int width = tensor_width(a->D);
+  int width = tensor_width(a);
   if (width == 64) backward<TYPE, 64, DROP>(s, a, key, x);
   else if (width == 80) backward<TYPE, 80, DROP>(s, a, key, x);
   else if (width == 96) backward<TYPE, 96, DROP>(s, a, key, x);
-  else backward<TYPE, 128, DROP>(s, a, key, x);
+  else if (width == 128) backward<TYPE, 128, DROP>(s, a, key, x);
+  else backward<TYPE, TENSOR_WIDTH_MAX, DROP>(s, a, key, x);
 }
 
 void tsr_cuda_attention_tensor_backward(

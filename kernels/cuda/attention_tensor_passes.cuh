@@ -8,6 +8,8 @@
  * product that follows. The tile that comes next is fetched meanwhile. Tiles that the diagonal, the
  * window or the sequence's end cuts are masked; in the others nothing is compared.
  *
+ * Heads of queries and keys are padded to W, of values, out and dout to V = tensor_value_width(W).
+ *
  * Powers are of 2: the factor of scores is scale * log2(e), which is positive, and a maximum in
  * forward_rows has it. */
 #ifndef TSR_KERNELS_CUDA_ATTENTION_TENSOR_PASSES_CUH
@@ -23,6 +25,12 @@ static __device__ inline int tensor_row(int M) { return (int)threadIdx.x / TENSO
 /* DROP: there may be dropout, without which the state of its mask takes no registers. What a loop
  * needs once a tile lies in shared memory: sums take most of the 255 registers of a thread, and
  * what does not fit into them is spilled (scripts/kernel_registers). */
+
+/* Keys at hand, of one head, with their values. */
+typedef struct {
+  const uint16_t *k, *v;
+  int64_t k_stride, v_stride;
+} tensor_keys;
 
 /* ---- products of a warp's 16 * M rows, the same for all passes ---- */
 
@@ -59,7 +67,7 @@ dot(float (&sums)[M][N / 8][4], const tensor_left<W, M, HELD> &left, const uint1
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
       for (int i = 0; i < 4; i++) sums[m][n][i] = 0;
-#pragma unroll
+#pragma unroll(W > 128 ? 4 : W / 16)
   for (int d = 0; d < W; d += 16) {
     uint32_t a[M][4], b[4];
     left.columns(a, d);
@@ -125,21 +133,25 @@ scores_hide(float (&scores)[N / 8][4], const attention_bounds &bounds) {
 
 template <int W, int M> struct tensor_forward {
   static constexpr int QUERIES = 16 * M * TENSOR_WARPS, STRIDE = W + TENSOR_PAD;
-  static constexpr int TILE_SIZE = TENSOR_KEYS * STRIDE;
+  static constexpr int V = tensor_value_width(W), KEYS_SIZE = TENSOR_KEYS * STRIDE;
+  static constexpr int TILE_SIZE = TENSOR_KEYS * tensor_row_halves(W); /* keys and values */
   static constexpr size_t HALVES = tensor_forward_halves(W);
-  static constexpr bool HELD = M == 1; /* the queries, in 32 registers at most */
+  static constexpr bool HELD = M == 1 && W <= 128; /* the queries, in 32 registers at most */
   static_assert(M == tensor_forward_runs(W), "the tile of launch_attention");
 };
 
 /* A lane's numbers for M runs of 16 queries: rows lane/4 and lane/4 + 8 of each. `sum` is of this
  * lane's columns, till the end. */
-template <int W, int M> struct forward_rows { float max[M][2], sum[M][2], out[M][W / 8][4]; };
+template <int W, int M> struct forward_rows {
+  static constexpr int V = tensor_value_width(W);
+  float max[M][2], sum[M][2], out[M][V / 8][4];
+};
 
 template <int W, int M> static __device__ inline void rows_begin(forward_rows<W, M> *rows) {
 #pragma unroll
   for (int m = 0; m < M; m++)
     for (int r = 0; r < 2; r++) rows->max[m][r] = -INFINITY, rows->sum[m][r] = 0;
-  zero<W, M>(rows->out);
+  zero<forward_rows<W, M>::V, M>(rows->out);
 }
 
 /* Scores to 2^(score * factor - max), and all sums of before to the new maximum. */
@@ -208,32 +220,35 @@ static __device__ inline tensor_forward_parts tensor_forward_layout(uint16_t *sh
 template <tsr_cuda_type TYPE, int W, int M, bool DROP>
 static __device__ inline void tensor_forward_add(
     forward_rows<W, M> *rows, const tensor_forward_parts &p, const tsr_attention &a,
-    const attention_drop &dropout, int64_t first, const uint16_t *k, const uint16_t *v,
-    int64_t stride) {
+    const attention_drop &dropout, int64_t first, const tensor_keys &all) {
   typedef tensor_forward<W, M> S;
+  const int V = S::V;
   __shared__ attention_drop drop;
+  __shared__ tensor_keys x;
+  if (threadIdx.x == 0) x = all;
   if (DROP && threadIdx.x == 0) drop = dropout;
+  __syncthreads();
   const int QUERIES = S::QUERIES, KEYS = TENSOR_KEYS, THREADS = TENSOR_THREADS;
   int64_t end = attention_keys(a, first + QUERIES);
   int64_t begin = attention_keys_begin(a, first, end, KEYS);
   int row = tensor_row(M), turn = 0;
   float factor = a.scale * LOG2_E, scores[M][KEYS / 8][4];
-  tensor_load<W, KEYS, THREADS>(p.keys, k + begin * stride, stride, a.T - begin, a.D);
-  tensor_load<W, KEYS, THREADS>(
-      p.keys + S::TILE_SIZE, v + begin * stride, stride, a.T - begin, a.D);
+  tensor_load<W, KEYS, THREADS>(p.keys, x.k + begin * x.k_stride, x.k_stride, a.T - begin, a.D);
+  tensor_load<V, KEYS, THREADS>(
+      p.keys + S::KEYS_SIZE, x.v + begin * x.v_stride, x.v_stride, a.T - begin, a.Dv);
   tensor_fetch_wait();
   __syncthreads();
   const tensor_left<W, M, S::HELD> queries(p.queries, row);
   for (int64_t t = begin; t < end; t += KEYS, turn ^= 1) {
-    const uint16_t *keys = p.keys + turn * 2 * S::TILE_SIZE;
-    uint16_t *after = p.keys + (turn ^ 1) * 2 * S::TILE_SIZE;
+    const uint16_t *keys = p.keys + turn * S::TILE_SIZE;
+    uint16_t *after = p.keys + (turn ^ 1) * S::TILE_SIZE;
     int64_t next = t + KEYS;
     tensor_fetch_wait();
     __syncthreads();
     if (next < end) {
-      tensor_load<W, KEYS, THREADS>(after, k + next * stride, stride, a.T - next, a.D);
-      tensor_load<W, KEYS, THREADS>(
-          after + S::TILE_SIZE, v + next * stride, stride, a.T - next, a.D);
+      tensor_load<W, KEYS, THREADS>(after, x.k + next * x.k_stride, x.k_stride, a.T - next, a.D);
+      tensor_load<V, KEYS, THREADS>(
+          after + S::KEYS_SIZE, x.v + next * x.v_stride, x.v_stride, a.T - next, a.Dv);
     }
     if (DROP && a.dropout != 0) {
       attention_mask(p.bits, drop, first, t, QUERIES, KEYS);
@@ -247,11 +262,11 @@ static __device__ inline void tensor_forward_add(
       softmax_step(rows->max[m], rows->sum[m], shrunk, scores[m], factor);
       if (DROP && a.dropout != 0) scores_drop(scores[m], p.bits, row + 16 * m);
 #pragma unroll
-      for (int n = 0; n < W / 8; n++)
+      for (int n = 0; n < V / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) rows->out[m][n][i] *= shrunk[i / 2];
     }
-    add<TYPE, W, M, KEYS>(rows->out, scores, keys + S::TILE_SIZE);
+    add<TYPE, V, M, KEYS>(rows->out, scores, keys + S::KEYS_SIZE);
   }
 }
 
@@ -261,8 +276,12 @@ static __device__ inline void tensor_forward_add(
 
 template <int W, int M> struct tensor_backward {
   static constexpr int OWN = 16 * M * TENSOR_WARPS, OTHERS = TENSOR_OTHERS;
-  static constexpr int STRIDE = W + TENSOR_PAD;
-  static constexpr int OWN_SIZE = OWN * STRIDE, OTHER_SIZE = OTHERS * STRIDE;
+  static constexpr int STRIDE = W + TENSOR_PAD, V = tensor_value_width(W);
+  static constexpr bool ONE_WIDTH = V == W; /* one stride serves, which saves registers */
+  static constexpr int VALUE_STRIDE = V + TENSOR_PAD;
+  static constexpr int OWN_SIZE = OWN * STRIDE, OTHER_SIZE = OTHERS * STRIDE; /* of width W */
+  static constexpr int OWN_SIZES = OWN * tensor_row_halves(W); /* of W and V together */
+  static constexpr int OTHERS_SIZE = OTHERS * tensor_row_halves(W);
   static constexpr int ROWS = tensor_backward_rows(W); /* floats, of the one or the other tile */
   static constexpr size_t HALVES = tensor_backward_halves(W);
   static_assert(M == tensor_backward_runs(W), "the tile of launch_attention");
@@ -281,7 +300,7 @@ static __device__ inline tensor_backward_parts tensor_backward_layout(uint16_t *
   typedef tensor_backward<W, M> S;
   tensor_backward_parts p;
   p.own = shared;
-  p.others = shared + 2 * S::OWN_SIZE;
+  p.others = shared + S::OWN_SIZES;
   p.rows = (float *)(shared + S::HALVES);
   p.bits = (uint16_t *)(p.rows + 2 * S::ROWS);
   return p;
@@ -343,37 +362,42 @@ static __device__ inline void gradients(
 template <tsr_cuda_type TYPE, int W, int M, bool DROP>
 static __device__ inline void tensor_dq_add(
     float (&sums)[M][W / 8][4], const tensor_backward_parts &p, const tsr_attention &a,
-    const attention_drop &dropout, int64_t first, const uint16_t *k, const uint16_t *v,
-    int64_t stride) {
+    const attention_drop &dropout, int64_t first, const tensor_keys &all) {
   typedef tensor_backward<W, M> S;
+  const int V = S::V;
   __shared__ attention_drop drop;
+  __shared__ tensor_keys x;
+  if (threadIdx.x == 0) x = all;
   if (DROP && threadIdx.x == 0) drop = dropout;
+  __syncthreads();
   const int N = S::OTHERS;
   int64_t end = attention_keys(a, first + S::OWN);
   int64_t begin = attention_keys_begin(a, first, end, N), left = a.T - begin;
   int row = tensor_row(M), turn = 0;
   float scores[M][N / 8][4], grads[M][N / 8][4];
-  const tensor_left<W, M, false> queries(p.own, row), douts(p.own + S::OWN_SIZE, row);
-  tensor_load<W, N, TENSOR_THREADS>(p.others, k + begin * stride, stride, left, a.D);
-  tensor_load<W, N, TENSOR_THREADS>(
-      p.others + S::OTHER_SIZE, v + begin * stride, stride, left, a.D);
+  const tensor_left<W, M, false> queries(p.own, row);
+  const tensor_left<V, M, false> douts(p.own + S::OWN_SIZE, row);
+  tensor_load<W, N, TENSOR_THREADS>(p.others, x.k + begin * x.k_stride, x.k_stride, left, a.D);
+  tensor_load<V, N, TENSOR_THREADS>(
+      p.others + S::OTHER_SIZE, x.v + begin * x.v_stride, x.v_stride, left, a.Dv);
   for (int64_t t = begin; t < end; t += N, turn ^= 1) {
-    const uint16_t *tile = p.others + turn * 2 * S::OTHER_SIZE;
-    uint16_t *after = p.others + (turn ^ 1) * 2 * S::OTHER_SIZE;
+    const uint16_t *tile = p.others + turn * S::OTHERS_SIZE;
+    uint16_t *after = p.others + (turn ^ 1) * S::OTHERS_SIZE;
     int64_t next = t + N;
     tensor_fetch_wait();
     __syncthreads();
     if (next < end) {
-      tensor_load<W, N, TENSOR_THREADS>(after, k + next * stride, stride, a.T - next, a.D);
       tensor_load<W, N, TENSOR_THREADS>(
-          after + S::OTHER_SIZE, v + next * stride, stride, a.T - next, a.D);
+          after, x.k + next * x.k_stride, x.k_stride, a.T - next, a.D);
+      tensor_load<V, N, TENSOR_THREADS>(
+          after + S::OTHER_SIZE, x.v + next * x.v_stride, x.v_stride, a.T - next, a.Dv);
     }
     if (DROP && a.dropout != 0) {
       attention_mask(p.bits, drop, first, t, S::OWN, N);
       __syncthreads();
     }
     dot<TYPE, W, M, N>(scores, queries, tile);
-    dot<TYPE, W, M, N>(grads, douts, tile + S::OTHER_SIZE);
+    dot<TYPE, V, M, N>(grads, douts, tile + S::OTHER_SIZE);
 #pragma unroll
     for (int m = 0; m < M; m++)
       gradients<N, false, DROP>(
@@ -387,7 +411,7 @@ static __device__ inline void tensor_dq_add(
  * numbers are `lines` rows apart. */
 typedef struct {
   const uint16_t *q, *dout;
-  int64_t stride, heads, lines;
+  int64_t stride, dout_stride, heads, lines;
   attention_statistics rows;
   attention_drop drop;
 } tensor_queries;
@@ -410,14 +434,16 @@ static __device__ inline query_row step_load(
     const tensor_backward_parts &p, int turn, const tsr_attention &a, const tensor_queries &x,
     query_step s) {
   typedef tensor_backward<W, M> S;
-  uint16_t *to = p.others + turn * 2 * S::OTHER_SIZE;
+  uint16_t *to = p.others + turn * S::OTHERS_SIZE;
   int64_t start = s.head * a.D + s.query * x.stride, left = a.T - s.query;
+  int64_t Dv = S::ONE_WIDTH ? a.D : a.Dv, dout_stride = S::ONE_WIDTH ? x.stride : x.dout_stride;
+  int64_t dout_start = S::ONE_WIDTH ? start : s.head * Dv + s.query * dout_stride;
   attention_statistics rows = x.rows;
   rows.stats += s.head * x.lines * rows.stats_step;
   rows.delta += s.head * x.lines * rows.delta_step;
   tensor_load<W, S::OTHERS, TENSOR_THREADS>(to, x.q + start, x.stride, left, a.D);
-  tensor_load<W, S::OTHERS, TENSOR_THREADS>(
-      to + S::OTHER_SIZE, x.dout + start, x.stride, left, a.D);
+  tensor_load<S::V, S::OTHERS, TENSOR_THREADS>(
+      to + S::OTHER_SIZE, x.dout + dout_start, dout_stride, left, Dv);
   return query_row_read(rows, s.query, a.T, S::OTHERS);
 }
 
@@ -425,10 +451,11 @@ static __device__ inline query_row step_load(
  * reads p.others or p.rows any more when this begins. The heads are added in their order. */
 template <tsr_cuda_type TYPE, int W, int M, bool DROP>
 static __device__ inline void tensor_dkv_add(
-    float (&dk)[M][W / 8][4], float (&dv)[M][W / 8][4], const tensor_backward_parts &p,
-    const tsr_attention &of, const tensor_queries &all, int64_t first) {
+    float (&dk)[M][W / 8][4], float (&dv)[M][tensor_value_width(W) / 8][4],
+    const tensor_backward_parts &p, const tsr_attention &of, const tensor_queries &all,
+    int64_t first) {
   typedef tensor_backward<W, M> S;
-  const int N = S::OTHERS;
+  const int N = S::OTHERS, V = S::V;
   __shared__ tensor_queries x;
   __shared__ tsr_attention a;
   if (threadIdx.x == 0) x = all, a = of;
@@ -436,13 +463,16 @@ static __device__ inline void tensor_dkv_add(
   int begin = (int)attention_queries(a, first, N);
   int end = (int)attention_queries_end(a, begin, first + S::OWN);
   int row = tensor_row(M), turn = 0;
-  const int H = DROP && M > 1 ? N / 2 : N; /* queries at once: the mask takes registers, too */
+  /* queries at once: sums of wide heads take registers, and so does the mask beside those of two
+   * runs */
+  const int H = W > 128 || (DROP && M > 1) ? N / 2 : N;
   float scores[M][H / 8][4], grads[M][H / 8][4];
-  const tensor_left<W, M, false> keys(p.own, row), values(p.own + S::OWN_SIZE, row);
+  const tensor_left<W, M, false> keys(p.own, row);
+  const tensor_left<V, M, false> values(p.own + S::OWN_SIZE, row);
   query_step step = {0, begin};
   query_row_write(p.rows, step_load<W, M>(p, 0, a, x, step), N);
   while (step.head < x.heads) {
-    const uint16_t *tile = p.others + turn * 2 * S::OTHER_SIZE;
+    const uint16_t *tile = p.others + turn * S::OTHERS_SIZE;
     query_step next = query_step_after(step, begin, end, N);
     query_row coming = {};
     tensor_fetch_wait();
@@ -455,15 +485,16 @@ static __device__ inline void tensor_dkv_add(
     }
 #pragma unroll 1
     for (int h = 0; h < N; h += H, tile += H * S::STRIDE) {
+      const uint16_t *douts = tile + S::OTHER_SIZE - h * (W - V);
       dot<TYPE, W, M, H>(scores, keys, tile);
-      dot<TYPE, W, M, H>(grads, values, tile + S::OTHER_SIZE);
+      dot<TYPE, V, M, H>(grads, values, douts);
 #pragma unroll
       for (int m = 0; m < M; m++)
         gradients<H, true, DROP>(
             scores[m], grads[m], a, p.rows + turn * S::ROWS + 2 * h,
             p.bits + h * S::OWN / ATTENTION_RUN,
             attention_bounds_of(a, step.query + h, first + row + 16 * m), row + 16 * m, S::OWN);
-      add<TYPE, W, M, H>(dv, scores, tile + S::OTHER_SIZE);
+      add<TYPE, V, M, H>(dv, scores, douts);
       add<TYPE, W, M, H>(dk, grads, tile);
     }
     turn ^= 1;

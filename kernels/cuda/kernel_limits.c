@@ -57,12 +57,14 @@ enum { ROWS_AT_ONCE = 1 << 17 }; /* enough for the whole device */
 tsr_cuda_ring_size tsr_cuda_ring_size_of(const tsr_attention_ring *r, tsr_attention_sum sum) {
   bool queries = sum == TSR_ATTENTION_DKV; /* are at hand */
   const tsr_ring map = {r->units, r->members, r->coord, r->zigzag, queries};
-  int64_t D = r->a.D, most = r->a.T < ROWS_AT_ONCE ? ROWS_AT_ONCE / r->a.T : 1;
+  int64_t D = r->a.D, Dv = tsr_attention_value_size(&r->a),
+          most = r->a.T < ROWS_AT_ONCE ? ROWS_AT_ONCE / r->a.T : 1;
   tsr_cuda_ring_size s = {.lines = r->a.B * (queries ? r->a.G : r->a.H)};
   s.lines_at_once = s.lines < most ? s.lines : most;
   s.runs = r->units / r->members;
   s.unit = r->length / r->units;
-  s.width = sum == TSR_ATTENTION_OUT ? D + 2 : sum == TSR_ATTENTION_DQ ? D : 2 * D;
+  s.sums = sum == TSR_ATTENTION_OUT ? Dv : sum == TSR_ATTENTION_DQ ? D : D + Dv;
+  s.width = s.sums + (sum == TSR_ATTENTION_OUT ? 2 : 0);
   s.slots = tsr_ring_slots(&map);
   s.temps = tsr_ring_temps(&map);
   return s;

@@ -12,7 +12,8 @@ extern "C" {
 
 /* Sums over rows are made of runs of so many rows. */
 enum { TSR_CUDA_ROWS = 32 };
-/* The attention kernels keep a row of a head in registers: the widest head. */
+/* The attention kernels keep a row of a head in registers: the widest head, of queries and keys or
+ * of values. */
 enum { TSR_CUDA_HEAD_MAX = 256 };
 
 /* X(ID, name): the functions that elementwise.cu has; the host has all of TSR_UNARY_LIST. */
@@ -43,7 +44,7 @@ typedef struct {
   int64_t lines;         /* (b,h), of dk and dv (b,g) */
   int64_t lines_at_once; /* of a launch */
   int64_t runs, unit;    /* a member's units, and the rows of one */
-  int64_t width;         /* floats of a row: out, maximum and sum; dq; dk and dv */
+  int64_t sums, width;   /* floats of a row: out; dq; dk and dv. And with maximum and sum of out */
   int slots, temps;      /* kept and temporary partial results */
 } tsr_cuda_ring_size;
 tsr_cuda_ring_size tsr_cuda_ring_size_of(const tsr_attention_ring *r, tsr_attention_sum sum);

@@ -202,15 +202,15 @@ void tsr_cuda_rows_by_leaves(
     tsr_cuda_stream s, int32_t *by_leaves, int32_t *row_of, const int32_t *tokens,
     const tsr_cuda_leaves *leaves);
 
-/* ---- rope.cu: table (T, D/2, 2) in f32; x (B, T, H*D); y may be x ---- */
+/* ---- rope.cu: table (T, rotary/2, 2) in f32; x (B, T, H*D); y may be x ---- */
 void tsr_cuda_rope(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table, int64_t B,
-    int64_t T, int64_t H, int64_t D, float sign);
+    const tsr_rope *rope);
 /* The positions of sequence b begin at positions[b]; the table has `rows` positions, and tokens
  * behind them (which are not real) take the last one. */
 void tsr_cuda_rope_cached(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
-    const int32_t *positions, int64_t rows, int64_t B, int64_t T, int64_t H, int64_t D, float sign);
+    const int32_t *positions, int64_t rows, int64_t B, const tsr_rope *rope);
 
 /* ---- loss.cu; logits (R, V_local) are f32 ---- */
 void tsr_cuda_softmax_stats(

@@ -70,17 +70,23 @@ static inline tsr_launch_shape launch_dropout(int64_t n) {
   return launch_map(launch_pieces(n, LAUNCH_DROPOUT_WIDTH));
 }
 
-/* Rotary positions of B*T*H heads: where it is packed a thread has a pack of the low half. */
+/* Rotary positions of B*T*H heads: where it is packed a thread has a pack of pairs. */
 static inline bool
-launch_rope_is_packed(int64_t D, const void *y, const void *x, const void *table) {
-  return D / 2 % 8 == 0 && is_aligned(y, 16) && is_aligned(x, 16) && is_aligned(table, 16);
+launch_rope_is_packed(const tsr_rope *r, const void *y, const void *x, const void *table) {
+  return r->rotary / 2 % 8 == 0 && r->D % 8 == 0 && r->offset % 8 == 0 && is_aligned(y, 16) &&
+         is_aligned(x, 16) && is_aligned(table, 16);
+}
+/* Elements of a head that are copied. */
+static inline int64_t launch_rope_kept(const tsr_rope *r, bool in_place) {
+  return in_place ? 0 : r->D - r->rotary;
 }
 static inline int64_t launch_rope_width(tsr_cuda_type type, bool packed) {
   return packed ? launch_pack(type) : 1;
 }
 static inline tsr_launch_shape
-launch_rope(int64_t heads, int64_t half, tsr_cuda_type type, bool packed) {
-  return launch_map(heads * (half / launch_rope_width(type, packed)));
+launch_rope(int64_t heads, const tsr_rope *r, tsr_cuda_type type, bool packed, bool in_place) {
+  int64_t packs = r->rotary / 2 / launch_rope_width(type, packed);
+  return launch_map(heads * (packs + launch_rope_kept(r, in_place)));
 }
 
 /* ---- a block a row ---- */

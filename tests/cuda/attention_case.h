@@ -36,13 +36,19 @@ static inline tsr_attention attention_of(
   return a;
 }
 
+/* The same with heads of values that have another width. */
+static inline tsr_attention with_values(tsr_attention a, int64_t Dv) {
+  a.Dv = Dv;
+  return a;
+}
+
 static inline attention_case case_new(tsr_cuda_type type, const tsr_attention &a) {
-  int64_t n = a.B * a.T * a.D;
+  int64_t n = a.B * a.T * a.D, of_values = a.B * a.T * tsr_attention_value_size(&a);
   attention_case c = {type, a, {}, {}, {}, {}, {}, {}};
   c.q = rounded(type, random_numbers(n * a.H, 2));
   c.k = rounded(type, random_numbers(n * a.G, 2));
-  c.v = rounded(type, random_numbers(n * a.G, 1));
-  c.dout = rounded(type, random_numbers(n * a.H, 1));
+  c.v = rounded(type, random_numbers(of_values * a.G, 1));
+  c.dout = rounded(type, random_numbers(of_values * a.H, 1));
   return c;
 }
 
@@ -50,9 +56,10 @@ static inline attention_case case_new(tsr_cuda_type type, const tsr_attention &a
 static inline std::string case_text(const attention_case &c, int result) {
   char s[128];
   snprintf(
-      s, sizeof s, "%s of B %d T %d H %d G %d D %d causal %d window %d dropout %g soft cap %g",
-      result_names[result], (int)c.a.B, (int)c.a.T, (int)c.a.H, (int)c.a.G, (int)c.a.D, c.a.causal,
-      (int)c.a.window, (double)c.a.dropout, (double)c.a.soft_cap);
+      s, sizeof s,
+      "%s of B %d T %d H %d G %d D %d Dv %d causal %d window %d dropout %g soft cap %g",
+      result_names[result], (int)c.a.B, (int)c.a.T, (int)c.a.H, (int)c.a.G, (int)c.a.D, (int)c.a.Dv,
+      c.a.causal, (int)c.a.window, (double)c.a.dropout, (double)c.a.soft_cap);
   return s;
 }
 
@@ -65,11 +72,13 @@ static inline results run_whole(
   arrays.shift = 0;
   const uint64_t *key = c.a.dropout != 0 ? arrays.key(c.a.key) : NULL;
   bool is_part = own.runs > 0;
-  int64_t of_rows = is_part ? own.runs * own.each : c.a.T, q = c.a.B * of_rows * c.a.H * c.a.D;
-  int64_t k = c.a.B * of_rows * c.a.G * c.a.D, rows = c.a.B * c.a.H * of_rows;
+  int64_t of_rows = is_part ? own.runs * own.each : c.a.T, Dv = tsr_attention_value_size(&c.a);
+  int64_t heads = c.a.B * of_rows * c.a.H, groups = c.a.B * of_rows * c.a.G;
+  int64_t q = heads * c.a.D, k = groups * c.a.D, rows = heads;
   void *qs = arrays.in(c.type, c.q), *ks = arrays.in(c.type, c.k), *vs = arrays.in(c.type, c.v);
-  void *dout = arrays.in(c.type, c.dout), *out = arrays.out(c.type, q);
-  void *dq = arrays.out(c.type, q), *dk = arrays.out(c.type, k), *dv = arrays.out(c.type, k);
+  void *dout = arrays.in(c.type, c.dout), *out = arrays.out(c.type, heads * Dv);
+  void *dq = arrays.out(c.type, q), *dk = arrays.out(c.type, k),
+       *dv = arrays.out(c.type, groups * Dv);
   float *stats = arrays.out(rows * 2);
   void *scratch = arrays.scratch(tsr_cuda_attention_scratch(&c.a));
   void *own_qs = is_part ? arrays.in(c.type, own_q) : qs;
@@ -90,8 +99,8 @@ static inline results run_whole(
   for (const array &x : arrays.all)
     CHECK_AT(array_intact(&x), "%s: wrote where it may not", case_text(c, 0).c_str());
   return {
-      {numbers_get(c.type, out, q), numbers_get(TSR_CUDA_F32, stats, rows * 2),
-       numbers_get(c.type, dq, q), numbers_get(c.type, dk, k), numbers_get(c.type, dv, k),
+      {numbers_get(c.type, out, heads * Dv), numbers_get(TSR_CUDA_F32, stats, rows * 2),
+       numbers_get(c.type, dq, q), numbers_get(c.type, dk, k), numbers_get(c.type, dv, groups * Dv),
        numbers_get(c.type, dsinks, sink_rows)}};
 }
 
@@ -126,11 +135,11 @@ static inline void check_bits(
 
 /* Of x (B, T, heads, D) the last `count` heads of the last sequence. */
 static inline numbers
-last_heads(const numbers &x, const tsr_attention &a, int64_t heads, int64_t count) {
+last_heads(const numbers &x, const tsr_attention &a, int64_t heads, int64_t count, int64_t D) {
   numbers y;
   for (int64_t t = 0; t < a.T; t++) {
-    int64_t end = ((a.B - 1) * a.T + t + 1) * heads * a.D;
-    y.insert(y.end(), x.begin() + end - count * a.D, x.begin() + end);
+    int64_t end = ((a.B - 1) * a.T + t + 1) * heads * D;
+    y.insert(y.end(), x.begin() + end - count * D, x.begin() + end);
   }
   return y;
 }
@@ -138,14 +147,14 @@ last_heads(const numbers &x, const tsr_attention &a, int64_t heads, int64_t coun
 /* The last group of heads of the last sequence, alone. */
 static inline attention_case last_group(const attention_case &c) {
   const tsr_attention &a = c.a;
-  int64_t heads = a.H / a.G;
+  int64_t heads = a.H / a.G, Dv = tsr_attention_value_size(&a);
   attention_case one = {
       c.type,
       a,
-      last_heads(c.q, a, a.H, heads),
-      last_heads(c.k, a, a.G, 1),
-      last_heads(c.v, a, a.G, 1),
-      last_heads(c.dout, a, a.H, heads),
+      last_heads(c.q, a, a.H, heads, a.D),
+      last_heads(c.k, a, a.G, 1, a.D),
+      last_heads(c.v, a, a.G, 1, Dv),
+      last_heads(c.dout, a, a.H, heads, Dv),
       {},
       {}};
   if (!c.sinks.empty()) one.sinks.assign(c.sinks.end() - heads, c.sinks.end());
@@ -159,16 +168,14 @@ static inline attention_case last_group(const attention_case &c) {
 
 static inline results last_group_of(const attention_case &c, const results &whole) {
   const tsr_attention &a = c.a;
-  int64_t heads = a.H / a.G, stats = heads * a.T * 2;
-  tsr_attention numbers_of_rows = a;
-  numbers_of_rows.D = 1;
+  int64_t heads = a.H / a.G, stats = heads * a.T * 2, Dv = tsr_attention_value_size(&a);
   numbers dsinks = whole.of[5];
-  if (!dsinks.empty()) dsinks = last_heads(dsinks, numbers_of_rows, a.H, heads);
+  if (!dsinks.empty()) dsinks = last_heads(dsinks, a, a.H, heads, 1);
   return {
-      {last_heads(whole.of[0], a, a.H, heads),
+      {last_heads(whole.of[0], a, a.H, heads, Dv),
        part(whole.of[1], (int64_t)whole.of[1].size() - stats, stats),
-       last_heads(whole.of[2], a, a.H, heads), last_heads(whole.of[3], a, a.G, 1),
-       last_heads(whole.of[4], a, a.G, 1), dsinks}};
+       last_heads(whole.of[2], a, a.H, heads, a.D), last_heads(whole.of[3], a, a.G, 1, a.D),
+       last_heads(whole.of[4], a, a.G, 1, Dv), dsinks}};
 }
 
 /* In which blocks, threads and fetches come. */

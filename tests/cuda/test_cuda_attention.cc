@@ -75,10 +75,27 @@ static void test_sinks(void) {
   check_call(TSR_CUDA_F16, attention_of(2, 65, 4, 4, 64, true, 0, 20), sinks);
 }
 
+/* Heads of values of another width, as multi-head latent attention has them. */
+static void test_values(void) {
+  const numbers sinks = {0.3f, 5, -20, 1.7f};
+  check_call(TSR_CUDA_F32, with_values(attention_of(2, 70, 4, 2, 24, true, 0.1f), 16));
+  check_call(TSR_CUDA_F32, with_values(attention_of(1, 67, 2, 1, 16, false, 0), 100));
+  check_call(TSR_CUDA_F32, with_values(attention_of(1, 67, 2, 2, 192, true, 0), 128));
+  check_call(TSR_CUDA_F32, with_values(attention_of(1, 33, 4, 4, 3, true, 0, 20, 1.5f), 5), sinks);
+  check_call(TSR_CUDA_BF16, with_values(attention_of(1, 130, 3, 3, 192, true, 0), 128));
+  check_call(
+      TSR_CUDA_BF16, with_values(attention_of(2, 70, 4, 2, 192, true, 0.1f, 20), 128), sinks);
+  check_call(TSR_CUDA_BF16, with_values(attention_of(1, 100, 4, 2, 24, true, 0.1f), 16));
+  check_call(TSR_CUDA_F16, with_values(attention_of(1, 65, 2, 1, 96, false, 0), 64));
+  check_call(TSR_CUDA_F16, with_values(attention_of(1, 65, 2, 1, 64, true, 0), 128));
+  check_call(TSR_CUDA_BF16, with_values(attention_of(1, 40, 2, 2, 64, true, 0), 160));
+}
+
 int main() {
   test_f32();
   test_halves();
   test_soft_caps();
   test_sinks();
+  test_values();
   return check_done("cuda.attention");
 }

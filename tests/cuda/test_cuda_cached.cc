@@ -114,7 +114,8 @@ static void check_rope(tsr_cuda_type type, const row_case &r, int64_t D, float s
   auto got = run_all("rope_cached", [&](call_arrays &c) {
     void *out = c.out(type, n), *in = c.in(type, x);
     float *turns = c.in(table);
-    tsr_cuda_rope_cached(NULL, type, out, in, turns, c.in(r.positions), r.T, r.B, r.C, H, D, sign);
+    tsr_rope of = {r.C, H, D, D, 0, false, sign};
+    tsr_cuda_rope_cached(NULL, type, out, in, turns, c.in(r.positions), r.T, r.B, &of);
   });
   check_near("rope_cached", type, got[0], want);
 }
@@ -135,10 +136,10 @@ static void test_rows(tsr_cuda_type type) {
 
 /* ---- attention ---- */
 
-/* Whole sequences: q (B,T,H,D), keys and values (B,T,G,D). */
+/* Whole sequences: q (B,T,H,D), keys (B,T,G,D) and values (B,T,G,Dv). */
 struct attention_case {
   tsr_cuda_type type;
-  int64_t B, H, G, D, T, window;
+  int64_t B, H, G, D, Dv, T, window;
   float soft_cap;
   numbers q, k, v;
   numbers sinks; /* (H); empty: none */
@@ -146,17 +147,18 @@ struct attention_case {
 
 static attention_case attention_case_new(
     tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t T, int64_t window = 0,
-    float soft_cap = 0) {
-  attention_case x = {type, B, H, G, D, T, window, soft_cap, {}, {}, {}, {}};
+    float soft_cap = 0, int64_t Dv = 0) {
+  if (!Dv) Dv = D;
+  attention_case x = {type, B, H, G, D, Dv, T, window, soft_cap, {}, {}, {}, {}};
   x.q = rounded(type, random_numbers(B * T * H * D, 2));
   x.k = rounded(type, random_numbers(B * T * G * D, 2));
-  x.v = rounded(type, random_numbers(B * T * G * D, 1));
+  x.v = rounded(type, random_numbers(B * T * G * Dv, 1));
   return x;
 }
 
 static tsr_attention sizes_of(const attention_case &x, int64_t T) {
   tsr_attention a = {};
-  a.B = x.B, a.T = T, a.H = x.H, a.G = x.G, a.D = x.D;
+  a.B = x.B, a.T = T, a.H = x.H, a.G = x.G, a.D = x.D, a.Dv = x.Dv;
   a.causal = true;
   a.window = x.window;
   a.soft_cap = x.soft_cap;
@@ -173,10 +175,11 @@ struct chunk {
 };
 
 static void chunk_fill(const attention_case &x, chunk *c) {
-  int64_t wide = x.H * x.D, narrow = x.G * x.D;
+  int64_t wide = x.H * x.D, narrow = x.G * x.D, of_values = x.G * x.Dv;
   c->q = numbers((size_t)(x.B * c->C * wide), NAN);
   c->pages = page_table_new(x.B, x.T);
-  c->k = numbers((size_t)(c->pages.rows() * narrow), NAN), c->v = c->k;
+  c->k = numbers((size_t)(c->pages.rows() * narrow), NAN);
+  c->v = numbers((size_t)(c->pages.rows() * of_values), NAN);
   for (int64_t b = 0; b < x.B; b++) {
     int64_t first = c->positions[(size_t)b], count = c->counts[(size_t)b], start = b * x.T;
     if (count)
@@ -184,7 +187,7 @@ static void chunk_fill(const attention_case &x, chunk *c) {
           &x.q[(size_t)((start + first) * wide)], count * wide, &c->q[(size_t)(b * c->C * wide)]);
     for (int64_t at = 0; at < first + count; at++) {
       row_copy(c->k, c->pages.row(b, at), x.k, start + at, narrow);
-      row_copy(c->v, c->pages.row(b, at), x.v, start + at, narrow);
+      row_copy(c->v, c->pages.row(b, at), x.v, start + at, of_values);
     }
   }
 }
@@ -195,7 +198,8 @@ static void chunk_run(const attention_case &x, const chunk &c, call_arrays &arra
   tsr_attention_cached a = {sizes_of(x, c.C), p.page, p.each, positions, counts, arrays.in(p.of)};
   void *q = arrays.in(x.type, c.q), *k = arrays.in(x.type, c.k), *v = arrays.in(x.type, c.v);
   if (!x.sinks.empty()) a.a.sinks = arrays.in(x.sinks);
-  tsr_cuda_attention_cached(NULL, x.type, &a, arrays.out(x.type, (int64_t)c.q.size()), q, k, v);
+  void *out = arrays.out(x.type, x.B * c.C * x.H * x.Dv);
+  tsr_cuda_attention_cached(NULL, x.type, &a, out, q, k, v);
 }
 
 static numbers chunk_expected(const attention_case &x, const chunk &c) {
@@ -203,7 +207,7 @@ static numbers chunk_expected(const attention_case &x, const chunk &c) {
   tsr_attention_cached a = {sizes_of(x, c.C),   p.page,          p.each,
                             c.positions.data(), c.counts.data(), p.of.data()};
   if (!x.sinks.empty()) a.a.sinks = x.sinks.data();
-  numbers want(c.q.size());
+  numbers want((size_t)(x.B * c.C * x.H * x.Dv));
   std::vector<char> scratch((size_t)cpu->attention_cached_scratch(&a));
   cpu->attention_cached(
       &a, want.data(), c.q.data(), c.k.data(), c.v.data(), scratch.data(), 0, x.B * x.G);
@@ -213,16 +217,16 @@ static numbers chunk_expected(const attention_case &x, const chunk &c) {
 /* Of x (B,T,heads*D) what one sequence and some heads have. */
 static numbers split(
     const numbers &x, const attention_case &of, int64_t heads, int64_t b, int64_t first,
-    int64_t count) {
+    int64_t count, int64_t D) {
   numbers y;
   for (int64_t t = 0; t < of.T; t++) {
-    numbers row = part(x, ((b * of.T + t) * heads + first) * of.D, count * of.D);
+    numbers row = part(x, ((b * of.T + t) * heads + first) * D, count * D);
     y.insert(y.end(), row.begin(), row.end());
   }
   return y;
 }
 
-/* One group of heads of one sequence, one token after the other (T,group*D); a position's number
+/* One group of heads of one sequence, one token after the other (T,group*Dv); a position's number
  * is made when it is first wanted. */
 struct single {
   attention_case x;
@@ -232,11 +236,11 @@ struct single {
 static single single_new(const attention_case &x, int64_t b, int64_t g) {
   int64_t heads = x.H / x.G;
   single s = {
-      {x.type, 1, heads, 1, x.D, x.T, x.window, x.soft_cap, {}, {}, {}, {}},
+      {x.type, 1, heads, 1, x.D, x.Dv, x.T, x.window, x.soft_cap, {}, {}, {}, {}},
       std::vector<numbers>((size_t)x.T)};
-  s.x.q = split(x.q, x, x.H, b, g * heads, heads);
-  s.x.k = split(x.k, x, x.G, b, g, 1);
-  s.x.v = split(x.v, x, x.G, b, g, 1);
+  s.x.q = split(x.q, x, x.H, b, g * heads, heads, x.D);
+  s.x.k = split(x.k, x, x.G, b, g, 1, x.D);
+  s.x.v = split(x.v, x, x.G, b, g, 1, x.Dv);
   if (!x.sinks.empty()) s.x.sinks = part(x.sinks, g * heads, heads);
   return s;
 }
@@ -263,7 +267,7 @@ static void check_tokens(
     for (int64_t i = 0; i < c.C; i++)
       for (int64_t g = 0; g < x.G; g++) {
         bool real = i < c.counts[(size_t)b];
-        numbers token = part(got, ((b * c.C + i) * x.H + g * heads) * x.D, heads * x.D);
+        numbers token = part(got, ((b * c.C + i) * x.H + g * heads) * x.Dv, heads * x.Dv);
         numbers want = real ? single_at(&alone[(size_t)(b * x.G + g)], c.positions[(size_t)b] + i)
                             : numbers(token.size(), 0.0f);
         check_same(real ? "a token in a chunk, and alone" : "no token", token, want);
@@ -274,7 +278,7 @@ static void check_tokens(
 static void
 check_whole(const attention_case &x, const chunk &c, const numbers &got, const numbers &whole) {
   numbers some, same;
-  int64_t wide = x.H * x.D;
+  int64_t wide = x.H * x.Dv;
   for (int64_t b = 0; b < x.B; b++) {
     int64_t n = c.counts[(size_t)b] * wide;
     numbers a = part(got, b * c.C * wide, n);
@@ -289,13 +293,14 @@ static numbers whole_of(const attention_case &x) {
   call_arrays arrays;
   arrays.shift = 0;
   tsr_attention a = sizes_of(x, x.T);
-  void *out = arrays.out(x.type, (int64_t)x.q.size());
+  const int64_t n = x.B * x.T * x.H * x.Dv;
+  void *out = arrays.out(x.type, n);
   float *stats = arrays.out(x.B * x.H * x.T * 2);
   void *q = arrays.in(x.type, x.q), *k = arrays.in(x.type, x.k), *v = arrays.in(x.type, x.v);
   if (!x.sinks.empty()) a.sinks = arrays.in(x.sinks);
   tsr_cuda_attention(NULL, x.type, &a, NULL, out, stats, q, k, v);
   finish_work();
-  return numbers_get(x.type, out, (int64_t)x.q.size());
+  return numbers_get(x.type, out, n);
 }
 
 static void check_attention(const attention_case &x) {
@@ -326,6 +331,7 @@ static void test_attention(tsr_cuda_type type) {
   check_attention(attention_case_new(type, 3, 4, 2, 64, 65));
   check_attention(attention_case_new(type, 2, 5, 1, 40, 257)); /* heads in two blocks */
   check_attention(attention_case_new(type, 1, 2, 2, 128, 200));
+  check_attention(attention_case_new(type, 2, 4, 2, 24, 90, 0, 0, 16));
   if (type == TSR_CUDA_F32) {
     check_attention(attention_case_new(type, 1, 1, 1, 64, 1000));
     check_attention(attention_case_new(type, 2, 2, 1, 64, 700));
@@ -333,9 +339,11 @@ static void test_attention(tsr_cuda_type type) {
     check_attention(attention_case_new(type, 2, 4, 2, 16, 90, 1));
     check_attention(attention_case_new(type, 1, 3, 1, 40, 260, 67));
     check_attention(attention_case_new(type, 2, 4, 2, 16, 90, 33, 1.5f));
+    check_attention(attention_case_new(type, 1, 3, 1, 5, 70, 20, 0, 100));
   }
   if (type == TSR_CUDA_BF16) {
     check_attention(attention_case_new(type, 2, 2, 2, 128, 1400));
+    check_attention(attention_case_new(type, 1, 2, 2, 192, 300, 0, 0, 128));
     check_attention(attention_case_new(type, 1, 2, 1, 64, 1200, 130));
   }
   if (type == TSR_CUDA_F16) check_attention(attention_case_new(type, 1, 3, 1, 256, 90));

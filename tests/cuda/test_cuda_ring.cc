@@ -58,7 +58,8 @@ put(const tsr_attention_ring &r, numbers *whole, const numbers &part, int64_t ou
 
 static member member_new(call_arrays *arrays, const attention_case &c, tsr_attention_ring r) {
   const tsr_attention &a = r.a;
-  int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D;
+  int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D, Dv = tsr_attention_value_size(&a);
+  int64_t out = a.H * Dv, v = a.G * Dv;
   member m = {};
   m.r = r;
   for (int i = 0; i < SUMS; i++) {
@@ -69,10 +70,10 @@ static member member_new(call_arrays *arrays, const attention_case &c, tsr_atten
     CHECK(tsr_cuda_attention_ring_acc(&r, sum) <= cpu->attention_ring_acc(&r, sum));
   }
   m.q = arrays->in(c.type, split(r, c.q, a.B, q)),
-  m.dout = arrays->in(c.type, split(r, c.dout, a.B, q));
-  m.k = arrays->in(c.type, split(r, c.k, a.B, k)), m.v = arrays->in(c.type, split(r, c.v, a.B, k));
-  m.out = arrays->out(c.type, rows * q), m.dq = arrays->out(c.type, rows * q);
-  m.dk = arrays->out(c.type, rows * k), m.dv = arrays->out(c.type, rows * k);
+  m.dout = arrays->in(c.type, split(r, c.dout, a.B, out));
+  m.k = arrays->in(c.type, split(r, c.k, a.B, k)), m.v = arrays->in(c.type, split(r, c.v, a.B, v));
+  m.out = arrays->out(c.type, rows * out), m.dq = arrays->out(c.type, rows * q);
+  m.dk = arrays->out(c.type, rows * k), m.dv = arrays->out(c.type, rows * v);
   m.dsinks = arrays->out(c.type, a.sinks ? rows * a.H : 0);
   m.stats = arrays->out(rows * a.H * 2), m.rows = arrays->out(rows * a.H * 3);
   return m;
@@ -108,12 +109,13 @@ static void member_backward(tsr_cuda_type type, member *m, const member *all, co
 
 static void member_gather(tsr_cuda_type type, const member &m, results *all) {
   const tsr_attention &a = m.r.a;
-  int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D;
-  put(m.r, &all->of[0], numbers_get(type, m.out, rows * q), a.B, q);
+  int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D, Dv = tsr_attention_value_size(&a);
+  int64_t out = a.H * Dv, v = a.G * Dv;
+  put(m.r, &all->of[0], numbers_get(type, m.out, rows * out), a.B, out);
   put(m.r, &all->of[1], numbers_get(TSR_CUDA_F32, m.stats, rows * a.H * 2), a.B * a.H, 2);
   put(m.r, &all->of[2], numbers_get(type, m.dq, rows * q), a.B, q);
   put(m.r, &all->of[3], numbers_get(type, m.dk, rows * k), a.B, k);
-  put(m.r, &all->of[4], numbers_get(type, m.dv, rows * k), a.B, k);
+  put(m.r, &all->of[4], numbers_get(type, m.dv, rows * v), a.B, v);
   if (a.sinks) put(m.r, &all->of[5], numbers_get(type, m.dsinks, rows * a.H), a.B, a.H);
 }
 
@@ -147,8 +149,9 @@ static results run(const ring_case &c, int members, bool zigzag) {
 static void check_case(
     tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t rows, int64_t units,
     bool causal, float dropout, int members_max, int64_t window = 0, float soft_cap = 0,
-    const numbers &sinks = {}) {
-  tsr_attention a = attention_of(B, rows * units, H, G, D, causal, dropout, window, soft_cap);
+    const numbers &sinks = {}, int64_t Dv = 0) {
+  tsr_attention a =
+      with_values(attention_of(B, rows * units, H, G, D, causal, dropout, window, soft_cap), Dv);
   ring_case c = {case_new(type, a), units};
   c.of.sinks = sinks;
   const std::string text = std::to_string(units) + " units, ";
@@ -196,6 +199,10 @@ static void test_attention(void) {
   check_case(f32, 1, 4, 2, 16, 9, 4, true, 0.1f, 2, 0, 0, sinks);
   check_case(bf16, 1, 4, 2, 64, 9, 2, true, 0, 2, 12, 0, sinks);
   check_case(f32, 1, 4, 1, 16, 30, 1, true, 0, 1, 0, 0, sinks);
+  check_case(f32, 1, 4, 2, 24, 9, 4, true, 0.1f, 2, 0, 0, sinks, 16);
+  check_case(f32, 1, 1, 1, 5, 7, 2, false, 0, 2, 0, 0, {}, 9);
+  check_case(bf16, 1, 2, 2, 192, 20, 4, true, 0, 2, 0, 0, {}, 128);
+  check_case(bf16, 1, 2, 1, 24, 9, 2, true, 0.1f, 2, 12, 0, {}, 16);
 #if !defined(TSR_EMULATED) /* which would take minutes: several launches of lines */
   check_case(f32, 64, 40, 20, 16, 32, 4, true, 0.1f, 4);
   check_case(bf16, 64, 40, 20, 64, 32, 4, true, 0.1f, 4);

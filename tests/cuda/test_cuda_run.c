@@ -25,6 +25,10 @@ static const training models[] = {
      "x: embedding(tokens, wte); q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
      "a: attention(q, k, v, s, head_dim: 4, dropout: 0.1); o: linear(a, wo); y: add(x, o)\n"
      "logits: linear(y, wte); loss: cross_entropy(logits, targets, valid: 21)"},
+    {"values", TOKENS, "wte 24,16 0; wq 32,16 0; wk 16,16 0; wv 32,16 0; wo 16,64 1",
+     "x: embedding(tokens, wte); q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
+     "a: attention(q, k, v, head_dim: 4, v_head_dim: 8); o: linear(a, wo); y: add(x, o)\n"
+     "logits: linear(y, wte); loss: cross_entropy(logits, targets, valid: 21)"},
     /* An all-reduce over one rank has no task: its result lies where the product's is. */
     {"aliases", TOKENS, "wte 24,16 0; n 16; w 16,16 0; v 16,16 1",
      "y: embedding(tokens, wte); s: gelu(y); z: linear(y, w); z2: linear(z, v); q: rmsnorm(y, n)\n"

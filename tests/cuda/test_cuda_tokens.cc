@@ -58,24 +58,23 @@ static void check_embedding_backward(
   check_same("embedding_backward", got[0], want);
 }
 
-static void check_rope(tsr_cuda_type type, int64_t T, int64_t H, int64_t D, float sign) {
-  int64_t B = 2, n = B * T * H * D, late = 3;
-  numbers x = rounded(type, random_numbers(n, 3)), table((size_t)((T + late) * D));
+static void check_rope(tsr_cuda_type type, const tsr_rope &of) {
+  int64_t B = 2, T = of.T, n = B * T * of.H * of.D, late = 3;
+  numbers x = rounded(type, random_numbers(n, 3)), table((size_t)((T + late) * of.rotary));
   numbers want((size_t)n), want_at((size_t)n);
   integers positions = {(int32_t)late, 0};
   tsr_rope_scaling none = {};
-  cpu->rope_table(table.data(), T + late, D, 0, 10000, &none);
-  tsr_rope of = {T, H, D, D, 0, false, sign};
+  cpu->rope_table(table.data(), T + late, of.rotary, 0, 10000, &none);
   cpu->rope(&of, want.data(), x.data(), table.data(), 0, B * T);
-  cpu->rope(&of, want_at.data(), x.data(), &table[(size_t)(late * D)], 0, T);
+  cpu->rope(&of, want_at.data(), x.data(), &table[(size_t)(late * of.rotary)], 0, T);
   cpu->rope(&of, &want_at[(size_t)(n / 2)], &x[(size_t)(n / 2)], table.data(), 0, T);
   auto got = run_all("rope", [&](call_arrays &c) {
     void *in = c.in(type, x), *both = c.changed(type, x);
     float *turns = c.in(table);
     int32_t *at = c.in(positions);
-    tsr_cuda_rope(NULL, type, c.out(type, n), in, turns, B, T, H, D, sign);
-    tsr_cuda_rope(NULL, type, both, both, turns, B, T, H, D, sign);
-    tsr_cuda_rope_cached(NULL, type, c.out(type, n), in, turns, at, T + late, B, T, H, D, sign);
+    tsr_cuda_rope(NULL, type, c.out(type, n), in, turns, B, &of);
+    tsr_cuda_rope(NULL, type, both, both, turns, B, &of);
+    tsr_cuda_rope_cached(NULL, type, c.out(type, n), in, turns, at, T + late, B, &of);
   });
   check_same("rope in place", got[0], got[1]);
   check_near("rope", type, got[1], want);
@@ -194,12 +193,13 @@ static void test_embedding(tsr_cuda_type type) {
 }
 
 static void test_rope(tsr_cuda_type type) {
-  for (float sign = -1; sign <= 1; sign += 2) {
-    check_rope(type, 1, 1, 2, sign);
-    check_rope(type, 7, 3, 6, sign);
-    check_rope(type, 5, 2, 64, sign);
-    check_rope(type, 3, 1, 70, sign);
-  }
+  static const struct {
+    int64_t T, H, D, rotary, offset;
+  } list[] = {{1, 1, 2, 2, 0}, {7, 3, 6, 6, 0},   {5, 2, 64, 64, 0},    {3, 1, 70, 70, 0},
+              {5, 3, 7, 4, 3}, {6, 2, 80, 32, 0}, {4, 2, 192, 64, 128}, {3, 2, 40, 16, 9}};
+  for (const auto &r : list)
+    for (int way = 0; way < 4; way++)
+      check_rope(type, {r.T, r.H, r.D, r.rotary, r.offset, way % 2 > 0, way > 1 ? 1.0f : -1.0f});
 }
 
 int main(void) {

@@ -115,7 +115,7 @@ def main() -> int:
                     wrong += 1
                     print(f"{case}: {key}: trace prints {printed[key]}, {ran[key]} ran")
     needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_elements", "embedding",
-              "tokens_sum", "softmax_stats", "cuBLASLt", "turn", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
+              "tokens_sum", "softmax_stats", "cuBLASLt", "rope", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
               "attention_tensor_forward", "ring_walk", "sum_members", "dropout", "cast", "copy",
               "fp8_quantize", "fp8_gemm"}
     for kernel in sorted(needed - kernels):

@@ -104,12 +104,13 @@ static void check_pass(const attention_tile *t, int64_t T, int64_t D, int64_t li
   CHECK(((int64_t)s.grid[0] / lines - 1) * t->own < T);
 }
 
-static void test_attention(int64_t T, int64_t D) {
+static void test_attention(int64_t T, int64_t D, int64_t Dv) {
+  const tsr_attention a = {.D = D, .Dv = Dv};
   for (int pass = TSR_ATTENTION_OUT; pass <= TSR_ATTENTION_DKV; pass++) {
-    attention_tile simt = simt_tile((tsr_attention_sum)pass, simt_width(D));
+    attention_tile simt = simt_tile((tsr_attention_sum)pass, simt_width(&a));
     check_pass(&simt, T, D, 12);
-    attention_tile tensor = tensor_tile((tsr_attention_sum)pass, tensor_width(D));
-    if (D <= ATTENTION_TENSOR_WIDTH) check_pass(&tensor, T, D, 12);
+    attention_tile tensor = tensor_tile((tsr_attention_sum)pass, tensor_width(&a));
+    if (attention_tensor_can(TSR_CUDA_BF16, &a, NULL, 0)) check_pass(&tensor, T, D, 12);
   }
   check_covers(launch_attention_rows(T * 12), "rows of attention", T * 12, 32, 0);
 }
@@ -127,7 +128,8 @@ int main(void) {
     test_one_number(sizes[i]);
     for (int j = 0; j < SIZES; j++) test_rows(sizes[i], sizes[j]), test_sums(sizes[i], sizes[j]);
     if (sizes[i] <= 1 << 20)
-      for (int64_t D = 1; D <= TSR_CUDA_HEAD_MAX; D++) test_attention(sizes[i], D);
+      for (int64_t D = 1; D <= TSR_CUDA_HEAD_MAX; D++)
+        test_attention(sizes[i], D, 0), test_attention(sizes[i], D, (D + 1) / 2);
   }
   for (int64_t heads = 1; heads <= 16; heads++) test_cached(heads);
   CHECK_INT(launch_weights_max(false), TSR_CUDA_WEIGHTS);

@@ -31,16 +31,17 @@ static void attention_cached_run(const cuda_call *c) {
 const cuda_op cuda_attention_cached = attention_cached_run;
 
 /* x (B, C, H*D), table (T, D/2, 2), positions (B) of the first tokens, or (B, C), which are as many
- * sequences of one token; attributes: head_dim, sign */
+ * sequences of one token */
 static void rope_at_run(const cuda_call *c) {
   const tsr_tensor *x = cuda_x(c, 0), *table = cuda_x(c, 1);
-  int64_t D = cuda_attrs(c)->rope.head_dim;
+  tsr_rope r = tsr_rope_of(&c->call);
   bool each = cuda_x(c, 2)->ndim == 2;
-  int64_t B = each ? x->shape[0] * x->shape[1] : x->shape[0], C = each ? 1 : x->shape[1];
+  int64_t B = each ? x->shape[0] * x->shape[1] : x->shape[0];
+  if (each) r.T = 1;
   assert(table->dtype == TSR_F32 && x->dtype == cuda_y(c, 0)->dtype);
   tsr_cuda_rope_cached(
       c->state->stream, cuda_type(x), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
-      table->shape[0], B, C, x->shape[2] / D, D, (float)cuda_attrs(c)->rope.sign);
+      table->shape[0], B, &r);
 }
 const cuda_op cuda_rope_at = rope_at_run;
 

@@ -138,16 +138,16 @@ void tsr_cuda_dropout(
 
 void tsr_cuda_rope_cached(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
-    const int32_t *positions, int64_t table_rows, int64_t B, int64_t T, int64_t H, int64_t D,
-    float sign) {
-  UNUSED(positions, &table_rows, &sign);
-  bool packed = launch_rope_is_packed(D, y, x, table);
-  if (B * T * H * (D / 2) > 0) record(s, "turn", launch_rope(B * T * H, D / 2, type, packed));
+    const int32_t *positions, int64_t table_rows, int64_t B, const tsr_rope *r) {
+  UNUSED(positions, &table_rows);
+  bool packed = launch_rope_is_packed(r, y, x, table);
+  int64_t heads = B * r->T * r->H, each = r->rotary / 2 + launch_rope_kept(r, y == x);
+  if (heads * each > 0) record(s, "rope", launch_rope(heads, r, type, packed, y == x));
 }
 void tsr_cuda_rope(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table, int64_t B,
-    int64_t T, int64_t H, int64_t D, float sign) {
-  tsr_cuda_rope_cached(s, type, y, x, table, NULL, INT64_MAX, B, T, H, D, sign);
+    const tsr_rope *r) {
+  tsr_cuda_rope_cached(s, type, y, x, table, NULL, INT64_MAX, B, r);
 }
 
 /* ---- norm.cu ---- */

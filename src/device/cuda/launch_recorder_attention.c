@@ -7,8 +7,8 @@
 
 /* ---- attention.cu, attention_backward.cu ---- */
 
-static attention_tile tile_of(tsr_attention_sum pass, bool tensor, int64_t D) {
-  return tensor ? tensor_tile(pass, tensor_width(D)) : simt_tile(pass, simt_width(D));
+static attention_tile tile_of(tsr_attention_sum pass, bool tensor, const tsr_attention *a) {
+  return tensor ? tensor_tile(pass, tensor_width(a)) : simt_tile(pass, simt_width(a));
 }
 
 static void record_pass(
@@ -23,7 +23,7 @@ void tsr_cuda_attention(
   UNUSED(key, stats);
   if (a->B * a->T * a->H * a->D == 0) return;
   bool tensor = attention_tensor_can(type, a, arrays, 4);
-  attention_tile tile = tile_of(TSR_ATTENTION_OUT, tensor, a->D);
+  attention_tile tile = tile_of(TSR_ATTENTION_OUT, tensor, a);
   record_pass(
       s, tensor ? "attention_tensor_forward" : "attention_forward", &tile, tsr_attention_own(a),
       a->B * a->H);
@@ -38,8 +38,8 @@ void tsr_cuda_attention_backward(
   if (a->B * a->T * a->H * a->D == 0) return;
   record(s, "attention_delta", launch_attention_rows(a->B * a->H * a->T));
   bool tensor = attention_tensor_can(type, a, arrays, 7);
-  attention_tile of_keys = tile_of(TSR_ATTENTION_DKV, tensor, a->D),
-                 of_queries = tile_of(TSR_ATTENTION_DQ, tensor, a->D);
+  attention_tile of_keys = tile_of(TSR_ATTENTION_DKV, tensor, a),
+                 of_queries = tile_of(TSR_ATTENTION_DQ, tensor, a);
   int64_t own = tsr_attention_own(a);
   record_pass(s, tensor ? "attention_tensor_dkv" : "attention_dkv", &of_keys, own, a->B * a->G);
   record_pass(s, tensor ? "attention_tensor_dq" : "attention_dq", &of_queries, own, a->B * a->H);
@@ -71,7 +71,7 @@ static void ring_step(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, tsr_attention_sum pass,
     const void *const arrays[4]) {
   if (r->a.B * r->a.T * r->a.H * r->a.D == 0) return;
-  attention_tile tile = tile_of(pass, attention_tensor_can(type, &r->a, arrays, 4), r->a.D);
+  attention_tile tile = tile_of(pass, attention_tensor_can(type, &r->a, arrays, 4), &r->a);
   tsr_cuda_ring_size size = tsr_cuda_ring_size_of(r, pass);
   tsr_ring map = ring_map_of(r, pass);
   for (int64_t line = 0; line < size.lines; line += size.lines_at_once) {
@@ -119,7 +119,8 @@ void tsr_cuda_attention_ring_rows(
 }
 
 static void ring_finish(tsr_cuda_stream s, const tsr_attention_ring *r, tsr_attention_sum pass) {
-  int64_t n = tsr_cuda_ring_size_of(r, pass).lines * r->a.T * r->a.D;
+  tsr_cuda_ring_size size = tsr_cuda_ring_size_of(r, pass);
+  int64_t n = size.lines * r->a.T * size.sums;
   if (n > 0) record(s, "ring_finish", launch_map(n));
 }
 

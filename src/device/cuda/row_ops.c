@@ -22,11 +22,10 @@ static void softmax_dx_run(const cuda_call *c) {
 const cuda_op cuda_softmax_dx = softmax_dx_run;
 
 static void rope_run(const cuda_call *c) {
-  const tsr_tensor *x = cuda_x(c, 0); // (B, T, H*D)
-  int64_t D = cuda_attrs(c)->rope.head_dim;
+  tsr_rope r = tsr_rope_of(&c->call);
   tsr_cuda_rope(
-      c->state->stream, type_of(c), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), x->shape[0],
-      x->shape[1], x->shape[2] / D, D, (float)cuda_attrs(c)->rope.sign);
+      c->state->stream, type_of(c), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
+      cuda_x(c, 0)->shape[0], &r);
 }
 const cuda_op cuda_rope = rope_run;
 

@@ -39,20 +39,12 @@ static int sinks_of(const tsr_node *n) {
   }
 }
 
-/* Attention over heads that are too wide has no kernel, nor over values with heads of another
- * width. */
+/* Attention over heads that are too wide has no kernel. */
 static bool has_head(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
   if (!(tsr_op_facts(t->op) & TSR_FACT_ATTENTION)) return true;
-  int64_t head_dim = n->attr.attention.head_dim;
-  return head_dim <= TSR_CUDA_HEAD_MAX && tsr_node_value_head(n) == head_dim;
-}
-
-/* Rotary positions have a kernel for the halves of whole heads. */
-static bool has_turn(const tsr_program *p, const tsr_task *t) {
-  if (t->op != TSR_OP_ROPE && t->op != TSR_OP_ROPE_AT) return true;
-  const tsr_rope_attrs *rope = &p->graph->nodes[t->node].attr.rope;
-  return !rope->interleaved && tsr_rope_rotary(rope) == rope->head_dim;
+  return n->attr.attention.head_dim <= TSR_CUDA_HEAD_MAX &&
+         tsr_node_value_head(n) <= TSR_CUDA_HEAD_MAX;
 }
 
 /* A mixture of experts has none yet. */
@@ -71,7 +63,7 @@ static bool supports(const tsr_target *target, const tsr_program *p, const tsr_t
   bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
               t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_ADAPTED_SQUARES &&
               t->op != TSR_OP_DIVIDE_ROOT;
-  return runs && has_function(p, t) && has_head(p, t) && has_turn(p, t) && !is_of_experts(t);
+  return runs && has_function(p, t) && has_head(p, t) && !is_of_experts(t);
 }
 
 /* Optimizer state in a file is the host's to update. */
