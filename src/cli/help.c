@@ -157,6 +157,9 @@ static const entry options[] = {
      "  --tensorboard-every N  train: these of every N-th step; 100 unless given\n"},
     {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
                   "1h30m\n"},
+    {ONLY(TRAIN),
+     "  --stop-at STEP   train: ends after that step with a checkpoint; the recipe stays that "
+     "of the whole run\n"},
     {ONLY(CHECK),
      "  --prove          check: trains two steps of a reduced model on a reduced mesh and "
      "on one rank, and\n"

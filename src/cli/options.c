@@ -63,6 +63,7 @@ static const option options[] = {
     {"--record-routing", PATH, AT(record_routing), ONLY(TRAIN)},
     {"--replay-routing", PATH, AT(replay_routing), ONLY(TRAIN)},
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
+    {"--stop-at", VALUE, AT(stop_at_text), ONLY(TRAIN)},
     {"--checkpoint", PATH, AT(checkpoint), TEXTS | ONLY(EVALUATE)},
     {"--adapter", PATH, AT(adapter), ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(EXPORT) | ONLY(SERVE)},
     {"--host", VALUE, AT(host), ONLY(SERVE)},
@@ -390,6 +391,7 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   option_check_list("--dump", c->dump, dumps, sizeof dumps / sizeof *dumps, diags);
   option_check_list("--emit", c->emit, emits, sizeof emits / sizeof *emits, diags);
   option_check_list("--split", c->split, splits, sizeof splits / sizeof *splits, diags);
+  option_check_number("--stop-at", c->stop_at_text, 1, &c->stop_at, diags);
   option_check_number("--sample", c->sample_text, 0, &c->sample, diags);
   option_check_number("--rank", c->rank_text, 0, &c->rank, diags);
   if (c->command == TSR_COMMAND_VERIFY || c->command == TSR_COMMAND_TRACE) check_steps(c, diags);

@@ -57,6 +57,8 @@ typedef struct {
   bool overwrite; /* and profile, tokenize */
   const char *time_limit_text;
   double time_limit_s;
+  const char *stop_at_text;
+  int64_t stop_at; /* a step; 0: not given */
   /* trace, profile */
   const char *tensor; /* inspect */
   const char *save, *tensors;

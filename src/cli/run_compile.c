@@ -114,6 +114,7 @@ static bool check_untrained(app *a, const setup *s) {
       {{o->metrics, "--metrics"},
        {o->resume, "--resume"},
        {o->time_limit_text, "--time-limit"},
+       {o->stop_at_text, "--stop-at"},
        {o->determinism_text, "--check-determinism"},
        {o->dump_grads, "--dump-grads"},
        {o->tensorboard, "--tensorboard"},
