@@ -34,6 +34,7 @@ int app_run_verify(app *a);
 int app_run_lock(app *a);
 int app_run_compare(app *a);
 int app_run_report(app *a);
+int app_run_sweep(app *a);
 int app_run_inspect(app *a);
 int app_run_check(app *a);
 int app_run_plan(app *a);

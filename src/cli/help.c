@@ -45,6 +45,8 @@ static const entry usages[] = {
     {ONLY(VERIFY), "tessera-train verify (DIR | FILE) [--steps A-B] [--set KEY=VALUE]\n"},
     {ONLY(COMPARE), "tessera-train compare A B [--steps N] [--set KEY=VALUE]\n"},
     {ONLY(REPORT), "tessera-train report (DIR | FILE)… --html FILE [--machine NAME|FILE]\n"},
+    {ONLY(SWEEP), "tessera-train sweep --config FILE --out DIR [--set KEY=[A,B]]… [--random N] "
+                  "[--jobs N] [options]\n"},
     {ONLY(LOCK), "tessera-train lock diff (DIR | FILE) (DIR | FILE)\n"},
 };
 
@@ -103,6 +105,10 @@ static const entry summaries[] = {
      "  report           writes runs as one page: curves, differences, memory, communication, "
      "pipeline, samples;\n"
      "                   a folder of --out has all of it, a file of --metrics the curves\n"},
+    {ONLY(SWEEP),
+     "  sweep            trains a run for each combination of values, or some of them, several at "
+     "a time, and\n"
+     "                   compares their losses; an interrupted sweep is continued\n"},
     {ONLY(LOCK),
      "  lock diff        prints what differs between the recipes, machines and steps of two runs' "
      "run.lock\n"},
@@ -118,6 +124,7 @@ static const entry options[] = {
      "training_config.batch_size=8; may be repeated\n"},
     {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),
      "  --metrics FILE   writes one JSON object a step to FILE\n"},
+    {ONLY(SWEEP), "  --out DIR        sweep: the folder of the table and of the runs' folders\n"},
     {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),
      "  --out DIR        writes the resolved configuration, the metrics and checkpoints "
      "into DIR\n"},
@@ -166,6 +173,15 @@ static const entry options[] = {
      "                   compares their bits, and the loss and gradients with the "
      "interpreter; no data are read\n"},
     {ONLY(CHECK), "  --full-mesh      check --prove: keeps the sizes of all mesh axes\n"},
+    {ONLY(SWEEP),
+     "  --set KEY=VALUES sweep: several values make runs: [1e-3,3e-4], 1..3, with --random "
+     "also uniform(0,1) and\n"
+     "                   log_uniform(1e-5,1e-3); KEY may be the end of a key: lr, seed\n"
+     "  --random N       sweep: N runs of values that are drawn, not all combinations\n"
+     "  --sweep-seed S   sweep: of the draws; 0 unless given\n"
+     "  --jobs N         sweep: so many runs at a time, which share the threads; 1 unless "
+     "given\n"
+     "  --launcher TEXT  sweep: begins the command of each run, such as 'mpirun -n 4'\n"},
     {ONLY(REPORT),
      "  --html FILE      report: the page, which needs no other file and no network\n"},
     {ONLY(PLAN) | ONLY(REPORT),

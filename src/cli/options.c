@@ -11,14 +11,14 @@
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",      "inspect", "trace",   "profile",  "plan",  "evaluate",
-    "generate", "checkpoint", "import",  "export",  "tokenize", "data",  "kernels",
-    "doctor",   "verify",     "lock",    "compare", "serve",    "report"};
+    "train",    "check",      "inspect", "trace",   "profile",  "plan",   "evaluate",
+    "generate", "checkpoint", "import",  "export",  "tokenize", "data",   "kernels",
+    "doctor",   "verify",     "lock",    "compare", "serve",    "report", "sweep"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
   (ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK) | ONLY(CHECKPOINT) | ONLY(IMPORT) | ONLY(EXPORT) |    \
-   ONLY(TOKENIZE) | ONLY(EVALUATE))
+   ONLY(TOKENIZE) | ONLY(EVALUATE) | ONLY(SWEEP))
 
 /* TEXT: a value that may be empty. */
 typedef enum { FLAG, VALUE, TEXT, PATH, VALUES, OPTIONAL, KEY } option_kind;
@@ -97,6 +97,10 @@ static const option options[] = {
     {"--top-p", KEY, 0, ONLY(GENERATE), "eval_config.top_p"},
     {"--repetition-penalty", KEY, 0, ONLY(GENERATE), "eval_config.repetition_penalty"},
     {"--seed", KEY, 0, ONLY(GENERATE) | ONLY(EVALUATE), "eval_config.seed"},
+    {"--jobs", VALUE, AT(jobs_text), ONLY(SWEEP)},
+    {"--random", VALUE, AT(random_text), ONLY(SWEEP)},
+    {"--sweep-seed", VALUE, AT(sweep_seed_text), ONLY(SWEEP)},
+    {"--launcher", VALUE, AT(launcher), ONLY(SWEEP)},
     {"--sample", VALUE, AT(sample_text), ONLY(DATA)},
     {"--split", VALUE, AT(split), ONLY(DATA)},
     {"--shards", VALUE, AT(shards_text), ONLY(CHECKPOINT)},
@@ -408,6 +412,9 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   option_check_duration("--time-limit", c->time_limit_text, &c->time_limit_s, diags);
   check_weights(c, diags);
   check_serve(c, diags);
+  option_check_number("--jobs", c->jobs_text, 1, &c->jobs, diags);
+  option_check_number("--random", c->random_text, 1, &c->random_runs, diags);
+  option_check_number("--sweep-seed", c->sweep_seed_text, 0, &c->sweep_seed, diags);
   check_owned(&p);
   tsr_options_check_pairs(c, diags);
   if (!c->help && !c->version) check_arguments(c, diags);

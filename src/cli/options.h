@@ -27,6 +27,7 @@ typedef enum {
   TSR_COMMAND_COMPARE,
   TSR_COMMAND_SERVE,
   TSR_COMMAND_REPORT,
+  TSR_COMMAND_SWEEP,
   TSR_COMMANDS
 } tsr_command;
 
@@ -72,6 +73,9 @@ typedef struct {
   bool gantt;
   /* report */
   const char *html;
+  /* sweep */
+  const char *jobs_text, *random_text, *sweep_seed_text, *launcher;
+  int64_t jobs, random_runs, sweep_seed; /* 0: not given */
   /* data */
   const char *sample_text, *split;
   int64_t sample;

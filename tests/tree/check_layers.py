@@ -40,8 +40,9 @@ ALLOWED = {
     "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
     "serve": "jinja config graph runtime data tokenizer checkpoint train",
+    "sweep": "config kernels html_report",
     "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report tensorboard "
-           "html_report train compare prove serve",
+           "html_report train compare prove serve sweep",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.
