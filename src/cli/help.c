@@ -140,6 +140,9 @@ static const entry options[] = {
      "  --resume [CHECKPOINT]  train: resumes from the newest checkpoint, or from this "
      "one\n"},
     {ONLY(TRAIN),
+     "  --fork CHECKPOINT  train: begins with the state of another run that differs in learning "
+     "rates behind it alone\n"},
+    {ONLY(TRAIN),
      "  --locked FILE    train: another run's run.lock: any other recipe is refused, and the run "
      "stops at the first\n"
      "                   step that differs\n"},

@@ -58,6 +58,7 @@ static const option options[] = {
     {"--tensorboard-every", VALUE, AT(histograms_every_text), ONLY(TRAIN)},
     {"--locked", PATH, AT(locked), ONLY(TRAIN)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
+    {"--fork", PATH, AT(fork), ONLY(TRAIN)},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
     {"--dump-grads", PATH, AT(dump_grads), ONLY(TRAIN)},
     {"--record-routing", PATH, AT(record_routing), ONLY(TRAIN)},

@@ -54,6 +54,7 @@ typedef struct {
   const char *tensorboard, *histograms, *histograms_every_text;
   int64_t histograms_every; /* 0: not given */
   const char *resume;       /* "": the newest */
+  const char *fork;
   const char *locked;
   bool overwrite; /* and profile, tokenize */
   const char *time_limit_text;

@@ -141,6 +141,7 @@ static tsr_checkpoint_manager_run run_of(const tsr_trainer *t) {
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,
+      .forks = t->o->keep.forks,
       .data_may_differ = t->o->locked && t->o->locked->data_may_differ,
       .process = t->o->rank_map.process,
       .processes = t->o->rank_map.processes};
