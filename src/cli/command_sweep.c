@@ -143,7 +143,8 @@ int app_run_sweep(app *a) {
   tsr_sweep_journal journal = {.fd = -1};
   tsr_out_folder folder = {.lock = TSR_FOLDER_LOCK_NONE};
   if (!check_input(a) || !sweep_request_read(a, &request)) return console_finish(a, false);
-  int code = sweep_check(a, &request);
+  tsr_prefix_run *parts = tsr_arena_array(a->arena, tsr_prefix_run, request.count);
+  int code = sweep_check(a, &request, parts);
   if (code) return code;
   bool ok = take_folder(a, &folder);
   sweep_runs s = {.a = a, .request = &request, .folder = a->options.out, .journal = &journal};
@@ -151,6 +152,9 @@ int app_run_sweep(app *a) {
   if (s.jobs > request.count) s.jobs = request.count;
   s.results = tsr_arena_array(a->arena, tsr_sweep_result, request.count);
   folder.has_begun = ok;
+  if (ok)
+    sweep_prefixes_begin(
+        a->arena, s.folder, tsr_prefix_tree_make(a->arena, parts, request.count), &s.prefixes);
   ok = ok && run(a, &request, &s);
   tsr_sweep_journal_close(&journal);
   tsr_out_folder_close(&folder);

@@ -3,10 +3,12 @@
 #ifndef TSR_CLI_SWEEP_CHECK_H
 #define TSR_CLI_SWEEP_CHECK_H
 #include "cli/sweep_request.h"
+#include "sweep/prefix.h"
 
 /* What `check` says of each run, in the order of their numbers, and besides: its data exist, its
  * metric is computed, and it has the rungs of the halving. Prints the errors of the first run that
- * has any, under its number and values; the warnings of run 1. Returns the exit code. */
-int sweep_check(app *a, const sweep_request *request);
+ * has any, under its number and values; the warnings of run 1. Returns the exit code. `ret_runs`:
+ * of each run, what it may share with others. */
+int sweep_check(app *a, const sweep_request *request, tsr_prefix_run *ret_runs);
 
 #endif

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_runs.h"
-#include "base/file_ops.h"
+#include "cli/sweep_command.h"
 #include "base/file_read.h"
 #include "base/json.h"
 #include "base/new_file.h"
-#include "checkpoint/folder.h"
 #include "html_report/run_metrics.h"
-#include "job/compute_device.h"
 #include "sweep/child.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -15,81 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A process that trains a run. */
+/* A process, and what it trains. */
 typedef struct {
   pid_t pid; /* 0: there is none */
-  int run;
+  bool is_prefix;
+  int index; /* of a run or of a node of the prefixes */
 } run_process;
 
-/* ---- the command of a run ---- */
-
-enum { WORDS_MAX = 2 * TSR_SETS_MAX + 300 };
-typedef struct {
-  char *items[WORDS_MAX];
-  int count;
-} words;
-
-static void add(words *w, const char *word) { w->items[w->count++] = (char *)word; }
-static void add_pair(words *w, const char *option, const char *value) {
-  add(w, option);
-  add(w, value);
-}
-
-/* --launcher: its words, which blanks separate. */
-static void add_launcher(app *a, words *w) {
-  enum { LAUNCHER_WORDS_MAX = 200 };
-  const char *at = a->options.launcher ? a->options.launcher : "";
-  for (int i = 0; i < LAUNCHER_WORDS_MAX; i++) {
-    at += strspn(at, " ");
-    size_t length = strcspn(at, " ");
-    if (!length) return;
-    add(w, tsr_arena_strndup(a->arena, at, length));
-    at += length;
-  }
-}
-
-static const char *own_path(tsr_arena *arena) {
-  char path[4096];
-  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-  return n < 0 ? "tessera-train" : tsr_arena_strndup(arena, path, (size_t)n);
-}
-
-/* The threads of this process, divided among those at a time; a launcher binds its own. */
-static void add_threads(sweep_runs *s, words *w) {
-  const tsr_config *c = s->request->config;
-  if (s->jobs < 2 || s->a->options.launcher || c->numerics.threads) return;
-  int threads = tsr_compute_threads(&s->a->job) / s->jobs;
-  add_pair(
-      w, "--set", tsr_arena_printf(s->a->arena, "numerics.threads=%d", threads > 1 ? threads : 1));
-}
-
-static void add_command(sweep_runs *s, int run, const char *folder, words *w) {
-  app *a = s->a;
-  tsr_set sets[TSR_SETS_MAX];
-  tsr_text own = {0};
-  int count;
-  sweep_request_sets(a, s->request, run, sets, &count);
-  add_launcher(a, w);
-  add_pair(w, own_path(a->arena), "train");
-  add_pair(w, "--config", a->options.config);
-  if (a->options.mesh) add_pair(w, "--mesh", a->options.mesh);
-  add_threads(s, w);
-  for (int i = 0; i < count; i++) add_pair(w, "--set", sets[i].text);
-  const char *checkpoints = tsr_path_join(a->arena, folder, "checkpoints");
-  tsr_text_add(&own, "training_config.checkpoint_dir="); /* one of the configuration is of all */
-  tsr_json_add_text(&own, checkpoints, strlen(checkpoints));
-  add_pair(w, "--set", tsr_arena_strdup(a->arena, own.data));
-  tsr_text_free(&own);
-  if (a->options.strict) add(w, "--strict");
-  add_pair(w, "--out", folder);
-  add(w, "--resume");
-  if (s->request->sweep.rungs_count)
-    add_pair(
-        w, "--stop-at",
-        tsr_arena_printf(a->arena, "%" PRId64, s->request->sweep.rungs[s->journal->rung]));
-  add(w, "--quiet");
-  add(w, NULL);
-}
+/* ---- starting ---- */
 
 static const char *name_of(sweep_runs *s, int run) {
   tsr_text name = {0};
@@ -102,20 +33,52 @@ static const char *name_of(sweep_runs *s, int run) {
 }
 
 /* mpirun ends its processes where it is asked to end, but not where it is killed. */
-static bool start(sweep_runs *s, int run, run_process *p) {
+static bool start(sweep_runs *s, const sweep_job *job, run_process *p) {
   app *a = s->a;
-  const char *name = tsr_sweep_run_folder(a->arena, run + 1);
-  const char *folder = tsr_path_join(a->arena, s->folder, name);
-  words command = {.count = 0};
-  if (!tsr_new_folder(folder))
-    return tsr_file_cannot("make the folder", folder, errno, TSR_NOWHERE, a->diags);
-  add_command(s, run, folder, &command);
-  p->run = run;
-  if (!a->options.quiet) printf("%s: starts\n", name_of(s, run));
+  sweep_words words;
+  if (!tsr_new_folder(job->folder))
+    return tsr_file_cannot("make the folder", job->folder, errno, TSR_NOWHERE, a->diags);
+  sweep_command(a, s->request, job, &words);
   fflush(stdout);
   return tsr_child_start(
-      command.items, tsr_path_join(a->arena, folder, "log.txt"),
+      words.items, tsr_path_join(a->arena, job->folder, "log.txt"),
       a->options.launcher ? SIGTERM : SIGKILL, &p->pid, a->diags);
+}
+
+static const char *folder_of(const sweep_runs *s, const char *name) {
+  return tsr_path_join(s->a->arena, s->folder, name);
+}
+
+/* A run that has no checkpoint yet begins with that of a prefix. */
+static bool start_run(sweep_runs *s, int run, run_process *p) {
+  const tsr_sweep *sweep = &s->request->sweep;
+  int node = sweep_prefixes_of_run(&s->prefixes, run);
+  sweep_job job = {.run = run, .jobs = s->jobs};
+  job.folder = folder_of(s, tsr_sweep_run_folder(s->a->arena, run + 1));
+  if (sweep->rungs_count) job.stop_at = sweep->rungs[s->journal->rung];
+  if (!sweep_prefixes_has_checkpoint(s->a->arena, job.folder))
+    job.fork = sweep_prefixes_checkpoint(&s->prefixes, node);
+  *p = (run_process){.index = run};
+  if (!s->a->options.quiet && job.fork)
+    printf(
+        "%s: starts behind step %" PRId64 " of %s\n", name_of(s, run),
+        s->prefixes.tree.nodes[node].step, tsr_prefix_folder(s->a->arena, node));
+  else if (!s->a->options.quiet) printf("%s: starts\n", name_of(s, run));
+  return start(s, &job, p);
+}
+
+static bool start_prefix(sweep_runs *s, int node, run_process *p) {
+  const tsr_prefix_node *n = &s->prefixes.tree.nodes[node];
+  const char *name = tsr_prefix_folder(s->a->arena, node);
+  sweep_job job = {.run = n->run, .stop_at = n->step, .jobs = s->jobs};
+  job.folder = folder_of(s, name);
+  if (!sweep_prefixes_has_checkpoint(s->a->arena, job.folder))
+    job.fork = sweep_prefixes_checkpoint(&s->prefixes, sweep_prefixes_above(&s->prefixes, node));
+  *p = (run_process){.is_prefix = true, .index = node};
+  s->prefixes.states[node] = PREFIX_RUNNING;
+  if (!s->a->options.quiet)
+    printf("%s (to step %" PRId64 ", of several runs): starts\n", name, n->step);
+  return start(s, &job, p);
 }
 
 /* ---- what a run has given ---- */
@@ -222,37 +185,73 @@ static void tell(const run_process *processes, int jobs, int number) {
     if (processes[i].pid) kill(processes[i].pid, number);
 }
 
-/* The next run that waits, from `from` on; -1: none. */
-static int next_run(const sweep_runs *s, int from) {
-  while (from < s->request->count && s->results[from].state != TSR_SWEEP_WAITS) from++;
-  return from < s->request->count ? from : -1;
-}
-
 static int find_process(const run_process *processes, int jobs, pid_t pid) {
   int i = 0;
   while (i < jobs && processes[i].pid != pid) i++;
   return i;
 }
 
+/* Without its checkpoint (a time limit may have ended it, too) runs make these steps themselves. */
+static void take_prefix(sweep_runs *s, int node, int status) {
+  bool done = tsr_file_is_folder(sweep_prefixes_checkpoint(&s->prefixes, node));
+  const char *name = tsr_prefix_folder(s->a->arena, node);
+  s->prefixes.states[node] = done ? PREFIX_DONE : PREFIX_FAILED;
+  if (done || *s->a->stop || s->a->options.quiet) return;
+  printf(
+      "%s: failed: %s, see %s/%s/log.txt\n", name, tsr_child_end_text(s->a->arena, status),
+      s->folder, name);
+}
+
+/* Runs that wait and are not started; prefixes that they need. */
+static bool *find_waiting(sweep_runs *s) {
+  bool *waiting = tsr_arena_array(s->a->arena, bool, s->request->count);
+  for (int i = 0; i < s->request->count; i++) {
+    const char *folder = folder_of(s, tsr_sweep_run_folder(s->a->arena, i + 1));
+    waiting[i] = s->results[i].state == TSR_SWEEP_WAITS;
+    if (waiting[i] && !sweep_prefixes_has_checkpoint(s->a->arena, folder))
+      sweep_prefixes_need(&s->prefixes, i);
+  }
+  return waiting;
+}
+
+/* The next run whose steps before are there; -1: none. */
+static int next_run(const sweep_runs *s, const bool *waiting) {
+  for (int i = 0; i < s->request->count; i++)
+    if (waiting[i] && sweep_prefixes_are_ready(&s->prefixes, i)) return i;
+  return -1;
+}
+
+/* Starts one where it can; `ret_started`: whether it has. */
+static bool start_next(sweep_runs *s, bool *waiting, run_process *p, bool *ret_started) {
+  int node = sweep_prefixes_next(&s->prefixes), run = next_run(s, waiting);
+  bool ok = true;
+  if (node >= 0) ok = start_prefix(s, node, p);
+  else if (run >= 0) ok = start_run(s, run, p);
+  if (node < 0 && run >= 0) waiting[run] = false;
+  if (!ok) p->pid = 0;
+  *ret_started = ok && (node >= 0 || run >= 0);
+  return ok;
+}
+
 bool sweep_runs_train(sweep_runs *s) {
   app *a = s->a;
   run_process *processes = tsr_arena_array(a->arena, run_process, s->jobs);
-  int running = 0, next = next_run(s, 0), status;
-  bool ok = true, told = false;
-  while (running || (ok && !*a->stop && next >= 0)) {
-    while (ok && !*a->stop && next >= 0 && running < s->jobs) {
-      ok = start(s, next, &processes[find_process(processes, s->jobs, 0)]);
-      running += ok;
-      next = next_run(s, next + 1);
+  bool *waiting = find_waiting(s), ok = true, told = false, more = true;
+  int running = 0, status;
+  for (;;) {
+    while (ok && more && !*a->stop && running < s->jobs) {
+      ok = start_next(s, waiting, &processes[find_process(processes, s->jobs, 0)], &more);
+      running += more;
     }
     if ((!ok || *a->stop) && !told) tell(processes, s->jobs, SIGTERM), told = true;
-    if (!running) break;
+    if (!running) return ok && !*a->stop;
     pid_t pid = wait_for_one(a, &status);
     int i = find_process(processes, s->jobs, pid);
     if (!pid || i == s->jobs) continue;
     processes[i].pid = 0;
     running--;
-    if (ok) ok = take_result(s, processes[i].run, status);
+    more = true;
+    if (processes[i].is_prefix) take_prefix(s, processes[i].index, status);
+    else if (ok) ok = take_result(s, processes[i].index, status);
   }
-  return ok && !*a->stop;
 }

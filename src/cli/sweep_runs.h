@@ -2,6 +2,7 @@
 /* Trains the runs of a sweep, several at a time, each in a process and a folder of its own. */
 #ifndef TSR_CLI_SWEEP_RUNS_H
 #define TSR_CLI_SWEEP_RUNS_H
+#include "cli/sweep_prefixes.h"
 #include "cli/sweep_request.h"
 
 typedef struct {
@@ -10,6 +11,7 @@ typedef struct {
   const char *folder;
   tsr_sweep_result *results;
   tsr_sweep_journal *journal;
+  sweep_prefixes prefixes;
   int jobs;
 } sweep_runs;
 

@@ -48,3 +48,16 @@ def halving(c):
     expect([r["steps"] for r in rows] == ["2", "2", "1", "1"], f"{rows}")
     for row in rows:
         expect(row["weights_sha256"] == alone(c, row, row["steps"]), f"run {row['run']} has other weights than by itself")
+
+
+@feature("sweep: runs with the same learning rates up to a step make these steps once, with the bits of separate runs")
+def shared_steps(c):
+    gpt(c)
+    key = "scheduler_config.hold_steps"
+    wsd = ("--set", "scheduler_config={type: wsd, warmup_steps: 1}", "--set", "training_config.max_steps=6")
+    c.run("sweep", "--config", "run.yaml", "--out", "shared", "--set", "sweep.metric=loss/train", *wsd, "--set", "hold_steps=[2, 4]").says(
+        "prefix-001 (to step 4, of several runs): starts", "run 2 (hold_steps=4): starts behind step 4 of prefix-001")
+    for row in table(c, "shared"):
+        out = f"alone-{row['run']}"
+        c.run("train", "--config", "run.yaml", "--out", out, *wsd, "--set", f"{key}={row[key]}", "--quiet")
+        expect(c.metrics(f"{out}/metrics.jsonl")[-1]["weights_sha256"] == row["weights_sha256"], f"run {row['run']}: other weights")

@@ -40,7 +40,7 @@ ALLOWED = {
     "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",
     "serve": "jinja config graph runtime data tokenizer checkpoint train",
-    "sweep": "config kernels html_report",
+    "sweep": "config kernels html_report train",
     "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report tensorboard "
            "html_report train compare prove serve sweep",
     "main": "cli config job",
