@@ -67,6 +67,5 @@ void sweep_command(app *a, const sweep_request *r, const sweep_job *job, sweep_w
   if (job->fork) add_pair(w, "--fork", job->fork);
   else add(w, "--resume");
   if (job->stop_at) add_pair(w, "--stop-at", tsr_arena_printf(a->arena, "%" PRId64, job->stop_at));
-  add(w, "--quiet");
   add(w, NULL);
 }

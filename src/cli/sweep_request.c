@@ -43,6 +43,18 @@ static bool load_base(app *a, const tsr_override *overrides, sweep_request *r) {
   return true;
 }
 
+/* Whether the section has a parameter of the key: a value of the line takes its place. */
+static bool is_of_section(const tsr_sweep *s, const char *path) {
+  const tsr_field *f = tsr_sweep_key_row(path);
+  char key[256];
+  snprintf(key, sizeof key, "%s", path);
+  if (f && f->same_as) snprintf(key, sizeof key, "%s", f->same_as);
+  else if (f) snprintf(key, sizeof key, "%s%s%s", f->section, *f->section ? "." : "", f->key);
+  for (int i = 0; i < s->parameters_count; i++)
+    if (!s->parameters[i].from_line && !strcmp(s->parameters[i].key, key)) return true;
+  return false;
+}
+
 static int find_parameter(const tsr_sweep *s, const char *name) {
   int i = 0;
   while (s->parameters[i].name != name) i++;
@@ -54,6 +66,8 @@ static bool read_parameters(app *a, const tsr_override *overrides, sweep_request
   tsr_sweep *s = &r->sweep;
   bool ok =
       tsr_sweep_read(a->arena, tsr_yaml_get(r->config->root, "sweep"), r->config, s, a->diags);
+  for (int i = 0; i < o->sets_count; i++)
+    if (r->parameter_of[i] < 0 && is_of_section(s, overrides[i].path)) r->parameter_of[i] = 0;
   for (int i = 0; i < o->sets_count; i++)
     if (r->parameter_of[i] >= 0)
       ok &= tsr_sweep_add(

@@ -13,7 +13,8 @@ typedef struct {
   int parameter_of[TSR_SETS_MAX]; /* the parameter that a --set is; -1: it is of every run */
 } sweep_request;
 
-/* A --set of several values is a parameter; so is one of a short name. */
+/* A --set of several values is a parameter; so is one of a short name, or of a parameter of the
+ * section, whose place it takes. */
 bool sweep_request_read(app *a, sweep_request *ret_request);
 
 /* The --set of a run, from 0, in the order of the line, those of the section behind them. */

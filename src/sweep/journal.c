@@ -227,7 +227,10 @@ bool tsr_sweep_journal_open(
   j->fd = tsr_disk_open_append(j->path);
   if (j->fd < 0 || (is_there && !tsr_disk_truncate(j->fd, (int64_t)end)))
     return tsr_file_cannot("write", j->path, errno, TSR_NOWHERE, diags);
-  return end || (write_definition(j, definition, entries, diags) && tsr_disk_sync_folder(folder));
+  if (end) return true;
+  return write_definition(j, definition, entries, diags) &&
+         (tsr_disk_sync_folder(folder) ||
+          tsr_file_cannot("flush the folder", folder, errno, TSR_NOWHERE, diags));
 }
 
 void tsr_sweep_journal_close(tsr_sweep_journal *j) {

@@ -117,6 +117,9 @@ device_config: {enable_ddp: true, enable_tp: true}
     table = rows("section")
     c.same({(r[LR], r["transformer_config.num_heads"], r["device_config.mesh_shape"]) for r in table},
            {("0.03", h, m) for h in "12" for m in ("[1, 1]", "[2, 1]")}, "the section's runs, lr from the command line")
+    s.sweep("fixed", "--set", f"{LR}=0.04", "--set", "transformer_config.num_heads=1", "--set", "seed=2", config="section.yaml")
+    c.same([(r[LR], r["transformer_config.num_heads"], r[SEED]) for r in rows("fixed")], [("0.04", "1", "2")] * 2,
+           "values of the command line in place of the section's")
     hashes = {(r["transformer_config.num_heads"], r["weights_sha256"]) for r in table}
     c.same(len(hashes), 2, "how many weights two models have on two meshes each")
     last = [json.loads(line) for line in Path("section/run-001/metrics.jsonl").read_text().splitlines()][-1]
