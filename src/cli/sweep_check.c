@@ -100,7 +100,7 @@ static int check_run(app *a, const sweep_request *r, int run, int to) {
   if (ok) {
     int64_t samples = p.training.batch * p.training.programs.pipeline->microbatches;
     int64_t steps = tsr_epochs_steps(s.config, &p.data, samples);
-    ok = check_metric(a, &r->sweep, &p) & check_rungs(a, &r->sweep, &s, steps);
+    ok = check_metric(a, &r->sweep, &p) && check_rungs(a, &r->sweep, &s, steps);
     if (ok) tell(r, s.config, steps, to);
   }
   tsr_text name = {0};

@@ -180,6 +180,8 @@ def check_errors(c, s):
                           ("{method: {halving: {eta: 2, min_steps: 1}}}", "step 1, a rung of the halving, has no evaluation")]:
         s.config(name="wrong.yaml", more=f"sweep: {section}\n")
         s.sweep("wrong", "--set", "seed=1..2", code=2, says=says, config="wrong.yaml")
+    s.config(name="wrong.yaml", every=0, more="sweep: {method: {halving: {eta: 2, min_steps: 2}}}\n")
+    s.sweep("wrong", "--set", "seed=1..2", code=2, says="the run has no validation loss to compare", config="wrong.yaml")
     c.check(not os.path.exists("wrong"), "a section that is wrong has made the folder")
 
 
