@@ -91,7 +91,7 @@ static tsr_out_purpose purpose_of(const app *a, const tsr_checkpoint_manager_opt
 bool run_begin_find_adapter(
     app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
   const char *path = config->lora.path;
-  if (!config->lora.enabled || !*path || keep->resume) return true;
+  if (!config->lora.enabled || !*path || (keep->resume && !keep->forks)) return true;
   tsr_location location = tsr_config_location(config, "lora_config.path");
   keep->adapter = path;
   return tsr_peft_hash(a->arena, path, location, &keep->adapter_hash, a->diags);
@@ -107,7 +107,7 @@ bool run_begin_find_weights(
     tsr_diag_warning(
         a->diags, tsr_config_location(config, "lora_config"),
         "the adapters are trained on random weights: %s names no model", key);
-  if (!*path || (keep->resume && !config->lora.enabled)) return true;
+  if (!*path || (keep->resume && !keep->forks && !config->lora.enabled)) return true;
   keep->weights = m;
   tsr_location location = tsr_config_location(config, key);
   return tsr_checkpoint_find(a->arena, path, location, m, a->diags) &&

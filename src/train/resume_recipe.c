@@ -64,7 +64,9 @@ void tsr_resume_recipe(
       .vocab_padded = vocab_padded(r),
       .vocab_before = vocab_before(arena, r, resume),
       .initial_weights = r->initial_weights,
-      .initial_adapter = resume ? tsr_recipe_value(resume, TSR_RECIPE_ADAPTER) : r->initial_adapter,
+      .initial_adapter = resume && !r->forks /* which has what its configuration names */
+                             ? tsr_recipe_value(resume, TSR_RECIPE_ADAPTER)
+                             : r->initial_adapter,
       .routing = r->routing,
       .graph = r->training->model->source,
       .data = data};
@@ -92,7 +94,7 @@ const char *tsr_resume_recipe_weights(
     tsr_arena *arena, const tsr_checkpoint_manager_options *o, const tsr_graph *g) {
   bool adapts = o->resume && tsr_manifest_has_adapters(o->resume); /* reads them at every start */
   if (o->weights) return tsr_resume_recipe_hash(arena, o->weights, g);
-  return o->resume && !adapts ? tsr_recipe_value(o->resume, TSR_RECIPE_WEIGHTS) : NULL;
+  return o->resume && !adapts && !o->forks ? tsr_recipe_value(o->resume, TSR_RECIPE_WEIGHTS) : NULL;
 }
 
 /* The key of the configuration that a difference is due to. */

@@ -71,6 +71,15 @@ says "verified: steps 7 to 10"
 from=parts/checkpoints/step-00000008
 same scheduler_config.hold_steps=7
 
+# what a fork would have begun with is what its configuration names
+config "type: constant" > run.yaml
+for seed in 1 2; do ends 0 --config run.yaml --out weights$seed --set training_config.seed=$seed --stop-at 1; done
+ends 0 --config run.yaml --out tuned --set training_config.model_path=weights1 --stop-at 4
+from=tuned
+same training_config.model_path=weights1 training_config.max_steps=7
+refused initial_weights training_config.model_path=weights2
+refused initial_weights "training_config.model_path=''"
+
 # every step of a schedule that follows the end is another one
 config "type: linear, warmup_steps: 3" > run.yaml
 ends 0 --config run.yaml --out line --stop-at 4
