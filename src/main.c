@@ -144,7 +144,7 @@ static int run_command(app *a) {
       [TSR_COMMAND_DOCTOR] = app_run_doctor,     [TSR_COMMAND_VERIFY] = app_run_verify,
       [TSR_COMMAND_LOCK] = app_run_lock,         [TSR_COMMAND_COMPARE] = app_run_compare,
       [TSR_COMMAND_SERVE] = app_run_serve,       [TSR_COMMAND_REPORT] = app_run_report,
-      [TSR_COMMAND_WATCH] = app_run_watch};
+      [TSR_COMMAND_WATCH] = app_run_watch,       [TSR_COMMAND_SWEEP] = app_run_sweep};
   return commands[a->options.command](a);
 }
 

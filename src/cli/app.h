@@ -35,6 +35,7 @@ int app_run_lock(app *a);
 int app_run_compare(app *a);
 int app_run_report(app *a);
 int app_run_watch(app *a);
+int app_run_sweep(app *a);
 int app_run_inspect(app *a);
 int app_run_check(app *a);
 int app_run_plan(app *a);

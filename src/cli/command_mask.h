@@ -12,7 +12,7 @@
 /* Commands that read a configuration. */
 #define CONFIGURED                                                                                 \
   (ONLY(TRAIN) | ONLY(CHECK) | ONLY(INSPECT) | ONLY(TRACE) | ONLY(PROFILE) | ONLY(PLAN) |          \
-   ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(SERVE) | ONLY(DATA))
+   ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(SERVE) | ONLY(DATA) | ONLY(SWEEP))
 /* Those that run a program, or would. */
 #define COMPILED                                                                                   \
   (ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE) | ONLY(PLAN) | ONLY(EVALUATE) | ONLY(GENERATE) |      \

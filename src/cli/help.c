@@ -47,6 +47,8 @@ static const entry usages[] = {
     {ONLY(REPORT), "tessera-train report (DIR | FILE)… --html FILE [--machine NAME|FILE]\n"},
     {ONLY(WATCH),
      "tessera-train watch (DIR | FILE)… [--port N] [--host NAME] [--machine NAME|FILE]\n"},
+    {ONLY(SWEEP), "tessera-train sweep --config FILE --out DIR [--set KEY=[A,B]]… [--random N] "
+                  "[--jobs N] [options]\n"},
     {ONLY(LOCK), "tessera-train lock diff (DIR | FILE) (DIR | FILE)\n"},
 };
 
@@ -109,6 +111,10 @@ static const entry summaries[] = {
                   "of a folder all "
                   "runs in it,\n"
                   "                   also those that begin later\n"},
+    {ONLY(SWEEP),
+     "  sweep            trains a run for each combination of values, or some of them, several at "
+     "a time, and\n"
+     "                   compares their losses; an interrupted sweep is continued\n"},
     {ONLY(LOCK),
      "  lock diff        prints what differs between the recipes, machines and steps of two runs' "
      "run.lock\n"},
@@ -124,6 +130,7 @@ static const entry options[] = {
      "training_config.batch_size=8; may be repeated\n"},
     {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),
      "  --metrics FILE   writes one JSON object a step to FILE\n"},
+    {ONLY(SWEEP), "  --out DIR        sweep: the folder of the table and of the runs' folders\n"},
     {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),
      "  --out DIR        writes the resolved configuration, the metrics and checkpoints "
      "into DIR\n"},
@@ -138,6 +145,9 @@ static const entry options[] = {
     {ONLY(TRAIN),
      "  --resume [CHECKPOINT]  train: resumes from the newest checkpoint, or from this "
      "one\n"},
+    {ONLY(TRAIN),
+     "  --fork CHECKPOINT  train: begins with the state of another run that differs in learning "
+     "rates behind it alone\n"},
     {ONLY(TRAIN),
      "  --locked FILE    train: another run's run.lock: any other recipe is refused, and the run "
      "stops at the first\n"
@@ -166,12 +176,24 @@ static const entry options[] = {
                                 "is none\n"},
     {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
                   "1h30m\n"},
+    {ONLY(TRAIN),
+     "  --stop-at STEP   train: ends after that step with a checkpoint; the recipe stays that "
+     "of the whole run\n"},
     {ONLY(CHECK),
      "  --prove          check: trains two steps of a reduced model on a reduced mesh and "
      "on one rank, and\n"
      "                   compares their bits, and the loss and gradients with the "
      "interpreter; no data are read\n"},
     {ONLY(CHECK), "  --full-mesh      check --prove: keeps the sizes of all mesh axes\n"},
+    {ONLY(SWEEP),
+     "  --set KEY=VALUES sweep: several values make runs: [1e-3,3e-4], 1..3, with --random "
+     "also uniform(0,1) and\n"
+     "                   log_uniform(1e-5,1e-3); KEY may be the end of a key: lr, seed\n"
+     "  --random N       sweep: N runs of values that are drawn, not all combinations\n"
+     "  --sweep-seed S   sweep: of the draws; 0 unless given\n"
+     "  --jobs N         sweep: so many runs at a time, which share the threads; 1 unless "
+     "given\n"
+     "  --launcher TEXT  sweep: begins the command of each run, such as 'mpirun -n 4'\n"},
     {ONLY(REPORT),
      "  --html FILE      report: the page, which needs no other file and no network\n"},
     {ONLY(PLAN) | ONLY(REPORT) | ONLY(WATCH), "  --machine WHAT   plan, report, watch: a shipped "

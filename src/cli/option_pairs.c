@@ -65,6 +65,13 @@ static void check_tensorboard(const tsr_options *c, tsr_diags *diags) {
         diags, TSR_NOWHERE, "--check-determinism writes nothing, no --tensorboard either");
 }
 
+static void check_fork(const tsr_options *c, tsr_diags *diags) {
+  if (c->fork && c->resume)
+    tsr_diag_error(
+        diags, TSR_NOWHERE,
+        "--resume continues a run, --fork begins one with another's state: use one of the two");
+}
+
 static void check_report(const tsr_options *c, tsr_diags *diags) {
   if (c->command == TSR_COMMAND_REPORT && !c->html && !c->help)
     tsr_diag_error(diags, TSR_NOWHERE, "report needs --html FILE, which it writes");
@@ -90,6 +97,7 @@ void tsr_options_check_pairs(const tsr_options *c, tsr_diags *diags) {
   check_tensorboard(c, diags);
   check_report(c, diags);
   check_watch(c, diags);
+  check_fork(c, diags);
   check_save(c, diags);
   check_eval_sets(c, diags);
 }

@@ -11,14 +11,14 @@
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",      "inspect", "trace",   "profile",  "plan",   "evaluate",
-    "generate", "checkpoint", "import",  "export",  "tokenize", "data",   "kernels",
-    "doctor",   "verify",     "lock",    "compare", "serve",    "report", "watch"};
+    "train",      "check",   "inspect", "trace",    "profile", "plan",    "evaluate", "generate",
+    "checkpoint", "import",  "export",  "tokenize", "data",    "kernels", "doctor",   "verify",
+    "lock",       "compare", "serve",   "report",   "watch",   "sweep"};
 
 /* check takes what train takes. */
 #define WRITES                                                                                     \
   (ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK) | ONLY(CHECKPOINT) | ONLY(IMPORT) | ONLY(EXPORT) |    \
-   ONLY(TOKENIZE) | ONLY(EVALUATE))
+   ONLY(TOKENIZE) | ONLY(EVALUATE) | ONLY(SWEEP))
 
 /* TEXT: a value that may be empty. */
 typedef enum { FLAG, VALUE, TEXT, PATH, VALUES, OPTIONAL, KEY } option_kind;
@@ -59,11 +59,13 @@ static const option options[] = {
     {"--tui", FLAG, AT(tui), ONLY(TRAIN) | ONLY(WATCH)},
     {"--locked", PATH, AT(locked), ONLY(TRAIN)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
+    {"--fork", PATH, AT(fork), ONLY(TRAIN)},
     {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
     {"--dump-grads", PATH, AT(dump_grads), ONLY(TRAIN)},
     {"--record-routing", PATH, AT(record_routing), ONLY(TRAIN)},
     {"--replay-routing", PATH, AT(replay_routing), ONLY(TRAIN)},
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
+    {"--stop-at", VALUE, AT(stop_at_text), ONLY(TRAIN)},
     {"--checkpoint", PATH, AT(checkpoint), TEXTS | ONLY(EVALUATE)},
     {"--adapter", PATH, AT(adapter), ONLY(EVALUATE) | ONLY(GENERATE) | ONLY(EXPORT) | ONLY(SERVE)},
     {"--host", VALUE, AT(host), ONLY(SERVE) | ONLY(WATCH)},
@@ -97,6 +99,10 @@ static const option options[] = {
     {"--top-p", KEY, 0, ONLY(GENERATE), "eval_config.top_p"},
     {"--repetition-penalty", KEY, 0, ONLY(GENERATE), "eval_config.repetition_penalty"},
     {"--seed", KEY, 0, ONLY(GENERATE) | ONLY(EVALUATE), "eval_config.seed"},
+    {"--jobs", VALUE, AT(jobs_text), ONLY(SWEEP)},
+    {"--random", VALUE, AT(random_text), ONLY(SWEEP)},
+    {"--sweep-seed", VALUE, AT(sweep_seed_text), ONLY(SWEEP)},
+    {"--launcher", VALUE, AT(launcher), ONLY(SWEEP)},
     {"--sample", VALUE, AT(sample_text), ONLY(DATA)},
     {"--split", VALUE, AT(split), ONLY(DATA)},
     {"--shards", VALUE, AT(shards_text), ONLY(CHECKPOINT)},
@@ -394,6 +400,7 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   option_check_list("--dump", c->dump, dumps, sizeof dumps / sizeof *dumps, diags);
   option_check_list("--emit", c->emit, emits, sizeof emits / sizeof *emits, diags);
   option_check_list("--split", c->split, splits, sizeof splits / sizeof *splits, diags);
+  option_check_number("--stop-at", c->stop_at_text, 1, &c->stop_at, diags);
   option_check_number("--sample", c->sample_text, 0, &c->sample, diags);
   option_check_number("--rank", c->rank_text, 0, &c->rank, diags);
   if (c->command == TSR_COMMAND_VERIFY || c->command == TSR_COMMAND_TRACE) check_steps(c, diags);
@@ -410,6 +417,9 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   option_check_duration("--time-limit", c->time_limit_text, &c->time_limit_s, diags);
   check_weights(c, diags);
   check_serve(c, diags);
+  option_check_number("--jobs", c->jobs_text, 1, &c->jobs, diags);
+  option_check_number("--random", c->random_text, 1, &c->random_runs, diags);
+  option_check_number("--sweep-seed", c->sweep_seed_text, 0, &c->sweep_seed, diags);
   check_owned(&p);
   tsr_options_check_pairs(c, diags);
   if (!c->help && !c->version) check_arguments(c, diags);

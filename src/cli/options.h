@@ -28,6 +28,7 @@ typedef enum {
   TSR_COMMAND_SERVE,
   TSR_COMMAND_REPORT,
   TSR_COMMAND_WATCH,
+  TSR_COMMAND_SWEEP,
   TSR_COMMANDS
 } tsr_command;
 
@@ -54,11 +55,14 @@ typedef struct {
   const char *tensorboard, *histograms, *histograms_every_text;
   int64_t histograms_every; /* 0: not given */
   const char *resume;       /* "": the newest */
+  const char *fork;
   const char *locked;
   bool overwrite; /* and profile, tokenize */
   bool tui;       /* and watch */
   const char *time_limit_text;
   double time_limit_s;
+  const char *stop_at_text;
+  int64_t stop_at; /* a step; 0: not given */
   /* trace, profile */
   const char *tensor; /* inspect */
   const char *save, *tensors;
@@ -72,6 +76,9 @@ typedef struct {
   bool gantt;
   /* report */
   const char *html;
+  /* sweep */
+  const char *jobs_text, *random_text, *sweep_seed_text, *launcher;
+  int64_t jobs, random_runs, sweep_seed; /* 0: not given */
   /* data */
   const char *sample_text, *split;
   int64_t sample;

@@ -62,11 +62,12 @@ static bool check_unread(app *a, const char *folder) {
 
 /* The newest checkpoint of the run's folder, or the one that --resume names. */
 static bool find_resume(app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
-  const char *named = a->options.resume;
+  const char *named = a->options.fork ? a->options.fork : a->options.resume;
   tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
   bool automatic =
       config->checkpoint.resume == TSR_RESUME_AUTO && keep->folder && !a->options.overwrite;
   keep->resumes = named || automatic;
+  keep->forks = a->options.fork != NULL;
   if (named && *named) {
     keep->resume = m;
     keep->named = true;
@@ -90,7 +91,7 @@ static tsr_out_purpose purpose_of(const app *a, const tsr_checkpoint_manager_opt
 bool run_begin_find_adapter(
     app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
   const char *path = config->lora.path;
-  if (!config->lora.enabled || !*path || keep->resume) return true;
+  if (!config->lora.enabled || !*path || (keep->resume && !keep->forks)) return true;
   tsr_location location = tsr_config_location(config, "lora_config.path");
   keep->adapter = path;
   return tsr_peft_hash(a->arena, path, location, &keep->adapter_hash, a->diags);
@@ -106,7 +107,7 @@ bool run_begin_find_weights(
     tsr_diag_warning(
         a->diags, tsr_config_location(config, "lora_config"),
         "the adapters are trained on random weights: %s names no model", key);
-  if (!*path || (keep->resume && !config->lora.enabled)) return true;
+  if (!*path || (keep->resume && !keep->forks && !config->lora.enabled)) return true;
   keep->weights = m;
   tsr_location location = tsr_config_location(config, key);
   return tsr_checkpoint_find(a->arena, path, location, m, a->diags) &&
@@ -169,7 +170,7 @@ bool run_begin_find(app *a, tsr_config *config, tsr_checkpoint_manager_options *
       !run_begin_find_weights(a, config, keep) || !run_begin_find_adapter(a, config, keep))
     return false;
   keep->purpose = purpose_of(a, keep);
-  if (!keep->resume) return true;
+  if (!keep->resume || keep->forks) return true; /* a fork has a recipe of its own */
   const char *file = tsr_path_join(a->arena, keep->resume->folder, TSR_MANIFEST_NAME);
   return run_begin_take_recipe(a, config, keep->resume, file);
 }

@@ -113,7 +113,9 @@ static bool check_untrained(app *a, const setup *s) {
   } options[] =
       {{o->metrics, "--metrics"},
        {o->resume, "--resume"},
+       {o->fork, "--fork"},
        {o->time_limit_text, "--time-limit"},
+       {o->stop_at_text, "--stop-at"},
        {o->determinism_text, "--check-determinism"},
        {o->dump_grads, "--dump-grads"},
        {o->tensorboard, "--tensorboard"},

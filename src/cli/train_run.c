@@ -153,6 +153,7 @@ static bool train(
   o.mesh_text = setup_mesh_text(s, a->arena);
   setup_traces_communication(a->diags, &o.comm_trace);
   o.stop = a->stop;
+  o.stop_at = a->options.stop_at;
   o.save = a->save_now;
   o.rank_map = s->ranks;
   o.timeout_s = s->config->collectives.timeout_s;
@@ -219,7 +220,7 @@ static int limit_status(app *a) {
 
 static int ending_code(app *a, bool ok, int ended_by) {
   int code = console_finish(a, ok);
-  if (code || !ended_by) return code;
+  if (code || !ended_by || ended_by == TSR_ENDED_BY_STEP) return code;
   return ended_by == TSR_ENDED_BY_LIMIT ? limit_status(a) : 128 + ended_by;
 }
 

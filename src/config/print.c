@@ -81,6 +81,22 @@ static void print_origin(const tsr_yaml *node, tsr_text *text) {
   else tsr_text_add(text, "  # %s:%d\n", node->location.file, node->location.line);
 }
 
+void tsr_yaml_print_line(const tsr_yaml *node, tsr_text *text) {
+  bool is_map = node->kind == TSR_YAML_MAP;
+  if (!is_map && node->kind != TSR_YAML_LIST) {
+    print_scalar(node, true, text);
+    return;
+  }
+  tsr_text_add(text, is_map ? "{" : "[");
+  for (int i = 0; i < node->count; i++) {
+    if (i) tsr_text_add(text, ", ");
+    if (is_map) print_scalar(node->keys[i], true, text);
+    if (is_map) tsr_text_add(text, ": ");
+    tsr_yaml_print_line(node->items[i], text);
+  }
+  tsr_text_add(text, is_map ? "}" : "]");
+}
+
 /* --- nodes as they stand in a file --- */
 
 static bool is_collection(const tsr_yaml *node) {

@@ -61,7 +61,8 @@ typedef struct {
 typedef struct {
   int64_t step;
   double loss;
-  const char *reason; /* max_steps, num_epochs, time_limit, signal or profile */
+  const char *reason; /* max_steps, num_epochs, early_stop, time_limit, stop_at, signal or
+                         profile */
   const char *weights_sha256, *recipe;
 } tsr_metrics_end;
 

@@ -18,6 +18,7 @@ typedef struct {
   tsr_out_purpose purpose;    /* of the folder: to resume from what is in it, for one */
   const tsr_manifest *resume; /* to resume from; NULL: the run begins anew */
   bool named;                 /* it was named, so no other one will do */
+  bool forks;                 /* it is another run's (resume_recipe.h) */
   /* Whose parameters a new run begins with, and one that resumes has as its frozen ones; NULL:
    * random ones. */
   const tsr_manifest *weights;
@@ -40,6 +41,7 @@ typedef struct {
   const char *initial_adapter; /* hash of the adapters that it began with; NULL: none */
   int64_t samples_per_step, total_steps;
   bool quiet;
+  bool forks; /* its learning rates may differ behind the checkpoint that it begins with */
   bool data_may_differ; /* from those of the run that it resumes: a warning */
   int process, processes;
 } tsr_checkpoint_manager_run;

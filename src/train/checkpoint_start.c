@@ -95,7 +95,9 @@ static bool go_on(
   }
   *state = m->state;
   if (!k->run.quiet)
-    printf("resumes from '%s', after step %lld\n", m->folder, (long long)state->step);
+    printf(
+        "%s from '%s', after step %lld\n", k->run.forks ? "forks" : "resumes", m->folder,
+        (long long)state->step);
   report_excess(k, state->step, diags);
   return true;
 }

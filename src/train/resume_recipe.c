@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume_recipe.h"
 #include "base/hash.h"
+#include "train/learning_rate_recipe.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,9 @@ void tsr_resume_recipe(
       .vocab_padded = vocab_padded(r),
       .vocab_before = vocab_before(arena, r, resume),
       .initial_weights = r->initial_weights,
-      .initial_adapter = resume ? tsr_recipe_value(resume, TSR_RECIPE_ADAPTER) : r->initial_adapter,
+      .initial_adapter = resume && !r->forks /* which has what its configuration names */
+                             ? tsr_recipe_value(resume, TSR_RECIPE_ADAPTER)
+                             : r->initial_adapter,
       .routing = r->routing,
       .graph = r->training->model->source,
       .data = data};
@@ -91,7 +94,7 @@ const char *tsr_resume_recipe_weights(
     tsr_arena *arena, const tsr_checkpoint_manager_options *o, const tsr_graph *g) {
   bool adapts = o->resume && tsr_manifest_has_adapters(o->resume); /* reads them at every start */
   if (o->weights) return tsr_resume_recipe_hash(arena, o->weights, g);
-  return o->resume && !adapts ? tsr_recipe_value(o->resume, TSR_RECIPE_WEIGHTS) : NULL;
+  return o->resume && !adapts && !o->forks ? tsr_recipe_value(o->resume, TSR_RECIPE_WEIGHTS) : NULL;
 }
 
 /* The key of the configuration that a difference is due to. */
@@ -196,6 +199,14 @@ static bool warn_of_data(const tsr_checkpoint_manager_run *r, const char *file, 
   return true;
 }
 
+/* A run that forks has its own learning rates from the checkpoint on. */
+static bool
+is_later_rate(const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key) {
+  tsr_lr_curve curve = tsr_lr_curve_of(r->config, r->total_steps);
+  return r->forks && tsr_lr_recipe_has(key) &&
+         tsr_lr_recipe_agrees(m->recipe, m->recipe_count, &curve, m->state.step);
+}
+
 /* Nothing else may. */
 static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
@@ -203,11 +214,12 @@ static bool differs(
   if (!strcmp(key, TSR_RECIPE_ISA_BEFORE) || !strcmp(key, TSR_RECIPE_VOCAB_BEFORE)) return true;
   if (!strcmp(key, TSR_RECIPE_VOCAB) && here && (!there || is_same(there, here)))
     return warn_of_vocab(r, m, there, diags);
-  if (!strcmp(key, TSR_RECIPE_ISA)) return warn_of_level(r, m, there, diags);
+  if (!strcmp(key, TSR_RECIPE_ISA) && !r->forks) return warn_of_level(r, m, there, diags);
   if (there && here && is_same(there, here)) return true;
   if (!there && !strcmp(key, TSR_RECIPE_GRAPH)) return true;
   if ((!there || !here) && is_default(r, key, there ? there : here)) return true;
   if (!strcmp(key, "data") && r->data_may_differ) return warn_of_data(r, m->folder, diags);
+  if (is_later_rate(r, m, key)) return true;
   tsr_location location = place_of(r->config, key);
   if (!strcmp(key, TSR_RECIPE_WEIGHTS) && r->config->lora.enabled)
     return other_model(r->config, m, location, diags);
@@ -226,7 +238,12 @@ bool tsr_resume_recipe_check(
   for (int i = 0; i < m->recipe_count; i++)
     if (!tsr_recipe_find(recipe, count, m->recipe[i].key))
       ok &= differs(r, m, m->recipe[i].key, m->recipe[i].value, NULL, diags);
-  if (!ok)
+  if (!ok && r->forks)
+    tsr_diag_hint(
+        diags,
+        "--fork begins a run that differs from the other one in nothing before the checkpoint, and "
+        "behind it in learning rates alone");
+  else if (!ok)
     tsr_diag_hint(
         diags,
         "a run continues with the recipe that it began with; training_config.model_path takes "

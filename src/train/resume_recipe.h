@@ -20,7 +20,9 @@ const char *tsr_resume_recipe_weights(
     tsr_arena *arena, const tsr_checkpoint_manager_options *options, const tsr_graph *graph);
 
 /* Errors: every key whose value differs, at its location in the configuration. The instruction-set
- * level may differ, with a warning, as may one that it has had before. */
+ * level may differ, with a warning, as may one that it has had before. Of a run that forks the
+ * level may not, but the keys of learning rates may, if the rates up to the checkpoint are the
+ * same: the run is then the one that its own recipe fixes from the first step. */
 bool tsr_resume_recipe_check(
     const tsr_checkpoint_manager_run *run, const tsr_manifest *checkpoint,
     const tsr_recipe_entry *recipe, int count, tsr_diags *diags);

@@ -141,6 +141,7 @@ static tsr_checkpoint_manager_run run_of(const tsr_trainer *t) {
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,
+      .forks = t->o->keep.forks,
       .data_may_differ = t->o->locked && t->o->locked->data_may_differ,
       .process = t->o->rank_map.process,
       .processes = t->o->rank_map.processes};
@@ -204,7 +205,9 @@ static bool keep_state(tsr_trainer *t) {
 /* ---- the loop ---- */
 
 /* What signals and clocks ask for: the same for all processes, whichever they asked. */
-enum { REQUEST_SAVE = 1, REQUEST_LATE = 2, REQUEST_SIGNAL_AT = 8 };
+enum { REQUEST_SAVE = 1, REQUEST_LATE = 2, REQUEST_STOP = 4, REQUEST_SIGNAL_AT = 8 };
+
+static bool is_at_stop(const tsr_trainer *t) { return t->o->stop_at && t->step >= t->o->stop_at; }
 
 static uint64_t agree_requests(tsr_trainer *t) {
   uint64_t requests = 0;
@@ -212,6 +215,7 @@ static uint64_t agree_requests(tsr_trainer *t) {
   if (wants) *t->o->save = 0;
   if (wants) requests |= REQUEST_SAVE;
   if (t->manager && tsr_checkpoint_manager_is_late(t->manager)) requests |= REQUEST_LATE;
+  if (is_at_stop(t)) requests |= REQUEST_STOP;
   if (*t->o->stop) requests |= (uint64_t)*t->o->stop << REQUEST_SIGNAL_AT;
   return tsr_executable_agree(t->train, requests);
 }
@@ -324,7 +328,7 @@ static bool run_steps(tsr_trainer *t, uint64_t *requests) {
 
 /* A run that returns to a checkpoint at its end makes the steps from there again. */
 static bool run_loop(tsr_trainer *t, int *ret_signal) {
-  uint64_t requests = 0;
+  uint64_t requests = is_at_stop(t) ? REQUEST_STOP : 0;
   bool ends_here = t->step < t->steps;
   tsr_replicas_outcome replicas;
   do {
@@ -332,14 +336,14 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
     replicas = tsr_replica_checks_run(t);
     if (replicas == TSR_REPLICAS_FAIL) return false;
   } while (replicas == TSR_REPLICAS_RETURN);
-  bool late = requests & REQUEST_LATE;
   ends_here &= t->step == t->steps;
   *ret_signal = t->step < t->steps ? (int)(requests >> REQUEST_SIGNAL_AT) : 0;
-  late &= t->step < t->steps && !*ret_signal;
-  if (late) *ret_signal = TSR_ENDED_BY_LIMIT;
-  if (late && !t->o->quiet) {
+  bool stops = t->step < t->steps && !*ret_signal;
+  if (stops) *ret_signal = requests & REQUEST_STOP ? TSR_ENDED_BY_STEP : TSR_ENDED_BY_LIMIT;
+  if (stops && !t->o->quiet) {
+    const char *why = requests & REQUEST_STOP ? "--stop-at" : "time limit";
     tsr_progress_clear(&t->progress);
-    printf("time limit: stops after step %lld of %lld\n", (long long)t->step, (long long)t->steps);
+    printf("%s: stops after step %lld of %lld\n", why, (long long)t->step, (long long)t->steps);
   }
   return keep_state(t) && (!ends_here || tsr_trainer_report_texts(t, true));
 }

@@ -79,6 +79,7 @@ typedef struct {
   tsr_routing_replay *replay;          /* NULL: each step chooses experts itself */
   const char *mesh_text;               /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop;         /* a signal's number ends the run after the step */
+  int64_t stop_at;                     /* the run ends after this step, as by a signal; 0: never */
   volatile sig_atomic_t *save;         /* set: a checkpoint is wanted after the step; NULL: never */
   tsr_checkpoint_manager_options keep; /* where the run begins, and its checkpoints */
   tsr_rank_map rank_map; /* all zero: this process is alone; else all processes train */
@@ -91,9 +92,9 @@ typedef struct {
                       recording */
 } tsr_trainer_options;
 
-enum { TSR_ENDED_BY_LIMIT = -1 };
+enum { TSR_ENDED_BY_LIMIT = -1, TSR_ENDED_BY_STEP = -2 };
 /* Evaluation and generation may be NULL. Returns false on failure; `ret_signal` is the signal that
- * ended the run early, TSR_ENDED_BY_LIMIT, or 0. */
+ * ended the run early, TSR_ENDED_BY_LIMIT, TSR_ENDED_BY_STEP (stop_at), or 0. */
 bool tsr_train(
     const tsr_trainer_options *options, const tsr_compiled *training,
     const tsr_compiled *evaluation, const tsr_compiled *generation, int *ret_signal,

@@ -223,6 +223,7 @@ void tsr_trainer_write_start(const tsr_trainer *t) {
 /* Why no more steps follow: what the metrics' last line says. */
 static const char *end_reason(const tsr_trainer *t, int ended_by) {
   if (ended_by == TSR_ENDED_BY_LIMIT) return "time_limit";
+  if (ended_by == TSR_ENDED_BY_STEP) return "stop_at";
   if (ended_by) return "signal";
   if (t->o->recording) return "profile";
   if (t->ends_early) return "early_stop";

@@ -277,11 +277,11 @@ TEXT
 run 2 generate --checkpoint kept --prompt x --metrics m --out o
 says <<'TEXT'
 error: --metrics belongs to the commands 'train', 'check' and 'profile'
-error: --out belongs to the commands 'train', 'check', 'profile', 'evaluate', 'checkpoint', 'import', 'export' and 'tokenize'
+error: --out belongs to the commands 'train', 'check', 'profile', 'evaluate', 'checkpoint', 'import', 'export', 'tokenize' and 'sweep'
 TEXT
 run 2 tokenize text.txt --out t.bin --config run.yaml --set a=1 --mesh m --dump mesh
 says <<'TEXT'
-error: --config belongs to the commands 'train', 'check', 'inspect', 'trace', 'profile', 'plan', 'evaluate', 'generate', 'data', 'kernels' and 'serve'
+error: --config belongs to the commands 'train', 'check', 'inspect', 'trace', 'profile', 'plan', 'evaluate', 'generate', 'data', 'kernels', 'serve' and 'sweep'
 error: --mesh belongs to …
 error: --set belongs to …
 error: --dump belongs to …

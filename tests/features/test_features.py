@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from feature import FEATURES, Check  # noqa: E402
 import mesh_and_tensors, execution, overlap_and_numerics  # noqa: E402,F401
 import collectives, parallel_modes, determinism, reliability  # noqa: E402,F401
-import training, conversations, classifiers, fine_tuning, parallel_training, generation, exports, serving  # noqa: E402,F401
+import training, conversations, classifiers, fine_tuning, parallel_training, generation, exports, serving, sweeps  # noqa: E402,F401
 import devices, device_runs, experts, model_families  # noqa: E402,F401
 
 DOCUMENT = "docs/features.md"

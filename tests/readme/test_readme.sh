@@ -99,6 +99,7 @@ check docs/data.md 19
 check docs/trust.md 12
 check docs/reports.md 9
 check docs/fine_tuning_tutorial.md 23
+check docs/sweeps.md 9
 if [ "$sanitizers" != none ]; then
   echo "docs/clusters.md: skipped: the program is instrumented, and MPI is not"
 elif ! command -v mpirun.openmpi >/dev/null || ! command -v mpirun.mpich >/dev/null; then

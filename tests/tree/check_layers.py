@@ -43,8 +43,9 @@ ALLOWED = {
     "http": "",
     "serve": "http jinja config graph runtime data tokenizer checkpoint train",
     "watch": "html_report http",
+    "sweep": "config kernels html_report train",
     "cli": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report tensorboard "
-           "html_report train compare prove http serve watch tui",
+           "html_report train compare prove http serve watch tui sweep",
     "main": "cli config job",
 }
 # A third-party header, by how its name begins: the only folders that may name it.

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# --fork: a run that begins with another one's checkpoint is the run that made all steps by itself, where both have the
+# same learning rates up to there, for every schedule; it is refused where anything before the checkpoint differs.
+# usage: test_fork.sh PROGRAM
+set -uo pipefail
+. tests/commands.sh "$1"
+
+write_text train.txt
+config() { # SCHEDULE
+  cat <<RUN
+training_config: {seed: 1, data_path: train.txt, tokenizer_type: byte, batch_size: 2, sequence_length: 8, max_steps: 10,
+  num_epochs: 1000, eval_every: 3, validation_batch_size: 2, sample_tokens: 0, optimizer: {type: AdamW, lr: 0.01}}
+scheduler_config: {$1}
+transformer_config: {model_type: gpt2, vocab_size: 256, embedding_dim: 8, num_heads: 2, num_blocks: 1, max_sequence_length: 8}
+numerics: {threads: 1, units: {batch: 2}}
+RUN
+}
+ending() { sed -n 's/^done: \(step [0-9]*, loss [0-9.]*, weights sha256 [0-9a-f]*, recipe [0-9a-f]*\)$/\1/p' "$said"; }
+# same SETS...: forks from $from, and by itself
+same() {
+  local sets=() word
+  for word in "$@"; do sets+=(--set "$word"); done
+  rm -rf alone forked
+  ends 0 --config run.yaml --out alone "${sets[@]}"
+  local want
+  want=$(ending)
+  ends 0 --config run.yaml --out forked --fork "$from" "${sets[@]}"
+  says "forks from '"
+  [ -n "$want" ] && [ "$(ending)" = "$want" ] || complain "$*: another end than $want"
+  ends 0 lock diff alone forked
+  says "recipe: the same"
+}
+# refused KEY SET: the fork differs before the checkpoint
+refused() {
+  ends 2 --config run.yaml --out none --fork "$from" --set "$2"
+  says "'$1' is "
+  says "--fork begins a run that differs from the other one in nothing before the checkpoint"
+  [ ! -e none ] || complain "$2: the folder was made"
+}
+
+from=first
+config "type: wsd, warmup_steps: 2, hold_steps: 4" > run.yaml
+ends 0 --config run.yaml --out first --stop-at 6
+same scheduler_config.hold_steps=4 # the run itself
+same scheduler_config.hold_steps=6
+same scheduler_config.hold_steps=5 scheduler_config.min_lr=0.001
+same training_config.max_steps=14
+same scheduler_config.hold_steps=3 # the rate of its last step is the first one of the decay, which is the top
+same scheduler_config.type=constant
+refused scheduler_config.hold_steps scheduler_config.hold_steps=2
+refused scheduler_config.warmup_steps scheduler_config.warmup_steps=1
+refused training_config.optimizer.lr training_config.optimizer.lr=0.02
+refused scheduler_config.max_lr scheduler_config.max_lr=0.02
+refused scheduler_config.type scheduler_config.type=cosine
+refused training_config.seed training_config.seed=2
+refused training_config.optimizer.weight_decay training_config.optimizer.weight_decay=0.5
+refused transformer_config.num_blocks transformer_config.num_blocks=2
+refused samples_per_step training_config.gradient_accumulation_steps=2
+# a rate that does not agree is not taken from the checkpoint, where the configuration leaves it out
+config "type: wsd" > run.yaml
+refused scheduler_config.hold_steps training_config.max_steps=10
+
+# a fork goes on from its own checkpoints, and is a run to fork from
+config "type: wsd, warmup_steps: 2, hold_steps: 4" > run.yaml
+ends 0 --config run.yaml --out parts --fork first --set scheduler_config.hold_steps=6 --stop-at 8
+ends 0 --config run.yaml --out parts --resume --set scheduler_config.hold_steps=6
+ends 0 lock diff parts alone
+ends 0 verify parts
+says "verified: steps 7 to 10"
+from=parts/checkpoints/step-00000008
+same scheduler_config.hold_steps=7
+
+# what a fork would have begun with is what its configuration names
+config "type: constant" > run.yaml
+for seed in 1 2; do ends 0 --config run.yaml --out weights$seed --set training_config.seed=$seed --stop-at 1; done
+ends 0 --config run.yaml --out tuned --set training_config.model_path=weights1 --stop-at 4
+from=tuned
+same training_config.model_path=weights1 training_config.max_steps=7
+refused initial_weights training_config.model_path=weights2
+refused initial_weights "training_config.model_path=''"
+
+# every step of a schedule that follows the end is another one
+config "type: linear, warmup_steps: 3" > run.yaml
+ends 0 --config run.yaml --out line --stop-at 4
+from=line
+same training_config.max_steps=10
+same training_config.max_steps=12 # the warm-up is the same, and the rate behind it the top
+ends 0 --config run.yaml --out line2 --stop-at 5
+from=line2
+refused training_config.max_steps training_config.max_steps=12
+config "type: constant" > run.yaml
+ends 0 --config run.yaml --out flat --stop-at 4
+from=flat
+same training_config.max_steps=12
+refused scheduler_config.type scheduler_config.type=linear
+# of another folder whose results are another run's
+ends 2 --config run.yaml --out alone --fork flat
+says "'alone/checkpoints' has the checkpoints of a run, up to step 12"
+ends 2 --config run.yaml --fork flat --resume
+says "--resume continues a run, --fork begins one with another's state"
+ends 2 --config run.yaml --fork nothing
+says "there is no checkpoint 'nothing'"
+end_of train.fork 40
