@@ -24,7 +24,8 @@
  * Of a linear_cross_entropy the tasks of the forward pass run with those of the backward pass, in
  * whatever order a pipeline schedule runs the actions of microbatches: what these read is kept for
  * the backward pass anyway, and nothing of the forward pass reads a loss. fuse_cross_entropy.h says
- * where it does not apply; there the separate tasks have the same bits.
+ * where it does not apply; there the separate tasks have the same bits. Scratch has one tile of
+ * logits, and on a GPU in half precision of their gradient.
  *
  * Fusion moves no update to a later place, and raises no peak: a sum of squares moves behind others
  * only where its gradient is read later than that, and an output may overwrite an input as

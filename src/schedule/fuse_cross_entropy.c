@@ -91,6 +91,15 @@ static bool fits(const tsr_fusing *f, const classifier *c) {
   return c->dw < 0 || root_of_input(f, c->dw, 1) == root_of_input(f, c->linear, 0);
 }
 
+/* Where rows are not alone a tile's GEMMs have calls of their own (classifier_calls.h), of operands
+ * of one type. */
+static bool has_calls(const tsr_fusing *f, const classifier *c) {
+  const tsr_task *linear = task_at(f, c->linear);
+  const tsr_tensor *x = &f->p->tensors[tsr_task_input(f->p, linear, 0)],
+                   *w = &f->p->tensors[tsr_task_input(f->p, linear, 1)];
+  return f->target->rows_are_alone || (x->dtype == w->dtype && !linear->fp8 && !x->units);
+}
+
 /* Tasks of the forward pass of a virtual stage, and of its backward pass. */
 static bool have_two_parts(const tsr_fusing *f, const classifier *c) {
   const int all[NODES_MAX] = {c->linear, c->stats, c->loss, c->loss_dx, c->dx, c->dw};
@@ -155,9 +164,11 @@ static bool can_meet(const tsr_fusing *f, const int *tasks, int count, int at) {
 
 static bool find_tiles(const tsr_fusing *f, const classifier *c, tsr_row_tiles *ret) {
   const tsr_tensor *logits = &f->p->tensors[output(f, c->linear, 0)];
+  const tsr_tensor *x = &f->p->tensors[tsr_task_input(f->p, task_at(f, c->linear), 0)];
   const tsr_reduction *weight = c->dw >= 0 ? &task_at(f, c->dw)->sum : NULL;
-  int64_t most = f->target->tile_rows(tsr_tensor_last(logits));
-  return tsr_row_tiles_make(weight, tsr_tensor_rows(logits), most, ret) &&
+  int64_t most = f->target->tile_rows(tsr_tensor_last(logits)),
+          runs = f->target->rows_are_alone ? 0 : tsr_tensor_row_runs(f->p, x);
+  return tsr_row_tiles_make(weight, tsr_tensor_rows(logits), runs, most, ret) &&
          tsr_row_tiles_count(ret) > 1;
 }
 
@@ -201,7 +212,8 @@ void tsr_fuse_cross_entropy(tsr_fusing *f, int loss) {
   tsr_row_tiles tiles;
   int tasks[NODES_MAX];
   if (task_at(f, loss)->op != TSR_OP_CE_LOSS || !is_plain(f, loss)) return;
-  if (!find_classifier(f, loss, &c) || !fits(f, &c) || !have_two_parts(f, &c)) return;
+  if (!find_classifier(f, loss, &c) || !fits(f, &c) || !has_calls(f, &c)) return;
+  if (!have_two_parts(f, &c)) return;
   int count = list_tasks(f, &c, tasks), at = c.loss_dx >= 0 ? c.loss_dx : c.loss;
   if (!can_meet(f, tasks, count, at) || !find_tiles(f, &c, &tiles)) return;
   fuse(f, TSR_FUSED_LINEAR_CROSS_ENTROPY, &c)->tiles = tiles;

@@ -12,7 +12,8 @@
  *     gathers them twice), or a zero-bubble schedule has the weight's gradient in an action W;
  *   - a task between the first and the last of them reads what they make or writes what they read;
  *   - one tile has all rows, or the weight's gradient sums them in runs that are too short for
- *     tiles (row_tiles.h). */
+ *     tiles (row_tiles.h);
+ *   - the operands are of two types, on a target whose GEMMs round one of them. */
 void tsr_fuse_cross_entropy(tsr_fusing *fusing, int loss);
 
 /* Fuses the gradient of a cross-entropy's logits, the task `loss_dx`, with the GEMMs that read it,

@@ -180,9 +180,11 @@ static bool check_tiles(const check *c) {
   const tsr_tensor *x = &c->s->p->tensors[of.linear->inputs[0].value];
   tsr_row_tiles want = {0};
   const tsr_row_tiles *have = &t->tiles;
+  int64_t runs = of.linear->calls.rows ? tsr_tensor_row_runs(c->s->p, x) : 0;
   bool ok = have->rows > 0;
   if (ok)
-    ok = tsr_row_tiles_make(of.dw ? &of.dw->sum : NULL, tsr_tensor_rows(x), have->rows, &want);
+    ok =
+        tsr_row_tiles_make(of.dw ? &of.dw->sum : NULL, tsr_tensor_rows(x), runs, have->rows, &want);
   if (ok && want.rows == have->rows && want.period == have->period &&
       want.periods == have->periods && want.runs == have->runs)
     return true;

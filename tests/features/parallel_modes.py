@@ -231,6 +231,13 @@ def classifier_tiles(c):
         program.never_says(" logits (" if is_fused else "linear_cross_entropy")
         found[name] = weights(c.with_keys(**on))
     assert len(set(found.values())) == 1, found
+    # On a GPU a tile has 2,048 rows and more, and its logits in f32 and their gradient in bf16 are scratch.
+    for ranks, is_fused in (({}, True), ({"dp": 2}, False), ({"tp": 2}, False)):
+        on = {**keys, "training_config__batch_size": 32, "training_config__gradient_accumulation_steps": 1,
+              "training_config__precision": "bf16", "device_config__device": "cuda"}
+        program = small(c).with_keys("check", "--dump", "program,memory", **on, **({"mesh": mesh(**ranks)} if ranks else {}))
+        program.matches(classifier if is_fused else logits)
+        program.never_says(" logits (" if is_fused else "linear_cross_entropy")
     # An update of the classifier between its gradients reads the step's scalars, and is not in the way.
     for clips in (True, False):
         half = small(c).with_keys("check", "--dump", "program", **keys, training_config__precision="bf16",
