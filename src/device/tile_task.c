@@ -20,7 +20,9 @@ void tsr_tile_task_bind(const tsr_task *fused, const tsr_task *of, tsr_tile_task
 }
 
 /* Dimensions in front of a row's: those of the targets. */
-static int row_dims(const tsr_linear_cross_entropy *n) { return n->loss->inputs[2].ndim; }
+static int row_dims(const tsr_linear_cross_entropy *n) {
+  return n->stats ? n->stats->inputs[1].ndim : n->loss_dx->inputs[2].ndim;
+}
 
 int64_t tsr_tile_row_elements(const tsr_linear_cross_entropy *n, const tsr_tensor *t) {
   int64_t elements = 1;

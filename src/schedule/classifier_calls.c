@@ -37,11 +37,12 @@ static int64_t *find_gemms(const tsr_program *p, const tsr_target *target) {
           *of_gradient = tsr_arena_array(g->arena, int64_t, g->values_count + 1);
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    if (n->op == TSR_OP_CE_STATS) {
+    bool gradient = n->op == TSR_OP_CE_LOSS_DX;
+    if (gradient || n->op == TSR_OP_CE_STATS) {
       int linear = find_linear(g, n->inputs[0]);
       if (linear >= 0) of_node[linear] = call_rows(g, target, n->inputs[0]);
     }
-    if (n->op == TSR_OP_CE_LOSS_DX) of_gradient[n->outputs[0]] = call_rows(g, target, n->inputs[0]);
+    if (gradient) of_gradient[n->outputs[0]] = call_rows(g, target, n->inputs[0]);
     if (passes_on(n)) of_gradient[n->outputs[0]] = of_gradient[n->inputs[0]];
     int64_t rows = rows_of_reader(n, of_gradient);
     if (rows) of_node[i] = rows;

@@ -330,8 +330,10 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
   f.roots = tsr_fusing_roots_of(p);
   find_part_ends(&f);
   find_last_reads(&f);
+  bool tiles = has_form(&f, TSR_FUSED_LINEAR_CROSS_ENTROPY);
+  for (int i = 0; tiles && i < p->tasks_count; i++) tsr_fuse_cross_entropy(&f, i);
   for (int i = 0; i < p->tasks_count; i++) {
-    if (has_form(&f, TSR_FUSED_LINEAR_CROSS_ENTROPY)) tsr_fuse_cross_entropy(&f, i);
+    if (tiles) tsr_fuse_cross_entropy_part(&f, i);
     if (has_form(&f, TSR_FUSED_LOGITS_GRADIENT)) tsr_fuse_logits_gradient(&f, i);
   }
   for (int i = 0; i < p->tasks_count; i++) {

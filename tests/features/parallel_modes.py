@@ -238,6 +238,11 @@ def classifier_tiles(c):
         program = small(c).with_keys("check", "--dump", "program,memory", **on, **({"mesh": mesh(**ranks)} if ranks else {}))
         program.matches(classifier if is_fused else logits)
         program.never_says(" logits (" if is_fused else "linear_cross_entropy")
+    # Computed again in the backward pass, logits are of a tile where tp splits the vocabulary, too.
+    again = c.with_keys("check", "--dump", "program", **keys, mesh=mesh(tp=2), schedule__recompute="full")
+    again.matches(classifier + r"(.*\n)*" + classifier.lstrip("^"))
+    again.never_says(" logits (")
+    assert found["one"] == weights(c.with_keys(**keys, mesh=mesh(tp=2), schedule__recompute="full"))
     # An update of the classifier between its gradients reads the step's scalars, and is not in the way.
     for clips in (True, False):
         half = small(c).with_keys("check", "--dump", "program", **keys, training_config__precision="bf16",

@@ -4,6 +4,8 @@
  * then the tile's rows of the input's gradient and what it adds to the weight's. Each step runs the
  * op that the node has as a task of its own, on the tile's rows.
  *
+ * It may be the part with the statistics, or that with the gradients (fuse.h).
+ *
  * Scratch: losses of all rows, as the op of the loss has them; the tile's logits, statistics and
  * maxima with sums; the stack of the weight's gradient; and what is packed for a GEMM. */
 #include "device/cpu/gemm_rounds.h"
@@ -35,10 +37,10 @@ static layout layout_of(const tsr_task *fused, const nodes *n) {
   const tsr_tensor *logits = &n->linear->outputs[0];
   int64_t columns = tsr_tensor_last(logits), rows = tsr_tensor_rows(logits);
   layout l = {.losses = fused->scratch_offset + fused->cast_bytes};
-  l.logits = l.losses + aligned(rows * 4 + tsr_task_stack_bytes(n->loss, 1));
-  l.stats = l.logits + aligned(fused->tiles.rows * columns * 4);
-  l.maxima =
-      l.stats + aligned(fused->tiles.rows * tsr_tile_row_elements(n, &n->stats->outputs[0]) * 4);
+  l.logits = l.losses + (n->loss ? aligned(rows * 4 + tsr_task_stack_bytes(n->loss, 1)) : 0);
+  l.maxima = l.stats = l.logits + aligned(fused->tiles.rows * columns * 4);
+  if (n->loss)
+    l.maxima += aligned(fused->tiles.rows * tsr_tile_row_elements(n, &n->stats->outputs[0]) * 4);
   l.stack = l.maxima + aligned(fused->tiles.rows * 2 * 4);
   l.packed = l.stack + (n->dw ? cpu_gemm_stack_bytes(n->dw) : 0);
   return l;
@@ -165,12 +167,13 @@ static void bind_stats(const tsr_task *fused, const place *at, tsr_tile_task *re
   tsr_tile_task_bind(fused, at->n.stats, ret);
   tsr_tile_put_rows(&at->n, at->rows, at->l.logits, &ret->inputs[0]);
   tsr_tile_take_rows(&at->n, at->rows, &ret->inputs[1]);
-  tsr_tile_put_rows(&at->n, at->rows, at->l.stats, &ret->outputs[0]);
+  if (at->n.loss) tsr_tile_put_rows(&at->n, at->rows, at->l.stats, &ret->outputs[0]);
+  else tsr_tile_take_rows(&at->n, at->rows, &ret->outputs[0]);
 }
 
-/* Maxima and sums of rows, which are an output where nothing has read them here. */
+/* Maxima and sums of rows, which are an output where nothing reads them here, or an input. */
 static void bind_maxima(const place *at, tsr_tensor *t) {
-  if (at->n.loss_dx) tsr_tile_put_rows(&at->n, at->rows, at->l.maxima, t);
+  if (at->n.loss && at->n.loss_dx) tsr_tile_put_rows(&at->n, at->rows, at->l.maxima, t);
   else tsr_tile_take_rows(&at->n, at->rows, t);
 }
 
@@ -193,14 +196,14 @@ static void bind_loss_dx(const tsr_task *fused, const place *at, tsr_tile_task *
 /* A row is read again while it is in the cache. */
 static void run_rows(const cpu_call *c, const place *at, int64_t begin, int64_t end, int thread) {
   tsr_tile_task stats, loss, loss_dx;
-  bind_stats(c->call.task, at, &stats);
-  bind_loss(c->call.task, at, &loss);
+  if (at->n.stats) bind_stats(c->call.task, at, &stats);
+  if (at->n.loss) bind_loss(c->call.task, at, &loss);
   if (at->n.loss_dx) bind_loss_dx(c->call.task, at, &loss_dx);
   cpu_call of_stats = call_of(c, &stats, 0), of_loss = call_of(c, &loss, 0),
            of_loss_dx = call_of(c, &loss_dx, 0);
   for (int64_t row = begin; row < end; row++) {
-    cpu_ce_stats.run(&of_stats, row, row + 1, thread);
-    cpu_ce_loss.run(&of_loss, row, row + 1, thread);
+    if (at->n.stats) cpu_ce_stats.run(&of_stats, row, row + 1, thread);
+    if (at->n.loss) cpu_ce_loss.run(&of_loss, row, row + 1, thread);
     if (at->n.loss_dx) cpu_ce_loss_dx.run(&of_loss_dx, row, row + 1, thread);
   }
 }
@@ -265,6 +268,7 @@ static void fused_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
 static void fused_after(const cpu_call *c) {
   nodes n = tsr_linear_cross_entropy_of(c->call.task);
   tsr_tile_task loss;
+  if (!n.loss) return;
   tsr_tile_task_bind(c->call.task, n.loss, &loss);
   loss.task.scratch_offset = layout_of(c->call.task, &n).losses;
   cpu_call call = call_of(c, &loss, 0);

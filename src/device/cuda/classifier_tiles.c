@@ -16,9 +16,9 @@ static void put_gradient(const cuda_classifier *c, tsr_row_tile rows, tsr_tensor
   tsr_tile_put_rows(&c->nodes, rows, c->gradient, t);
 }
 
-/* Maxima and sums of rows, which are an output where nothing has read them here. */
+/* Maxima and sums of rows, which are an output where nothing reads them here, or an input. */
 static void put_maxima(const cuda_classifier *c, tsr_row_tile rows, tsr_tensor *t) {
-  if (c->nodes.loss_dx) tsr_tile_put_rows(&c->nodes, rows, c->maxima, t);
+  if (c->nodes.loss && c->nodes.loss_dx) tsr_tile_put_rows(&c->nodes, rows, c->maxima, t);
   else tsr_tile_take_rows(&c->nodes, rows, t);
 }
 
@@ -42,7 +42,8 @@ void cuda_tile_task_of(
   case TSR_OP_CE_STATS:
     tsr_tile_put_rows(n, rows, c->logits, &ret->inputs[0]);
     tsr_tile_take_rows(n, rows, &ret->inputs[1]);
-    tsr_tile_put_rows(n, rows, c->stats, &ret->outputs[0]);
+    if (n->loss) tsr_tile_put_rows(n, rows, c->stats, &ret->outputs[0]);
+    else tsr_tile_take_rows(n, rows, &ret->outputs[0]);
     break;
   case TSR_OP_CE_LOSS:
     tsr_tile_put_rows(n, rows, c->stats, &ret->inputs[1]);
@@ -91,12 +92,14 @@ cuda_classifier cuda_classifier_of(const tsr_program *p, const tsr_task *fused) 
   bool half = n->loss_dx && dtype != TSR_F32;
   c.sum = n->dw ? &n->dw->sum : NULL;
   c.losses = fused->scratch_offset + fused->cast_bytes;
-  c.logits = c.losses + cuda_aligned(cuda_loss_scratch_at(n->loss, NULL).bytes);
+  c.logits = c.losses;
+  if (n->loss) c.logits += cuda_aligned(cuda_loss_scratch_at(n->loss, NULL).bytes);
   int64_t behind = c.logits + tile_bytes(&c, logits, TSR_F32);
   c.gradient = half ? behind : c.logits;
   c.stats = behind + (half ? tile_bytes(&c, logits, dtype) : 0);
-  c.maxima = c.stats + tile_bytes(&c, &n->stats->outputs[0], TSR_F32);
-  c.weight = c.gemm = c.maxima + tile_bytes(&c, &n->loss->outputs[1], TSR_F32);
+  c.maxima = c.stats + (n->loss ? tile_bytes(&c, &n->stats->outputs[0], TSR_F32) : 0);
+  c.weight = c.maxima + (n->loss ? tile_bytes(&c, &n->loss->outputs[1], TSR_F32) : 0);
+  c.gemm = c.weight;
   if (!n->dw) return c;
   tsr_tile_task dw;
   cuda_whole_task_of(&c, n->dw, &dw);

@@ -31,6 +31,7 @@ static void run_covered(const tiles *t, const tsr_task *of, cuda_op op) {
 /* The losses of all rows are in the scratch of the whole loss. */
 static void run_row_losses(const tiles *t) {
   tsr_tile_task whole, part;
+  if (!t->of.nodes.loss) return;
   cuda_whole_task_of(&t->of, t->of.nodes.loss, &whole);
   cuda_tile_task_of(&t->of, t->of.nodes.loss, t->tile, &part);
   cuda_call of_whole = call_of(t->call, &whole), call = call_of(t->call, &part);
@@ -70,6 +71,7 @@ static void linear_cross_entropy_run(const cuda_call *c) {
   } else
     while (t.next < tsr_row_tiles_count(&fused->tiles)) run_next_tile(&t);
   assert(t.next == tsr_row_tiles_count(&fused->tiles));
+  if (!t.of.nodes.loss) return;
   cuda_whole_task_of(&t.of, t.of.nodes.loss, &whole);
   cuda_call call = call_of(c, &whole);
   cuda_run_ce_loss_sum(&call);
