@@ -217,6 +217,19 @@ def fused_epilogues(c):
         r"^interpreter, step 1: loss within \S+ \(2e-06 is allowed\), gradients within \S+ \(1e-05 is allowed\)")
 
 
+@feature("In half precision a linear layer and its bias are rounded once, fused or not, on every mesh")
+def half_bias(c):
+    keys = {"transformer_config__dropout_prob": 0.0, "training_config__precision": "bf16", "training_config__max_steps": 2,
+            "numerics__units__tp": 2}
+    for device, op in (("cpu", r"linear\+add"), ("cuda", r"linear\+add\+gelu")):
+        program = small(c).with_keys("trace", "--emit", "schedule-ir", device_config__device=device, **keys)
+        program.matches(rf"^ +\d+  {op} +block\.0\.f")
+    # tp splits the sum of the layer behind it, whose bias is then a task of its own.
+    apart = c.with_keys("trace", "--emit", "schedule-ir", mesh=mesh(tp=2), **keys)
+    apart.matches(r"^ +\d+  linear\+add +block\.0\.f(.*\n)*? +\d+  add ")
+    assert len({weights(c.with_keys(**keys, **on)) for on in ({}, {"mesh": mesh(tp=2)}, {"mesh": mesh(dp=2)})}) == 1
+
+
 @feature("Classifier and cross-entropy over tiles of rows: no logits in memory, the bits of separate tasks")
 def classifier_tiles(c):
     keys = {"transformer_config__vocab_size": 22000, "transformer_config__num_blocks": 1,

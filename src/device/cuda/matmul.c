@@ -143,11 +143,12 @@ static void linear_leaf(
 }
 
 /* Whether the library computes the epilogue with the GEMM; `p` then has it. Under policy
- * deterministic it does only where that has the bits of the separate ops: half precision is rounded
- * at each step, and the library adds a residual before a bias and has a gelu of its own. */
+ * deterministic it does only where that has the bits of the separate ops: it adds a residual before
+ * a bias and has a gelu of its own, and half precision is rounded behind the bias and again behind
+ * the rest. */
 static bool has_epilogue(const cuda_call *c, const tsr_epilogue *e, pieced *p) {
-  bool exact = e->out->dtype == TSR_F32 && !e->gelu && !(e->bias && e->residual);
-  if (!c->state->fast && !exact) return false;
+  bool half = e->out->dtype != TSR_F32, adds_last = e->residual && (half || e->bias);
+  if (!c->state->fast && (e->gelu || adds_last)) return false;
   if (e->bias) p->whole.bias = cuda_at(c, e->bias);
   if (e->residual) p->whole.plus = cuda_at(c, e->residual);
   if (e->gelu && !e->before) return false; /* the library writes its input, too */
@@ -156,12 +157,20 @@ static bool has_epilogue(const cuda_call *c, const tsr_epilogue *e, pieced *p) {
   return tsr_cuda_has_gemm(c->state->blas, &piece);
 }
 
-/* Else the rest is one pass behind the GEMM, in place, which rounds as the separate ops do. */
-static void run_epilogue(const cuda_call *c, const tsr_epilogue *e) {
-  tsr_cuda_epilogue(
-      c->state->stream, cuda_type(e->out), cuda_at(c, e->out), cuda_at(c, e->before),
-      cuda_at(c, e->out), cuda_at(c, e->bias), cuda_at(c, e->residual), e->gelu,
-      tsr_tensor_rows(e->out), tsr_tensor_last(e->out));
+/* In half precision the GEMM adds the bias before it rounds: in the library's epilogue, or where it
+ * has none for the shape, to rows of the bias. */
+static void run_with_bias(const cuda_call *c, const tsr_tensor *bias, pieced *p) {
+  int64_t rows = p->whole.M, cols = p->whole.N;
+  p->whole.bias = cuda_at(c, bias);
+  tsr_cuda_gemm piece = piece_of(p, 0, p->call_rows, 0);
+  if (!tsr_cuda_has_gemm(c->state->blas, &piece)) {
+    p->whole.bias = NULL;
+    p->whole.plus = p->whole.c;
+    tsr_cuda_zero(c->state->stream, p->whole.c, rows * cols * 2);
+    tsr_cuda_add_row(
+        c->state->stream, p->whole.c_type, p->whole.c, p->whole.c, cuda_at(c, bias), rows, cols);
+  }
+  run_pieces(c, p);
 }
 
 static void linear_run(const cuda_call *c) {
@@ -172,9 +181,19 @@ static void linear_run(const cuda_call *c) {
   tsr_epilogue e = tsr_epilogue_of(c->call.program, c->call.task);
   tsr_cuda_type type = cuda_type(e.out);
   pieced p = linear_pieced(c, 0, cuda_at(c, e.out), type), plain = p;
-  bool all = has_epilogue(c, &e, &p);
-  run_pieces(c, all ? &p : &plain);
-  if (!all) run_epilogue(c, &e);
+  if (has_epilogue(c, &e, &p)) {
+    run_pieces(c, &p);
+    return;
+  }
+  bool half = type != TSR_CUDA_F32 && e.bias;
+  if (half) run_with_bias(c, e.bias, &plain);
+  else run_pieces(c, &plain);
+  if (half && !e.residual && !e.gelu) return;
+  /* The rest is one pass behind the GEMM, in place, which rounds as the separate ops do. */
+  tsr_cuda_epilogue(
+      c->state->stream, type, cuda_at(c, e.out), cuda_at(c, e.before), cuda_at(c, e.out),
+      half ? NULL : cuda_at(c, e.bias), cuda_at(c, e.residual), e.gelu, tsr_tensor_rows(e.out),
+      tsr_tensor_last(e.out));
 }
 
 const cuda_op cuda_linear = linear_run;
