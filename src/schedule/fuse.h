@@ -13,9 +13,9 @@
  *   linear_cross_ linear + ce_stats + ce_loss            over tiles of rows (row_tiles.h): the
  *   entropy       [+ ce_loss_dx [+ linear_dx]            logits of a tile, its losses, its part
  *                 [+ linear_dw]];                        of both gradients; no logits in memory.
- *                 linear + ce_stats;                     The two parts of it where other ranks are
- *                 linear + ce_loss_dx [+ linear_dx]      heard between them: the second computes
- *                 [+ linear_dw]                          the logits again (recompute.c)
+ *                 linear + ce_stats;                     Its two parts, where statistics of other
+ *                 linear + ce_loss_dx [+ linear_dx]      ranks are added between them: the second
+ *                 [+ linear_dw]                          computes the logits again (recompute.c)
  *   logits_       ce_loss_dx [+ linear_dx]               the gradient of the logits is written
  *   gradient      [+ linear_dw]                          once, in the half precision of the GEMMs
  *   sum_norm      [add(row) +] add + a norm              norm(x [+ row] + residual), and the sum

@@ -190,7 +190,8 @@ int main(void) {
   test_device_open(false);
   half_bias_check(TSR_BF16, true);
   half_bias_check(TSR_F16, true);
-  check_model(ENDS, false);
+  training bf16 = training_of(ENDS, TSR_BF16);
+  training_check(&bf16, 1, &(harness_options){.dp = 2, .tp = 2, .microbatches = 1}, 1);
   unsetenv("EMULATED_CUDA");
   test_device_open(true);
   check_model(ENDS, true);
