@@ -150,7 +150,9 @@ bool tsr_cuda_run_gemm(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_
     p.bias = copy_matrix(&c, &row, 1, p.N, gemm_type_bytes(p.c_type));
     if (c.error) return fail_copies(b, c.error);
   }
-  if (k->refused || !is_aligned(&p)) return run_on_copies(b, &c, &p);
+  /* Another task of the shape may have been refused for its address: without scratch ours is one
+   * that no algorithm refuses. */
+  if ((k->refused && p.scratch) || !is_aligned(&p)) return run_on_copies(b, &c, &p);
   cublasStatus_t status = call(b, stream, k, &p);
   if (!status) return true;
   k->refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;

@@ -57,6 +57,9 @@ static inline int tsr_op_shape_input(tsr_op op, int inputs_count) {
   return tsr_op_facts(op) & TSR_FACT_SHAPED ? inputs_count - 1 : -1;
 }
 
+/* The input that an op has for its gradient's sake and does not read, or -1: a loss's logits. */
+static inline int tsr_op_gradient_input(tsr_op op) { return op == TSR_OP_CE_LOSS ? 0 : -1; }
+
 /* The unary op whose function an op applies: a unary op itself, a gated one and its gradient to the
  * gate. */
 tsr_op tsr_op_function(tsr_op op);

@@ -94,6 +94,9 @@ typedef struct {
   tsr_recompute_kind kind;
   int64_t every;    /* >= 1 */
   bool keeps_norms; /* of maps: where what a norm makes is gathered before it is used */
+  /* The ranks that split a cross-entropy's vocabulary: its logits are computed again, too, where a
+   * rank's part of a row is longer than the row from which it is computed. 0: they are kept. */
+  int64_t logits;
 } tsr_recomputing;
 
 /* After autodiff and stages; of a kind other than none. */

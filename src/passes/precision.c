@@ -5,7 +5,9 @@
  * invalidates: indices; the new graph has its own
  *
  * (Micikevicius et al., "Mixed precision training", 2018) What is a sum over ranks is the placement
- * pass's matter: it keeps such a sum in f32 until it is complete. */
+ * pass's matter: it keeps such a sum in f32 until it is complete. A linear layer and its bias are
+ * rounded once, behind the bias, as PyTorch's addmm is: what lies between them is f32, whether a
+ * target fuses them or not. An activation reads the rounded sum, which the backward pass reads. */
 #include "passes/passes.h"
 #include <assert.h>
 #include <string.h>
@@ -56,6 +58,31 @@ static void mark_node(narrowing *w, const tsr_node *n) {
   mark_kept(w, n);
 }
 
+static int *count_reads(const tsr_graph *g) {
+  int *reads = tsr_arena_array(g->arena, int, g->values_count + 1);
+  for (int i = 0; i < g->outputs_count; i++) reads[g->outputs[i].value]++;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    for (int k = 0; k < n->inputs_count; k++)
+      reads[n->inputs[k]] += k != tsr_op_shape_input(n->op, n->inputs_count);
+  }
+  return reads;
+}
+
+/* What a linear layer gives, if nothing but the addition of its bias reads it. */
+static void mark_bias_sums(narrowing *w) {
+  const tsr_graph *g = w->old;
+  const int *reads = count_reads(g);
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op != TSR_OP_ADD || n->inputs[0] == n->inputs[1]) continue;
+    const tsr_value *y = &g->values[n->inputs[0]], *row = &g->values[n->inputs[1]];
+    bool linear = y->kind == TSR_VALUE_NODE && g->nodes[y->node].op == TSR_OP_LINEAR;
+    bool bias = row->kind == TSR_VALUE_PARAM && row->ndim == 1 && y->ndim > 1;
+    if (linear && bias && reads[n->inputs[0]] == 1) w->wide[n->inputs[0]] = true;
+  }
+}
+
 static bool mark(narrowing *w, int value, bool wide) {
   bool is_new = wide && !w->wide[value];
   w->wide[value] |= wide;
@@ -83,6 +110,7 @@ static void mark_wide(narrowing *w) {
   for (int i = 0; i < g->outputs_count; i++) w->wide[g->outputs[i].value] = true;
   for (int p = 0; p < g->grads_count; p++)
     if (g->grads[p] >= 0) w->wide[g->grads[p]] = true;
+  mark_bias_sums(w);
   for (bool changed = true; changed;) {
     changed = false;
     for (int i = g->nodes_count - 1; i >= 0; i--) changed |= mark_alike(w, &g->nodes[i]);

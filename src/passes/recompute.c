@@ -16,6 +16,7 @@ typedef struct {
   tsr_recomputing how;
   int *map, *again; /* per old value: the new one; its copy in the backward pass, or -1 */
   int *node_map;    /* per old node */
+  bool *classifier; /* per old node: whether it computes logits that are not kept */
 } recompute;
 
 /* Whether what a forward node makes is made again rather than kept. Routing is kept: its few
@@ -23,12 +24,26 @@ typedef struct {
 static bool is_chosen(const recompute *r, int node) {
   const tsr_node *n = &r->old->nodes[node];
   unsigned facts = tsr_op_facts(n->op);
+  if (r->classifier[node]) return true;
   if (n->section != TSR_FORWARD || n->block < 0 || facts & TSR_FACT_LOSS) return false;
   if (n->op == TSR_OP_CHOOSE_EXPERTS || n->op == TSR_OP_EXPERT_PLAN) return false;
   if (r->how.kind == TSR_RECOMPUTE_ATTENTION)
     return n->op == TSR_OP_ATTENTION || n->op == TSR_OP_DOCUMENT_ATTENTION;
   if (r->how.kind == TSR_RECOMPUTE_BLOCKS && n->block % r->how.every == 0) return true;
   return facts & TSR_FACT_CHEAP && !(facts & TSR_FACT_STATISTICS && r->how.keeps_norms);
+}
+
+static void find_classifiers(recompute *r) {
+  const tsr_graph *g = r->old;
+  r->classifier = tsr_arena_array(g->arena, bool, g->nodes_count + 1);
+  for (int i = 0; i < g->nodes_count; i++) {
+    if (g->nodes[i].op != TSR_OP_CE_STATS) continue;
+    int node = g->values[g->nodes[i].inputs[0]].node;
+    if (node < 0 || g->nodes[node].op != TSR_OP_LINEAR || g->nodes[node].section != TSR_FORWARD)
+      continue;
+    const tsr_value *w = &g->values[g->nodes[node].inputs[1]]; // (V, C)
+    r->classifier[node] = r->how.logits && w->shape[0] / r->how.logits > w->shape[1];
+  }
 }
 
 static void copy_outputs(const recompute *r, int old, int *map) {
@@ -76,6 +91,7 @@ tsr_graph *tsr_pass_recompute(const tsr_graph *old, tsr_recomputing how) {
   r.map = tsr_arena_array(old->arena, int, old->values_count);
   r.again = tsr_arena_array(old->arena, int, old->values_count);
   r.node_map = tsr_arena_array(old->arena, int, old->nodes_count);
+  find_classifiers(&r);
   for (int v = 0; v < old->values_count; v++) {
     r.again[v] = -1;
     if (old->values[v].kind == TSR_VALUE_NODE) continue;

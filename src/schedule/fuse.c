@@ -41,12 +41,13 @@ static bool is_like(const tsr_tensor *x, const tsr_tensor *y) {
   return x->dtype == y->dtype && x->segment != TSR_SEGMENT_ABSENT && !x->units;
 }
 
-/* y + a row of its last dimension. */
+/* y + a row of its last dimension, which gives the row's type; y may be in f32. */
 static bool adds_row(const fusing *f, const tsr_task *t) {
   if (t->op != TSR_OP_ADD || input(f, t, 0) == input(f, t, 1)) return false;
   const tsr_tensor *y = tensor(f, input(f, t, 0)), *row = tensor(f, input(f, t, 1));
-  return row->ndim == 1 && row->shape[0] == last_dim(y) && y->ndim > 1 && is_like(row, y) &&
-         is_like(y, y) && is_like(tensor(f, output(f, t)), y);
+  return row->ndim == 1 && row->shape[0] == last_dim(y) && y->ndim > 1 &&
+         (y->dtype == row->dtype || y->dtype == TSR_F32) && is_like(y, y) && is_like(row, row) &&
+         is_like(tensor(f, output(f, t)), row);
 }
 
 /* The sum of two tensors of one shape. */
@@ -97,6 +98,7 @@ static bool find_sum_norm(const fusing *f, int sum, chain *ret) {
   bool follows = row >= 0 && !f->absorbed[row] && follower(f, row) == sum;
   if (!follows || !adds_row(f, &tasks[row])) return true;
   int biased = output(f, &tasks[row]);
+  if (!is_like(tensor(f, input(f, &tasks[row], 0)), tensor(f, biased))) return true;
   if (f->p->readers[biased] == 1 && reads(f, &tasks[sum], biased))
     *ret = (chain){3, {row, sum, norm}};
   return true;
@@ -104,18 +106,20 @@ static bool find_sum_norm(const fusing *f, int sum, chain *ret) {
 
 /* ---- a GEMM and its epilogue ---- */
 
+/* Of operands of one type; in half precision the result may be in f32, for a bias. */
 static bool is_gemm(const fusing *f, int task) {
   const tsr_task *t = &f->p->tasks[task];
-  if (t->op != TSR_OP_LINEAR || t->fp8 || f->absorbed[task]) return false;
+  if (t->op != TSR_OP_LINEAR || t->fp8 || t->fused || f->absorbed[task]) return false;
   if (tsr_reduction_is_split(&t->sum)) return false;
-  const tsr_tensor *y = tensor(f, output(f, t));
-  if (tsr_dtype_is_half(y->dtype) && !has_epilogue(f, TSR_EPILOGUE_HALF)) return false;
-  return is_like(tensor(f, input(f, t, 0)), y) && is_like(tensor(f, input(f, t, 1)), y) &&
-         is_like(y, y);
+  const tsr_tensor *x = tensor(f, input(f, t, 0)), *y = tensor(f, output(f, t));
+  if (tsr_dtype_is_half(x->dtype) && !has_epilogue(f, TSR_EPILOGUE_HALF)) return false;
+  return is_like(tensor(f, input(f, t, 1)), x) && is_like(x, x) && is_like(y, y) &&
+         (y->dtype == x->dtype || y->dtype == TSR_F32);
 }
 
 /* Where a library's epilogue has other bits than the separate ops, a pass behind the GEMM computes
- * them (it rounds at each step): then a norm is the better place for a residual. */
+ * them (it rounds at each step): then a norm is the better place for a residual. A bias alone is
+ * exact in half precision, too, since the sum before it is not rounded (passes/precision.c). */
 static bool is_exact(tsr_dtype dtype, bool bias, bool residual, bool gelu) {
   return dtype == TSR_F32 && !gelu && !(bias && residual);
 }
@@ -125,9 +129,11 @@ static void fuse_epilogue(fusing *f, int task) {
   chain c = {1, {task}}, norm;
   if (!is_gemm(f, task)) return;
   int value = output(f, &tasks[task]), next = follower(f, task);
-  tsr_dtype dtype = tensor(f, value)->dtype;
+  tsr_dtype dtype = tensor(f, input(f, &tasks[task], 0))->dtype;
   bool bias = has_epilogue(f, TSR_EPILOGUE_BIAS) && next >= 0 && adds_row(f, &tasks[next]) &&
+              tensor(f, output(f, &tasks[next]))->dtype == dtype &&
               input(f, &tasks[next], 0) == value && f->p->readers[value] == 1;
+  if (!bias && tensor(f, value)->dtype != dtype) return; /* an f32 sum of half operands */
   if (bias) {
     c.tasks[c.count++] = next;
     value = output(f, &tasks[next]);
@@ -330,8 +336,10 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
   f.roots = tsr_fusing_roots_of(p);
   find_part_ends(&f);
   find_last_reads(&f);
+  bool tiles = has_form(&f, TSR_FUSED_LINEAR_CROSS_ENTROPY);
+  for (int i = 0; tiles && i < p->tasks_count; i++) tsr_fuse_cross_entropy(&f, i);
   for (int i = 0; i < p->tasks_count; i++) {
-    if (has_form(&f, TSR_FUSED_LINEAR_CROSS_ENTROPY)) tsr_fuse_cross_entropy(&f, i);
+    if (tiles) tsr_fuse_cross_entropy_part(&f, i);
     if (has_form(&f, TSR_FUSED_LOGITS_GRADIENT)) tsr_fuse_logits_gradient(&f, i);
   }
   for (int i = 0; i < p->tasks_count; i++) {

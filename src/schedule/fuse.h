@@ -12,7 +12,10 @@
  *                                                        of these what the target has (target.h)
  *   linear_cross_ linear + ce_stats + ce_loss            over tiles of rows (row_tiles.h): the
  *   entropy       [+ ce_loss_dx [+ linear_dx]            logits of a tile, its losses, its part
- *                 [+ linear_dw]]                         of both gradients; no logits in memory
+ *                 [+ linear_dw]];                        of both gradients; no logits in memory.
+ *                 linear + ce_stats;                     Its two parts, where statistics of other
+ *                 linear + ce_loss_dx [+ linear_dx]      ranks are added between them: the second
+ *                 [+ linear_dw]                          computes the logits again (recompute.c)
  *   logits_       ce_loss_dx [+ linear_dx]               the gradient of the logits is written
  *   gradient      [+ linear_dw]                          once, in the half precision of the GEMMs
  *   sum_norm      [add(row) +] add + a norm              norm(x [+ row] + residual), and the sum
@@ -24,7 +27,8 @@
  * Of a linear_cross_entropy the tasks of the forward pass run with those of the backward pass, in
  * whatever order a pipeline schedule runs the actions of microbatches: what these read is kept for
  * the backward pass anyway, and nothing of the forward pass reads a loss. fuse_cross_entropy.h says
- * where it does not apply; there the separate tasks have the same bits.
+ * where it does not apply; there the separate tasks have the same bits. Scratch has one tile of
+ * logits, and on a GPU in half precision of their gradient.
  *
  * Fusion moves no update to a later place, and raises no peak: a sum of squares moves behind others
  * only where its gradient is read later than that, and an output may overwrite an input as

@@ -85,10 +85,20 @@ static bool fits(const tsr_fusing *f, const classifier *c) {
   const tsr_tensor *logits = &f->p->tensors[output(f, c->linear, 0)];
   if (logits->dtype != TSR_F32 || logits->units) return false;
   if (c->loss_dx >= 0 && f->p->tensors[output(f, c->loss_dx, 0)].dtype != TSR_F32) return false;
-  if (c->dx >= 0 && (task_at(f, c->dx)->inputs_count != 2 ||
-                     root_of_input(f, c->dx, 1) != root_of_input(f, c->linear, 1)))
+  if (c->dx >= 0 &&
+      (task_at(f, c->dx)->inputs_count != 2 || f->p->tensors[output(f, c->dx, 0)].units ||
+       root_of_input(f, c->dx, 1) != root_of_input(f, c->linear, 1)))
     return false;
   return c->dw < 0 || root_of_input(f, c->dw, 1) == root_of_input(f, c->linear, 0);
+}
+
+/* Where rows are not alone a tile's GEMMs have calls of their own (classifier_calls.h), of operands
+ * of one type. */
+static bool has_calls(const tsr_fusing *f, const classifier *c) {
+  const tsr_task *linear = task_at(f, c->linear);
+  const tsr_tensor *x = &f->p->tensors[tsr_task_input(f->p, linear, 0)],
+                   *w = &f->p->tensors[tsr_task_input(f->p, linear, 1)];
+  return f->target->rows_are_alone || (x->dtype == w->dtype && !linear->fp8 && !x->units);
 }
 
 /* Tasks of the forward pass of a virtual stage, and of its backward pass. */
@@ -153,11 +163,33 @@ static bool can_meet(const tsr_fusing *f, const int *tasks, int count, int at) {
   return true;
 }
 
+/* The tasks of the statistics, or of the gradients. */
+static bool find_part(const tsr_fusing *f, int task, classifier *ret) {
+  bool of_stats = task_at(f, task)->op == TSR_OP_CE_STATS;
+  classifier c = {-1, -1, -1, -1, -1, -1};
+  int logits = root_of_input(f, task, 0);
+  *(of_stats ? &c.stats : &c.loss_dx) = task;
+  c.linear = find_writer(f, TSR_OP_LINEAR, logits);
+  *ret = c;
+  return c.linear >= 0 && tsr_fusing_reads(f, logits) == 1 && (of_stats || find_gradients(f, ret));
+}
+
+static bool is_one_part(const tsr_fusing *f, const int *tasks, int count) {
+  for (int i = 1; i < count; i++) {
+    if (node_at(f, tasks[i])->stage != node_at(f, tasks[0])->stage) return false;
+    if (f->part_end[tasks[i]] != f->part_end[tasks[0]]) return false;
+  }
+  return true;
+}
+
 static bool find_tiles(const tsr_fusing *f, const classifier *c, tsr_row_tiles *ret) {
   const tsr_tensor *logits = &f->p->tensors[output(f, c->linear, 0)];
+  const tsr_tensor *x = &f->p->tensors[tsr_task_input(f->p, task_at(f, c->linear), 0)];
   const tsr_reduction *weight = c->dw >= 0 ? &task_at(f, c->dw)->sum : NULL;
-  int64_t most = f->target->tile_rows(tsr_tensor_last(logits));
-  return tsr_row_tiles_make(weight, tsr_tensor_rows(logits), most, ret) &&
+  int64_t calls = task_at(f, c->linear)->calls.rows,
+          most = calls ? calls : f->target->tile_rows(tsr_tensor_last(logits)),
+          runs = f->target->rows_are_alone ? 0 : tsr_tensor_row_runs(f->p, x);
+  return tsr_row_tiles_make(weight, tsr_tensor_rows(logits), runs, most, ret) &&
          tsr_row_tiles_count(ret) > 1;
 }
 
@@ -172,11 +204,11 @@ static void exchange(tsr_fusing *f, int *a, int *b) {
   *b = index;
 }
 
-/* The fused task's base is the last GEMM of a row, which takes the place of the loss or of its
- * gradient. */
+/* The fused task's base is the last GEMM of a row, which takes the place of the last task of a row
+ * that is none. */
 static void move_base(tsr_fusing *f, classifier *c) {
-  if (c->loss_dx < 0) exchange(f, &c->linear, &c->loss);
-  else exchange(f, c->dx >= 0 ? &c->dx : &c->dw, &c->loss_dx);
+  if (c->loss_dx >= 0) exchange(f, c->dx >= 0 ? &c->dx : &c->dw, &c->loss_dx);
+  else exchange(f, &c->linear, c->loss >= 0 ? &c->loss : &c->stats);
 }
 
 static int base_of(const classifier *c) {
@@ -201,10 +233,23 @@ void tsr_fuse_cross_entropy(tsr_fusing *f, int loss) {
   tsr_row_tiles tiles;
   int tasks[NODES_MAX];
   if (task_at(f, loss)->op != TSR_OP_CE_LOSS || !is_plain(f, loss)) return;
-  if (!find_classifier(f, loss, &c) || !fits(f, &c) || !have_two_parts(f, &c)) return;
+  if (!find_classifier(f, loss, &c) || !fits(f, &c) || !has_calls(f, &c)) return;
+  if (!have_two_parts(f, &c)) return;
   int count = list_tasks(f, &c, tasks), at = c.loss_dx >= 0 ? c.loss_dx : c.loss;
   if (!can_meet(f, tasks, count, at) || !find_tiles(f, &c, &tiles)) return;
   fuse(f, TSR_FUSED_LINEAR_CROSS_ENTROPY, &c)->tiles = tiles;
+}
+
+void tsr_fuse_cross_entropy_part(tsr_fusing *f, int task) {
+  classifier c;
+  tsr_row_tiles tiles;
+  int tasks[NODES_MAX];
+  tsr_op op = task_at(f, task)->op;
+  if ((op != TSR_OP_CE_STATS && op != TSR_OP_CE_LOSS_DX) || !is_plain(f, task)) return;
+  if (!find_part(f, task, &c) || !fits(f, &c) || !has_calls(f, &c)) return;
+  int count = list_tasks(f, &c, tasks);
+  if (!is_one_part(f, tasks, count) || !can_meet(f, tasks, count, task)) return;
+  if (find_tiles(f, &c, &tiles)) fuse(f, TSR_FUSED_LINEAR_CROSS_ENTROPY, &c)->tiles = tiles;
 }
 
 /* Whether a GEMM that reads the gradient reads it as the half precision of its other operand. */

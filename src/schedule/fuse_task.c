@@ -40,10 +40,20 @@ static int reads_inside(const tsr_fusing *f, const int *tasks, int count, int ro
   return reads;
 }
 
+int tsr_fusing_reads(const tsr_fusing *f, int root) {
+  int reads = f->roots.readers[root];
+  for (int i = 0; i < f->p->tasks_count; i++) {
+    int input =
+        f->absorbed[i] || f->p->tasks[i].fused ? -1 : tsr_op_gradient_input(f->p->tasks[i].op);
+    reads -= input >= 0 && root_of_input(f, i, input) == root;
+  }
+  return reads;
+}
+
 /* Whether only the tasks themselves read a value. */
 static bool is_elided(const tsr_fusing *f, const int *tasks, int count, int value) {
-  int readers = f->roots.readers[value];
-  return readers && readers == reads_inside(f, tasks, count, value);
+  int inside = reads_inside(f, tasks, count, value);
+  return inside && tsr_fusing_reads(f, value) <= inside;
 }
 
 /* What none of the tasks makes, and is more than a shape to the task that reads it. */

@@ -23,6 +23,10 @@ typedef struct {
 
 tsr_fusing_roots tsr_fusing_roots_of(const tsr_program *program);
 
+/* How many inputs of tasks read a value, which is a root: those that an op has for its gradient's
+ * sake alone are not read. */
+int tsr_fusing_reads(const tsr_fusing *fusing, int root);
+
 /* Fuses tasks, in the order of their nodes, into one at the place of `base`, which is one of them.
  */
 void tsr_fuse_tasks(tsr_fusing *fusing, tsr_fused_form form, const int *tasks, int count, int base);

@@ -33,6 +33,37 @@ bool tsr_program_splits_sequences(const tsr_program *p) { return p->graph->units
 
 /* ---- the rank's part of a tensor ---- */
 
+int64_t tsr_tensor_unit_pieces(const tsr_program *p, const tsr_tensor *t, int dim) {
+  const tsr_lowering *l = &p->lowering;
+  const tsr_value *v = &p->graph->values[t->value];
+  int64_t pieces = 1;
+  for (int a = 0; a < TSR_AXES; a++) {
+    if (v->placement[a].kind != TSR_SHARD || v->placement[a].dim != dim) continue;
+    if (a == TSR_DP) pieces *= l->batch_units;
+    if (a == TSR_CP && l->sequence_units > 1) pieces *= l->sequence_units;
+    if (a == TSR_TP) pieces *= l->tp_units;
+  }
+  return pieces > 0 && t->shape[dim] % pieces == 0 ? pieces : 1;
+}
+
+/* Whether the recipe's units split positions that lie along a dimension, perhaps into one for each
+ * rank. */
+static bool splits_positions(const tsr_program *p, const tsr_tensor *t, int dim) {
+  tsr_placement cp = p->graph->values[t->value].placement[TSR_CP];
+  return cp.kind == TSR_SHARD && cp.dim == dim &&
+         p->lowering.sequence_units * p->lowering.size[TSR_CP] > 1;
+}
+
+int64_t tsr_tensor_row_runs(const tsr_program *p, const tsr_tensor *t) {
+  int64_t runs = tsr_tensor_unit_pieces(p, t, 0), outer = 1;
+  for (int d = 1; d < t->ndim - 1; d++) {
+    outer *= t->shape[d - 1];
+    int64_t pieces = tsr_tensor_unit_pieces(p, t, d);
+    if (pieces > 1 || splits_positions(p, t, d)) runs = outer * pieces;
+  }
+  return runs;
+}
+
 /* A dimension that two axes split belongs to the first one's blocks before the second one's. */
 int64_t tsr_operand_offset(const tsr_task_call *c, const tsr_tensor *t, int dim) {
   const tsr_value *v = tsr_operand_value(c, t);

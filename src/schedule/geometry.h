@@ -89,6 +89,13 @@ tsr_tensor_slice tsr_operand_run_slice(
     const tsr_task_call *call, const tsr_tensor *t, const tsr_tensor_slice *whole, int dim,
     int64_t i);
 
+/* Into how many equal pieces the recipe's units split what a rank holds of a dimension. */
+int64_t tsr_tensor_unit_pieces(const tsr_program *program, const tsr_tensor *t, int dim);
+/* Runs of rows (all dimensions but the last) of one length: the units of the batch, or where
+ * positions are split, those of each sample: also on a rank that has one unit of them, where all
+ * its rows lie one after the other, for other meshes have several. */
+int64_t tsr_tensor_row_runs(const tsr_program *program, const tsr_tensor *t);
+
 /* ---- sums over ranks ---- */
 
 /* 1 / the number of elements over which a squared error is the mean, of the whole step; of a loss

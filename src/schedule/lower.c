@@ -4,6 +4,7 @@
  * their sums; the two ends of what moves between stages; the order in which the parts run
  * invalidates: nothing */
 #include "schedule/assign_target.h"
+#include "schedule/classifier_calls.h"
 #include "schedule/fuse.h"
 #include "schedule/host_tasks.h"
 #include "schedule/overlap.h"
@@ -389,6 +390,7 @@ static tsr_program *make_program(
   if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);
   make_runs(&l);
   tsr_program_sink_updates(p, target);
+  tsr_program_split_classifiers(p, target);
   tsr_program_fuse(p, target);
   bind_tensors(&l); /* shapes, for the target */
   tsr_program_size_outputs(p, target);

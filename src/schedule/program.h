@@ -99,6 +99,7 @@ typedef struct tsr_task {
   struct tsr_task *covered; /* of a linear_cross_entropy or logits_gradient: its nodes' own tasks,
                                whose operands have no memory where they are elided; else NULL */
   tsr_row_tiles tiles;      /* of a linear_cross_entropy */
+  tsr_row_calls calls;      /* of a classifier's GEMM, where bits depend on a call's rows */
   const int *values;        /* what the inputs are; NULL: what the node's are */
   const int *results;       /* what the outputs are; NULL: what the node's are */
   bool on_host; /* the target has no kernel for it: the host runs `host`, and it has no scratch */

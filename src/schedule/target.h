@@ -26,7 +26,8 @@ struct tsr_target {
   bool rows_are_alone;
   bool state_in_file; /* optimizer state is in a file, which is in the host's memory */
   /* Of TSR_FUSED_LINEAR_CROSS_ENTROPY: rows of logits, of so many columns, that a tile has at most.
-   * A sum over rows has the same bits in parts of that length. */
+   * Where rows are alone, a sum over rows has the same bits in parts of that length; elsewhere they
+   * are the rows of a call of a classifier's GEMMs (classifier_calls.h). NULL: it has no tiles. */
   int64_t (*tile_rows)(int64_t columns);
   /* Whether it runs a task. NULL: it runs all. */
   bool (*supports)(const tsr_target *target, const tsr_program *program, const tsr_task *task);

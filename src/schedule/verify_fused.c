@@ -43,13 +43,12 @@ static bool has_gradients(const check *c, int first) {
   return gradients[0] <= 1 && gradients[1] <= 1;
 }
 
-/* The loss of a linear layer, and its gradients. */
+/* A linear layer with the statistics of its rows, its loss, or the gradients. */
 static bool is_classifier(const check *c) {
-  static const tsr_op forward[] = {TSR_OP_LINEAR, TSR_OP_CE_STATS, TSR_OP_CE_LOSS};
   int n = c->t->nodes_count;
-  for (int i = 0; i < 3; i++)
-    if (i >= n || node_at(c, i)->op != forward[i]) return false;
-  return n == 3 || has_gradients(c, 3);
+  if (node_at(c, 0)->op != TSR_OP_LINEAR) return false;
+  if (node_at(c, 1)->op != TSR_OP_CE_STATS) return has_gradients(c, 1);
+  return n == 2 || (node_at(c, 2)->op == TSR_OP_CE_LOSS && (n == 3 || has_gradients(c, 3)));
 }
 
 /* The ops that a form may cover, by position; the base's is checked with the task's. */
@@ -150,6 +149,21 @@ static bool check_inputs(const check *c) {
   return false;
 }
 
+/* Nodes outside that have a value for their gradients' sake, and do not read it. */
+static int unread_outside(const check *c, int value) {
+  int count = 0;
+  for (int i = 0; i < c->v->graph->nodes_count; i++) {
+    const tsr_node *n = &c->v->graph->nodes[i];
+    int input = tsr_op_gradient_input(n->op);
+    count += input >= 0 && c->s->owner[n->inputs[input]] == value;
+  }
+  for (int i = 0; i < c->t->nodes_count; i++) {
+    int input = tsr_op_gradient_input(node_at(c, i)->op);
+    count -= input >= 0 && c->s->owner[node_at(c, i)->inputs[input]] == value;
+  }
+  return count;
+}
+
 /* Elided is what only the task's own nodes read; nothing else is. */
 static bool check_outputs(const check *c) {
   int count = 0;
@@ -157,7 +171,7 @@ static bool check_outputs(const check *c) {
     for (int o = 0; o < node_at(c, i)->outputs_count; o++) {
       int value = node_at(c, i)->outputs[o], inside = reads_inside(c, value);
       bool absent = c->s->p->tensors[value].segment == TSR_SEGMENT_ABSENT;
-      if (absent && inside && inside < readers_of(c, value)) {
+      if (absent && inside && inside < readers_of(c, value) - unread_outside(c, value)) {
         tsr_verify_say_task(
             c->v, c->s, c->task, -1, "it elides '%s', which others read", name_of(c, value));
         return false;
@@ -180,9 +194,11 @@ static bool check_tiles(const check *c) {
   const tsr_tensor *x = &c->s->p->tensors[of.linear->inputs[0].value];
   tsr_row_tiles want = {0};
   const tsr_row_tiles *have = &t->tiles;
+  int64_t runs = of.linear->calls.rows ? tsr_tensor_row_runs(c->s->p, x) : 0;
   bool ok = have->rows > 0;
   if (ok)
-    ok = tsr_row_tiles_make(of.dw ? &of.dw->sum : NULL, tsr_tensor_rows(x), have->rows, &want);
+    ok =
+        tsr_row_tiles_make(of.dw ? &of.dw->sum : NULL, tsr_tensor_rows(x), runs, have->rows, &want);
   if (ok && want.rows == have->rows && want.period == have->period &&
       want.periods == have->periods && want.runs == have->runs)
     return true;

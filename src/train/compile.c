@@ -211,6 +211,10 @@ static tsr_graph *recompute(const tsr_compile_options *o, tsr_graph *g) {
   if (s->recompute == TSR_RECOMPUTE_FULL) how.kind = TSR_RECOMPUTE_BLOCKS;
   if (s->recompute == TSR_RECOMPUTE_SELECTIVE) how.kind = TSR_RECOMPUTE_ATTENTION;
   how.keeps_norms = o->config->device.enable_sp;
+  /* Elsewhere a rank computes loss and gradients of a tile of logits at once. */
+  int64_t tp = o->parallel->size[TSR_TP];
+  bool apart = tp > 1 || o->config->zero.stage >= 3;
+  how.logits = apart && s->recompute == TSR_RECOMPUTE_FULL ? tp : 0;
   return tsr_pass_recompute(g, how);
 }
 

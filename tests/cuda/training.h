@@ -15,8 +15,12 @@ typedef struct {
   bool zigzag;
   tsr_tree_shape tree; /* flat: runs have so many microbatches that each rank's is a unit */
   tsr_dtype precision;
-  bool fast;        /* products of f32 may be rounded to TF32 */
-  const char *kept; /* NULL, or a value that is an output of the graph, as the loss is */
+  bool fast;          /* products of f32 may be rounded to TF32 */
+  const char *kept;   /* NULL, or a value that is an output of the graph, as the loss is */
+  const char *frozen; /* NULL, or a parameter that is not trained */
+  bool forward_only;  /* an evaluation */
+  bool ignore_some;   /* of the targets */
+  float loss_scale;   /* of fp16; 0: 1 */
 } training;
 
 static harness training_open(tsr_arena *arena, const training *t, harness_options o) {
@@ -30,6 +34,8 @@ static harness training_open(tsr_arena *arena, const training *t, harness_option
   o.precision = t->precision;
   o.optimizer = &adamw;
   o.vocabulary = 21;
+  o.ignore_some = t->ignore_some;
+  o.loss_scale = t->loss_scale;
   tsr_units units = {
       .batch = t->batch_units, .sequence = t->sequence_units, .tp = t->tp_units, .tree = t->tree};
   tsr_graph *g = tsr_graph_new(arena, t->name, units);
@@ -37,8 +43,11 @@ static harness training_open(tsr_arena *arena, const training *t, harness_option
   harness_inputs(g, harness_sized(arena, t->inputs, batch, t->length));
   harness_params(g, harness_sized(arena, t->params, batch, t->length));
   harness_calls(g, t->calls);
-  g->loss = harness_find(g, "loss");
-  tsr_graph_output(g, "loss", g->loss);
+  for (int i = 0; i < g->params_count; i++)
+    g->params[i].is_frozen = t->frozen && !strcmp(g->params[i].name, t->frozen);
+  int loss = harness_find(g, "loss");
+  if (!t->forward_only) g->loss = loss;
+  tsr_graph_output(g, "loss", loss);
   if (t->kept) tsr_graph_output(g, t->kept, harness_find(g, t->kept));
   return harness_open(arena, g, &o);
 }
@@ -52,7 +61,7 @@ static harness_trace training_run(tsr_arena *arena, const training *t, harness_o
   for (int step = 0; step < t->steps; step++) {
     harness_step(&h, step);
     harness_keep(arena, &trace, harness_read(arena, &h, "loss", &n), 1);
-    harness_keep(arena, &trace, harness_read(arena, &h, "clip", &n), 2);
+    if (!t->forward_only) harness_keep(arena, &trace, harness_read(arena, &h, "clip", &n), 2);
   }
   harness_keep_weights(arena, &h, &trace);
   const char *differs = differing_replicas(arena, h.executable);
@@ -102,7 +111,7 @@ static void training_check_same(
 }
 
 /* One rank beside the CPU, the meshes beside that rank. */
-static void training_check(
+static inline void training_check(
     const training *t, int microbatches, const harness_options *meshes, size_t meshes_count) {
   tsr_arena *arena = tsr_arena_new();
   harness_options alone = {.dp = 1, .tp = 1, .microbatches = microbatches};

@@ -217,6 +217,19 @@ def fused_epilogues(c):
         r"^interpreter, step 1: loss within \S+ \(2e-06 is allowed\), gradients within \S+ \(1e-05 is allowed\)")
 
 
+@feature("In half precision a linear layer and its bias are rounded once, fused or not, on every mesh")
+def half_bias(c):
+    keys = {"transformer_config__dropout_prob": 0.0, "training_config__precision": "bf16", "training_config__max_steps": 2,
+            "numerics__units__tp": 2}
+    for device, op in (("cpu", r"linear\+add"), ("cuda", r"linear\+add\+gelu")):
+        program = small(c).with_keys("trace", "--emit", "schedule-ir", device_config__device=device, **keys)
+        program.matches(rf"^ +\d+  {op} +block\.0\.f")
+    # tp splits the sum of the layer behind it, whose bias is then a task of its own.
+    apart = c.with_keys("trace", "--emit", "schedule-ir", mesh=mesh(tp=2), **keys)
+    apart.matches(r"^ +\d+  linear\+add +block\.0\.f(.*\n)*? +\d+  add ")
+    assert len({weights(c.with_keys(**keys, **on)) for on in ({}, {"mesh": mesh(tp=2)}, {"mesh": mesh(dp=2)})}) == 1
+
+
 @feature("Classifier and cross-entropy over tiles of rows: no logits in memory, the bits of separate tasks")
 def classifier_tiles(c):
     keys = {"transformer_config__vocab_size": 22000, "transformer_config__num_blocks": 1,
@@ -231,6 +244,18 @@ def classifier_tiles(c):
         program.never_says(" logits (" if is_fused else "linear_cross_entropy")
         found[name] = weights(c.with_keys(**on))
     assert len(set(found.values())) == 1, found
+    # On a GPU a tile has 2,048 rows and more, and its logits in f32 and their gradient in bf16 are scratch.
+    for ranks, is_fused in (({}, True), ({"dp": 2}, False), ({"tp": 2}, False)):
+        on = {**keys, "training_config__batch_size": 32, "training_config__gradient_accumulation_steps": 1,
+              "training_config__precision": "bf16", "device_config__device": "cuda"}
+        program = small(c).with_keys("check", "--dump", "program,memory", **on, **({"mesh": mesh(**ranks)} if ranks else {}))
+        program.matches(classifier if is_fused else logits)
+        program.never_says(" logits (" if is_fused else "linear_cross_entropy")
+    # Computed again in the backward pass, logits are of a tile where tp splits the vocabulary, too.
+    again = c.with_keys("check", "--dump", "program", **keys, mesh=mesh(tp=2), schedule__recompute="full")
+    again.matches(classifier + r"(.*\n)*" + classifier.lstrip("^"))
+    again.never_says(" logits (")
+    assert found["one"] == weights(c.with_keys(**keys, mesh=mesh(tp=2), schedule__recompute="full"))
     # An update of the classifier between its gradients reads the step's scalars, and is not in the way.
     for clips in (True, False):
         half = small(c).with_keys("check", "--dump", "program", **keys, training_config__precision="bf16",

@@ -20,7 +20,7 @@ static const char small[] =
 static void check_extent(const proof *p, const tsr_reduced_run *plan) {
   const int64_t hidden = (int64_t)128 * 8192 * 4096;
   tsr_program_extent e = tsr_program_extent_of(&p->full.compiled.programs);
-  CHECK_STR(e.tensor, "block.0.f.linear.product");
+  CHECK_STR(e.tensor, "block.0.f.linear");
   CHECK_INT(e.elements, hidden);
   CHECK_INT(e.bytes, 2 * hidden);
   CHECK(e.large >= 2);
@@ -49,7 +49,7 @@ static void check_large(void) {
   CHECK_AT(
       strstr(
           text, "not shown:\n  offsets of 32 bits: the largest tensor of a rank is "
-                "'block.0.f.linear.product', "
+                "'block.0.f.linear', "
                 "4,294,967,296 elements in 8.0 GiB, and its largest buffer "),
       "%s", text);
   CHECK_AT(

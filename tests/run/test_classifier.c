@@ -25,11 +25,14 @@ typedef struct {
   const char *name;
   int64_t batch, length, tile;
   harness_options o;
-  bool is_separate;  /* the form does not apply */
+  bool is_separate;  /* the whole form does not apply */
   bool forward_only; /* an evaluation */
   bool is_frozen;    /* the classifier's weight */
+  int parts;         /* that apply where the whole form does not */
 } example;
 
+#define AGAIN                                                                                      \
+  { .kind = TSR_RECOMPUTE_BLOCKS, .every = 1, .logits = 1 }
 #define PP(kind, n) .pp = 2, .pipeline = TSR_PIPELINE_##kind, .chunks = n
 static const example examples[] = {
     {"one tile", 2, 6, 384, {.batch_units = 1, .tp_units = 1}, true},
@@ -49,6 +52,56 @@ static const example examples[] = {
     {"zero 3", 8, 6, 12, {.dp = 2, .batch_units = 4, .tp_units = 1, .zero = 3}, true},
     {"overlap", 8, 6, 12, {.dp = 2, .batch_units = 8, .tp_units = 1, .overlap = true}},
     {"tp", 8, 6, 12, {.tp = 2, .batch_units = 4, .tp_units = 4}, true},
+    {"tp, logits again",
+     8,
+     6,
+     12,
+     {.tp = 2, .batch_units = 4, .tp_units = 4, .recompute = AGAIN},
+     true,
+     .parts = 2},
+    {"tp in bf16, logits again",
+     8,
+     6,
+     12,
+     {.tp = 2,
+      .dp = 2,
+      .batch_units = 4,
+      .tp_units = 4,
+      .precision = TSR_BF16,
+      .threads = 2,
+      .recompute = AGAIN},
+     true,
+     .parts = 2},
+    {"zero 3, logits again",
+     8,
+     6,
+     12,
+     {.dp = 2, .batch_units = 4, .tp_units = 1, .zero = 3, .recompute = AGAIN},
+     true,
+     .parts = 2},
+    {"zero bubble, logits again",
+     8,
+     6,
+     6,
+     {PP(ZB_H1, 1), .batch_units = 8, .tp_units = 1, .microbatches = 4, .recompute = AGAIN},
+     true,
+     .parts = 1},
+    {"frozen over tp, logits again",
+     8,
+     6,
+     20,
+     {.tp = 2, .batch_units = 8, .tp_units = 4, .threads = 2, .recompute = AGAIN},
+     true,
+     .is_frozen = true,
+     .parts = 2},
+    {"evaluation over tp",
+     8,
+     6,
+     20,
+     {.tp = 4, .batch_units = 1, .tp_units = 4, .threads = 2},
+     true,
+     true,
+     .parts = 1},
     {"units of positions", 4, 16, 4, {.batch_units = 2, .sequence_units = 4, .tp_units = 1}},
     {"cp", 4, 16, 4, {.cp = 2, .batch_units = 2, .sequence_units = 4, .tp_units = 1}},
     {"cp in zigzag",
@@ -151,7 +204,9 @@ static void check(const example *e, int model) {
   harness_trace want = train(arena, e, model, &fused[0]);
   harness_target.fuses = 1u << TSR_FUSED_LINEAR_CROSS_ENTROPY;
   harness_trace got = train(arena, e, model, &fused[1]);
-  CHECK_AT(fused[0] == 0 && fused[1] == !e->is_separate, "%s: %d fused", e->name, fused[1]);
+  CHECK_AT(
+      fused[0] == 0 && fused[1] == (e->is_separate ? e->parts : 1), "%s: %d fused", e->name,
+      fused[1]);
   CHECK_AT(
       got.count == want.count && want.count >= STEPS &&
           !memcmp(got.data, want.data, sizeof *got.data * (size_t)got.count),

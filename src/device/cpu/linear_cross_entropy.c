@@ -4,9 +4,12 @@
  * then the tile's rows of the input's gradient and what it adds to the weight's. Each step runs the
  * op that the node has as a task of its own, on the tile's rows.
  *
+ * It may be the part with the statistics, or that with the gradients (fuse.h).
+ *
  * Scratch: losses of all rows, as the op of the loss has them; the tile's logits, statistics and
  * maxima with sums; the stack of the weight's gradient; and what is packed for a GEMM. */
 #include "device/cpu/gemm_rounds.h"
+#include "device/tile_task.h"
 #include "schedule/fuse.h"
 #include "schedule/row_tiles.h"
 
@@ -23,57 +26,6 @@ static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static const tsr_reduction *weight_sum(const nodes *n) { return n->dw ? &n->dw->sum : NULL; }
 
-/* ---- operands ---- */
-
-/* A node's task on the rows of a tile. */
-typedef struct {
-  tsr_task task;
-  tsr_tensor inputs[4], outputs[2];
-} tile_task;
-
-/* The operand of the fused task that is a node's, as the kernel has it; without one the tensor. */
-static tsr_tensor find_operand(const tsr_task *fused, const tsr_tensor *t) {
-  for (int i = 0; i < fused->inputs_count; i++)
-    if (fused->inputs[i].value == t->value) return tsr_kernel_inputs(fused)[i];
-  for (int i = 0; i < fused->outputs_count; i++)
-    if (fused->outputs[i].value == t->value) return tsr_kernel_outputs(fused)[i];
-  return *t;
-}
-
-static void bind(const tsr_task *fused, const tsr_task *of, tile_task *ret) {
-  ret->task = *of;
-  for (int i = 0; i < of->inputs_count; i++) ret->inputs[i] = find_operand(fused, &of->inputs[i]);
-  for (int i = 0; i < of->outputs_count; i++)
-    ret->outputs[i] = find_operand(fused, &of->outputs[i]);
-  ret->task.inputs = ret->inputs;
-  ret->task.outputs = ret->outputs;
-}
-
-/* Dimensions in front of a row's: those of the targets. */
-static int row_dims(const nodes *n) { return n->loss->inputs[2].ndim; }
-
-static int64_t row_elements(const nodes *n, const tsr_tensor *t) {
-  int64_t elements = 1;
-  for (int d = row_dims(n); d < t->ndim; d++) elements *= t->shape[d];
-  return elements;
-}
-
-/* Rows of a tensor. */
-static void take_rows(const nodes *n, tsr_row_tile rows, tsr_tensor *t) {
-  t->offset += rows.first * row_elements(n, t) * tsr_dtype_bytes(t->dtype);
-  for (int d = 0; d < row_dims(n); d++) t->shape[d] = 1;
-  t->shape[row_dims(n) - 1] = rows.rows;
-}
-
-/* The same of one whose rows lie in the scratch. */
-static void put_rows(const nodes *n, tsr_row_tile rows, int64_t offset, tsr_tensor *t) {
-  rows.first = 0;
-  t->segment = TSR_SEGMENT_WORK;
-  t->slot_group = -1;
-  t->offset = offset;
-  take_rows(n, rows, t);
-}
-
 /* ---- the layout of the scratch ---- */
 
 /* Offsets in WORK. */
@@ -85,27 +37,28 @@ static layout layout_of(const tsr_task *fused, const nodes *n) {
   const tsr_tensor *logits = &n->linear->outputs[0];
   int64_t columns = tsr_tensor_last(logits), rows = tsr_tensor_rows(logits);
   layout l = {.losses = fused->scratch_offset + fused->cast_bytes};
-  l.logits = l.losses + aligned(rows * 4 + tsr_task_stack_bytes(n->loss, 1));
-  l.stats = l.logits + aligned(fused->tiles.rows * columns * 4);
-  l.maxima = l.stats + aligned(fused->tiles.rows * row_elements(n, &n->stats->outputs[0]) * 4);
+  l.logits = l.losses + (n->loss ? aligned(rows * 4 + tsr_task_stack_bytes(n->loss, 1)) : 0);
+  l.maxima = l.stats = l.logits + aligned(fused->tiles.rows * columns * 4);
+  if (n->loss)
+    l.maxima += aligned(fused->tiles.rows * tsr_tile_row_elements(n, &n->stats->outputs[0]) * 4);
   l.stack = l.maxima + aligned(fused->tiles.rows * 2 * 4);
   l.packed = l.stack + (n->dw ? cpu_gemm_stack_bytes(n->dw) : 0);
   return l;
 }
 
 static void bind_linear(
-    const tsr_task *fused, const nodes *n, const layout *l, tsr_row_tile rows, tile_task *ret) {
-  bind(fused, n->linear, ret);
-  take_rows(n, rows, &ret->inputs[0]);
-  put_rows(n, rows, l->logits, &ret->outputs[0]);
+    const tsr_task *fused, const nodes *n, const layout *l, tsr_row_tile rows, tsr_tile_task *ret) {
+  tsr_tile_task_bind(fused, n->linear, ret);
+  tsr_tile_take_rows(n, rows, &ret->inputs[0]);
+  tsr_tile_put_rows(n, rows, l->logits, &ret->outputs[0]);
   ret->task.scratch_offset = l->packed;
 }
 
-static void
-bind_dx(const tsr_task *fused, const nodes *n, const layout *l, tsr_row_tile rows, tile_task *ret) {
-  bind(fused, n->dx, ret);
-  put_rows(n, rows, l->logits, &ret->inputs[0]);
-  take_rows(n, rows, &ret->outputs[0]);
+static void bind_dx(
+    const tsr_task *fused, const nodes *n, const layout *l, tsr_row_tile rows, tsr_tile_task *ret) {
+  tsr_tile_task_bind(fused, n->dx, ret);
+  tsr_tile_put_rows(n, rows, l->logits, &ret->inputs[0]);
+  tsr_tile_take_rows(n, rows, &ret->outputs[0]);
   ret->task.scratch_offset = l->packed;
 }
 
@@ -122,7 +75,7 @@ static int64_t all_rounds(const tile_rounds *r) { return r->linear + 1 + r->dx +
 static tile_rounds rounds_of_tile(const tsr_task *fused, const nodes *n, int64_t rows) {
   const tsr_row_tiles *tiles = &fused->tiles;
   layout l = layout_of(fused, n);
-  tile_task part;
+  tsr_tile_task part;
   bind_linear(fused, n, &l, (tsr_row_tile){0, rows}, &part);
   tile_rounds r = {.linear = cpu_linear.rounds(&part.task)};
   if (n->dx) {
@@ -186,14 +139,14 @@ static cpu_gemm_plan weight_plan(const place *at) {
   return p;
 }
 
-static void bind_dw(const tsr_task *fused, const place *at, tile_task *ret) {
-  bind(fused, at->n.dw, ret);
-  put_rows(&at->n, at->rows, at->l.logits, &ret->inputs[0]);
-  take_rows(&at->n, at->rows, &ret->inputs[1]);
+static void bind_dw(const tsr_task *fused, const place *at, tsr_tile_task *ret) {
+  tsr_tile_task_bind(fused, at->n.dw, ret);
+  tsr_tile_put_rows(&at->n, at->rows, at->l.logits, &ret->inputs[0]);
+  tsr_tile_take_rows(&at->n, at->rows, &ret->inputs[1]);
   ret->task.scratch_offset = at->l.stack;
 }
 
-static cpu_call weight_call(const cpu_call *c, const place *at, tile_task *part) {
+static cpu_call weight_call(const cpu_call *c, const place *at, tsr_tile_task *part) {
   cpu_call call = *c;
   bind_dw(c->call.task, at, part);
   call.call.task = &part->task;
@@ -203,53 +156,54 @@ static cpu_call weight_call(const cpu_call *c, const place *at, tile_task *part)
 
 /* ---- rows ---- */
 
-static cpu_call call_of(const cpu_call *c, const tile_task *part, int round) {
+static cpu_call call_of(const cpu_call *c, const tsr_tile_task *part, int round) {
   cpu_call call = *c;
   call.call.task = &part->task;
   call.round = round;
   return call;
 }
 
-static void bind_stats(const tsr_task *fused, const place *at, tile_task *ret) {
-  bind(fused, at->n.stats, ret);
-  put_rows(&at->n, at->rows, at->l.logits, &ret->inputs[0]);
-  take_rows(&at->n, at->rows, &ret->inputs[1]);
-  put_rows(&at->n, at->rows, at->l.stats, &ret->outputs[0]);
+static void bind_stats(const tsr_task *fused, const place *at, tsr_tile_task *ret) {
+  tsr_tile_task_bind(fused, at->n.stats, ret);
+  tsr_tile_put_rows(&at->n, at->rows, at->l.logits, &ret->inputs[0]);
+  tsr_tile_take_rows(&at->n, at->rows, &ret->inputs[1]);
+  if (at->n.loss) tsr_tile_put_rows(&at->n, at->rows, at->l.stats, &ret->outputs[0]);
+  else tsr_tile_take_rows(&at->n, at->rows, &ret->outputs[0]);
 }
 
-/* Maxima and sums of rows, which are an output where nothing has read them here. */
+/* Maxima and sums of rows, which are an output where nothing reads them here, or an input. */
 static void bind_maxima(const place *at, tsr_tensor *t) {
-  if (at->n.loss_dx) put_rows(&at->n, at->rows, at->l.maxima, t);
-  else take_rows(&at->n, at->rows, t);
+  if (at->n.loss && at->n.loss_dx) tsr_tile_put_rows(&at->n, at->rows, at->l.maxima, t);
+  else tsr_tile_take_rows(&at->n, at->rows, t);
 }
 
-static void bind_loss(const tsr_task *fused, const place *at, tile_task *ret) {
-  bind(fused, at->n.loss, ret);
-  put_rows(&at->n, at->rows, at->l.stats, &ret->inputs[1]);
-  take_rows(&at->n, at->rows, &ret->inputs[2]);
+static void bind_loss(const tsr_task *fused, const place *at, tsr_tile_task *ret) {
+  tsr_tile_task_bind(fused, at->n.loss, ret);
+  tsr_tile_put_rows(&at->n, at->rows, at->l.stats, &ret->inputs[1]);
+  tsr_tile_take_rows(&at->n, at->rows, &ret->inputs[2]);
   bind_maxima(at, &ret->outputs[1]);
   ret->task.scratch_offset = at->l.losses + at->rows.first * 4;
 }
 
-static void bind_loss_dx(const tsr_task *fused, const place *at, tile_task *ret) {
-  bind(fused, at->n.loss_dx, ret);
-  put_rows(&at->n, at->rows, at->l.logits, &ret->inputs[0]);
+static void bind_loss_dx(const tsr_task *fused, const place *at, tsr_tile_task *ret) {
+  tsr_tile_task_bind(fused, at->n.loss_dx, ret);
+  tsr_tile_put_rows(&at->n, at->rows, at->l.logits, &ret->inputs[0]);
   bind_maxima(at, &ret->inputs[1]);
-  take_rows(&at->n, at->rows, &ret->inputs[2]);
-  put_rows(&at->n, at->rows, at->l.logits, &ret->outputs[0]);
+  tsr_tile_take_rows(&at->n, at->rows, &ret->inputs[2]);
+  tsr_tile_put_rows(&at->n, at->rows, at->l.logits, &ret->outputs[0]);
 }
 
 /* A row is read again while it is in the cache. */
 static void run_rows(const cpu_call *c, const place *at, int64_t begin, int64_t end, int thread) {
-  tile_task stats, loss, loss_dx;
-  bind_stats(c->call.task, at, &stats);
-  bind_loss(c->call.task, at, &loss);
+  tsr_tile_task stats, loss, loss_dx;
+  if (at->n.stats) bind_stats(c->call.task, at, &stats);
+  if (at->n.loss) bind_loss(c->call.task, at, &loss);
   if (at->n.loss_dx) bind_loss_dx(c->call.task, at, &loss_dx);
   cpu_call of_stats = call_of(c, &stats, 0), of_loss = call_of(c, &loss, 0),
            of_loss_dx = call_of(c, &loss_dx, 0);
   for (int64_t row = begin; row < end; row++) {
-    cpu_ce_stats.run(&of_stats, row, row + 1, thread);
-    cpu_ce_loss.run(&of_loss, row, row + 1, thread);
+    if (at->n.stats) cpu_ce_stats.run(&of_stats, row, row + 1, thread);
+    if (at->n.loss) cpu_ce_loss.run(&of_loss, row, row + 1, thread);
     if (at->n.loss_dx) cpu_ce_loss_dx.run(&of_loss_dx, row, row + 1, thread);
   }
 }
@@ -258,7 +212,7 @@ static void run_rows(const cpu_call *c, const place *at, int64_t begin, int64_t 
 
 static const cpu_op *op_of_step(step s) { return s == LINEAR ? &cpu_linear : &cpu_linear_dx; }
 
-static void bind_gemm(const tsr_task *fused, const place *at, tile_task *ret) {
+static void bind_gemm(const tsr_task *fused, const place *at, tsr_tile_task *ret) {
   if (at->step == LINEAR) bind_linear(fused, &at->n, &at->l, at->rows, ret);
   else bind_dx(fused, &at->n, &at->l, at->rows, ret);
 }
@@ -267,7 +221,7 @@ static int64_t fused_items(const tsr_task *t) { return t->tiles.rows; }
 
 static int64_t fused_round_items(const tsr_task *t, int round) {
   place at = place_of(t, round);
-  tile_task part;
+  tsr_tile_task part;
   if (at.step == ROWS) return at.rows.rows;
   if (at.step == DW) {
     cpu_gemm_plan p = weight_plan(&at);
@@ -279,7 +233,7 @@ static int64_t fused_round_items(const tsr_task *t, int round) {
 
 static void fused_before(const cpu_call *c, int part, int parts) {
   place at = place_of(c->call.task, c->round);
-  tile_task of;
+  tsr_tile_task of;
   if (at.step == ROWS) return;
   if (at.step == DW) {
     cpu_gemm_plan p = weight_plan(&at);
@@ -294,7 +248,7 @@ static void fused_before(const cpu_call *c, int part, int parts) {
 
 static void fused_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   place at = place_of(c->call.task, c->round);
-  tile_task of;
+  tsr_tile_task of;
   if (at.step == ROWS) {
     run_rows(c, &at, begin, end, thread);
     return;
@@ -313,8 +267,9 @@ static void fused_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
 /* The losses of all rows, added. */
 static void fused_after(const cpu_call *c) {
   nodes n = tsr_linear_cross_entropy_of(c->call.task);
-  tile_task loss;
-  bind(c->call.task, n.loss, &loss);
+  tsr_tile_task loss;
+  if (!n.loss) return;
+  tsr_tile_task_bind(c->call.task, n.loss, &loss);
   loss.task.scratch_offset = layout_of(c->call.task, &n).losses;
   cpu_call call = call_of(c, &loss, 0);
   cpu_ce_loss.after(&call);
@@ -328,7 +283,7 @@ static int64_t packed_bytes(
     tsr_row_tile rows) {
   place at = {.n = tsr_linear_cross_entropy_of(t), .rows = rows};
   at.tiles = t->tiles;
-  tile_task part;
+  tsr_tile_task part;
   bind_linear(t, &at.n, &at.l, rows, &part);
   int64_t bytes = cpu_linear.scratch(k, program, &part.task, threads);
   if (at.n.dx) {

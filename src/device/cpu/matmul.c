@@ -116,8 +116,9 @@ static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int
   cpu_add_complete(c, &p, at, begin, end);
 }
 
+/* A bias is added in f32. */
 static bool linear_half_input(const tsr_task *t, int input) {
-  return input == 1 || !has_few_rows(t);
+  return input == 1 || (input == 0 && !has_few_rows(t));
 }
 
 static int linear_rounds(const tsr_task *t) { return has_skinny_gemm(t) ? 1 : many_rows_rounds(t); }

@@ -61,7 +61,7 @@ static int64_t output_bytes(const tsr_target *target, const tsr_program *p, cons
 tsr_target tsr_cpu_target(const tsr_cpu_context *context) {
   return (tsr_target){
       .fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_LINEAR_CROSS_ENTROPY,
-      .epilogues = TSR_EPILOGUE_BIAS,
+      .epilogues = TSR_EPILOGUE_BIAS | TSR_EPILOGUE_HALF,
       .exact = true,
       .rows_are_alone = true,
       .tile_rows = cpu_tile_rows,

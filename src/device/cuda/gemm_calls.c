@@ -3,18 +3,12 @@
 #include "kernels/cuda/kernel_limits.h"
 #include "schedule/fuse.h"
 
-/* Into how many equal pieces the recipe's units split what a rank holds of a dimension. */
+/* ---- of each op ---- */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 static int64_t pieces_along(const tsr_task_call *c, const tsr_tensor *t, int dim) {
-  const tsr_lowering *l = &c->program->lowering;
-  const tsr_value *v = tsr_operand_value(c, t);
-  int64_t pieces = 1;
-  for (int a = 0; a < TSR_AXES; a++) {
-    if (v->placement[a].kind != TSR_SHARD || v->placement[a].dim != dim) continue;
-    if (a == TSR_DP) pieces *= l->batch_units;
-    if (a == TSR_CP && l->sequence_units > 1) pieces *= l->sequence_units;
-    if (a == TSR_TP) pieces *= l->tp_units;
-  }
-  return pieces > 0 && t->shape[dim] % pieces == 0 ? pieces : 1;
+  return tsr_tensor_unit_pieces(c->program, t, dim);
 }
 
 /* The same of a weight: what ZeRO shards is computed whole. */
@@ -24,56 +18,57 @@ static int64_t weight_pieces(const tsr_task_call *c, const tsr_tensor *w, int di
   return pieces > 0 && w->shape[dim] % pieces == 0 ? pieces : 1;
 }
 
-/* Whether the recipe's units split positions that lie along a dimension, perhaps into one for each
- * rank. */
-static bool splits_positions(const tsr_task_call *c, const tsr_tensor *t, int dim) {
-  const tsr_lowering *l = &c->program->lowering;
-  tsr_placement p = tsr_operand_value(c, t)->placement[TSR_CP];
-  return p.kind == TSR_SHARD && p.dim == dim && l->sequence_units * l->size[TSR_CP] > 1;
+/* Rows of a run, of which a tensor has so many rows. */
+static int64_t run_of_rows(const tsr_task_call *c, const tsr_tensor *t, int64_t rows) {
+  int64_t run = c->task->calls.run;
+  return run ? run : rows / tsr_tensor_row_runs(c->program, t);
 }
 
-/* Runs of rows (all dimensions but the last) of one length: the units of the batch, or where
- * positions are split, those of each sample: also on a rank that has one unit of them, where all
- * its rows lie one after the other, for other meshes have several. */
-static int64_t runs_of_rows(const tsr_task_call *c, const tsr_tensor *t) {
-  int64_t runs = pieces_along(c, t, 0), outer = 1;
-  for (int d = 1; d < t->ndim - 1; d++) {
-    outer *= t->shape[d - 1];
-    int64_t pieces = pieces_along(c, t, d);
-    if (pieces > 1 || splits_positions(c, t, d)) runs = outer * pieces;
-  }
-  return runs;
+static int64_t split_run(const tsr_task_call *c, int64_t run) {
+  return c->task->calls.rows ? least(c->task->calls.rows, run) : run;
 }
-
-/* ---- of each op ---- */
 
 /* y (R, N) = x (R, K) w (N, K)^T, K split into units */
 static cuda_gemm_calls linear_calls(const tsr_task_call *c) {
   const tsr_tensor *x = tsr_kernel_inputs(c->task), *w = x + 1, *y = tsr_kernel_outputs(c->task);
+  int64_t R = tsr_tensor_rows(y), run = run_of_rows(c, x, R);
   return (cuda_gemm_calls){
-      tsr_tensor_rows(y), tsr_tensor_last(y),
-      tsr_tensor_last(x) / tsr_reduction_splits(&c->task->sum, 0), runs_of_rows(c, x),
-      weight_pieces(c, w, 0)};
+      .M = R,
+      .N = tsr_tensor_last(y),
+      .K = tsr_tensor_last(x) / tsr_reduction_splits(&c->task->sum, 0),
+      .row_pieces = R / run,
+      .col_pieces = weight_pieces(c, w, 0),
+      .call_rows = split_run(c, run)};
 }
 
 /* dx (R, K) = sum over pairs of dy (R, N) w (N, K), N split into units */
 static cuda_gemm_calls linear_dx_calls(const tsr_task_call *c, int at) {
   const tsr_tensor *dy = tsr_kernel_inputs(c->task) + at, *w = dy + 1,
                    *dx = tsr_kernel_outputs(c->task);
+  int64_t R = tsr_tensor_rows(dx), run = run_of_rows(c, dy, R);
   return (cuda_gemm_calls){
-      tsr_tensor_rows(dx), tsr_tensor_last(dx),
-      tsr_tensor_last(dy) / tsr_reduction_splits(&c->task->sum, 0), runs_of_rows(c, dy),
-      weight_pieces(c, w, 1)};
+      .M = R,
+      .N = tsr_tensor_last(dx),
+      .K = tsr_tensor_last(dy) / tsr_reduction_splits(&c->task->sum, 0),
+      .row_pieces = R / run,
+      .col_pieces = weight_pieces(c, w, 1),
+      .call_rows = split_run(c, run)};
 }
 
-/* dw (N, K) = dy (R, N)^T x (R, K), R split into units of runs of rows, all of one length */
+/* dw (N, K) = dy (R, N)^T x (R, K), R split into units of runs of rows, all of one length, a run
+ * perhaps into several calls, each of which adds to those before it */
 static cuda_gemm_calls linear_dw_calls(const tsr_task_call *c) {
   const tsr_tensor *dy = tsr_kernel_inputs(c->task), *x = dy + 1, *w = dy + 2;
   tsr_reduced_rows run = {0};
   tsr_reduction_rows(&c->task->sum, 0, 0, 0, &run);
+  int64_t pieces = weight_pieces(c, w, 0);
   return (cuda_gemm_calls){
-      tsr_tensor_last(dy), tsr_tensor_last(x), run.rows, weight_pieces(c, w, 0),
-      weight_pieces(c, w, 1)};
+      .M = tsr_tensor_last(dy),
+      .N = tsr_tensor_last(x),
+      .K = split_run(c, run.rows),
+      .row_pieces = pieces,
+      .col_pieces = weight_pieces(c, w, 1),
+      .call_rows = tsr_tensor_last(dy) / pieces};
 }
 
 /* c (…, M, N) = A (…, M, K) B (…, K, N), either transposed; K split into units, a call a matrix */
@@ -82,7 +77,12 @@ static cuda_gemm_calls matmul_calls(const tsr_task_call *c) {
   int n = y->ndim;
   int64_t K = a->shape[tsr_task_attrs(c)->matmul.transpose_a ? n - 2 : n - 1];
   return (cuda_gemm_calls){
-      y->shape[n - 2], y->shape[n - 1], K / tsr_reduction_splits(&c->task->sum, 0), 1, 1};
+      .M = y->shape[n - 2],
+      .N = y->shape[n - 1],
+      .K = K / tsr_reduction_splits(&c->task->sum, 0),
+      .row_pieces = 1,
+      .col_pieces = 1,
+      .call_rows = y->shape[n - 2]};
 }
 
 cuda_gemm_calls cuda_gemm_calls_of(const tsr_task_call *c, int at) {
@@ -104,8 +104,11 @@ cuda_gemm_calls cuda_gemm_calls_of(const tsr_task_call *c, int at) {
 static int64_t summands_of(const tsr_task *t) {
   int64_t leaves = tsr_task_leaves(t);
   if (t->op == TSR_OP_LINEAR_DX) return leaves * t->inputs_count / 2;
-  if (t->op == TSR_OP_LINEAR_DW) return leaves * tsr_reduction_runs(&t->sum);
-  return leaves;
+  if (t->op != TSR_OP_LINEAR_DW) return leaves;
+  tsr_reduced_rows run = {0};
+  tsr_reduction_rows(&t->sum, 0, 0, 0, &run);
+  bool split = t->calls.rows && t->calls.rows < run.rows;
+  return leaves * tsr_reduction_runs(&t->sum) * (split ? 2 : 1); /* at least */
 }
 
 bool cuda_matmul_is_wide(const tsr_task *t) {
@@ -118,9 +121,14 @@ static bool is_unaligned(int64_t elements, int64_t bytes) { return elements * by
 static bool has_gaps(const tsr_task_call *c, const cuda_gemm_calls *g, int64_t in, int64_t out) {
   int64_t rows = g->M / g->row_pieces;
   if (g->col_pieces > 1) return true;
+  /* Calls within a run begin at any row. */
+  bool any_row = c->task->calls.run || c->task->calls.rows;
+  int64_t least_rows = any_row ? 1 : g->K;
   if (c->task->op == TSR_OP_LINEAR_DW)
-    return g->row_pieces > 1 || is_unaligned(g->K * g->M, in) || is_unaligned(g->K * g->N, in);
+    return g->row_pieces > 1 || is_unaligned(least_rows * g->M, in) ||
+           is_unaligned(least_rows * g->N, in);
   if (tsr_reduction_splits(&c->task->sum, 0) > 1) return true;
+  if (any_row && (is_unaligned(g->K, in) || is_unaligned(g->N, out))) return true;
   bool several = g->row_pieces > 1 || c->task->op == TSR_OP_MATMUL;
   return several && (is_unaligned(rows * g->K, in) || is_unaligned(rows * g->N, out) ||
                      is_unaligned(g->K * g->N, in));
@@ -138,8 +146,7 @@ int64_t cuda_gemm_calls_scratch(const tsr_task_call *c) {
   for (int i = 0; i < pairs; i++) {
     cuda_gemm_calls g = cuda_gemm_calls_of(c, 2 * i);
     if (!has_gaps(c, &g, in, out)) continue;
-    int64_t bytes =
-        tsr_cuda_gemm_scratch(g.M / g.row_pieces, g.N / g.col_pieces, g.K, in, out, t->fused);
+    int64_t bytes = tsr_cuda_gemm_scratch(g.call_rows, g.N / g.col_pieces, g.K, in, out, t->fused);
     if (bytes > most) most = bytes;
   }
   return most;

@@ -2,16 +2,19 @@
 /* Which calls of GEMMs a task is made of. cuBLASLt's bits depend on a call's shape, so rows and
  * columns that an axis may split are computed in calls as large as the recipe's units, and sums
  * that an axis may split are made of one call a unit, added in the tree's order. Without units,
- * which is a mesh's default, a GEMM is one call. The target sizes scratch with them, the plugin
- * runs them. */
+ * which is a mesh's default, a GEMM is one call. A classifier's GEMMs split the rows of a unit into
+ * further calls (schedule/classifier_calls.h). The target sizes scratch with them, the plugin runs
+ * them. */
 #ifndef TSR_DEVICE_CUDA_GEMM_CALLS_H
 #define TSR_DEVICE_CUDA_GEMM_CALLS_H
 #include "device/arguments.h"
 
-/* c (M, N) = a (M, K) b (K, N) of one leaf of the sum, in row_pieces x col_pieces calls of one
- * shape. */
+/* c (M, N) = a (M, K) b (K, N) of one leaf of the sum, in row_pieces x col_pieces pieces of one
+ * shape, the rows of each in calls of `call_rows`, of which the last one may have fewer. Of
+ * linear_dw, which adds up runs of rows, K is the rows of a call; the last one of a run may have
+ * fewer. */
 typedef struct {
-  int64_t M, N, K, row_pieces, col_pieces;
+  int64_t M, N, K, row_pieces, col_pieces, call_rows;
 } cuda_gemm_calls;
 
 /* `at`: of linear_dx, whose inputs are pairs, the first input of one; else 0. */

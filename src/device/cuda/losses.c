@@ -38,14 +38,22 @@ static void add_rows(const cuda_call *c, loss_sum *s) {
 }
 
 /* inputs: logits, stats (…, units, 3), targets, step_scalars */
-static void ce_loss_run(const cuda_call *c) {
+void cuda_run_ce_row_losses(const cuda_call *c, float *row_loss) {
   const tsr_tensor *stats = cuda_x(c, 1);
+  tsr_cuda_softmax_loss(
+      c->state->stream, row_loss, cuda_out(c, 1), cuda_in(c, 1), cuda_in(c, 2),
+      tsr_task_loss_rows(c->call.task), stats->shape[stats->ndim - 2]);
+}
+
+void cuda_run_ce_loss_sum(const cuda_call *c) {
   loss_sum s = {cuda_loss_scratch_at(c->call.task, cuda_scratch(c))};
   s.factor = cuda_scalar(c, 3, TSR_SCALAR_INV_COUNT);
-  tsr_cuda_softmax_loss(
-      c->state->stream, s.scratch.row_loss, cuda_out(c, 1), cuda_in(c, 1), cuda_in(c, 2),
-      s.scratch.rows, stats->shape[stats->ndim - 2]);
   add_rows(c, &s);
+}
+
+static void ce_loss_run(const cuda_call *c) {
+  cuda_run_ce_row_losses(c, cuda_loss_scratch_at(c->call.task, cuda_scratch(c)).row_loss);
+  cuda_run_ce_loss_sum(c);
 }
 const cuda_op cuda_ce_loss = ce_loss_run;
 

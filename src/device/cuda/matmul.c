@@ -8,11 +8,17 @@
 
 /* ---- calls of fixed shape ---- */
 
-/* A GEMM whose rows and columns are computed in so many equal pieces. */
+/* A GEMM whose rows and columns are computed in the pieces and calls of cuda_gemm_calls. */
 typedef struct {
   tsr_cuda_gemm whole;
-  int64_t row_pieces, col_pieces;
+  int64_t row_pieces, col_pieces, call_rows;
 } pieced;
+
+static void set_pieces(pieced *p, const cuda_gemm_calls *calls) {
+  p->row_pieces = calls->row_pieces;
+  p->col_pieces = calls->col_pieces;
+  p->call_rows = calls->call_rows;
+}
 
 static const char *moved(const void *data, int64_t elements, tsr_cuda_type type) {
   return (const char *)data + elements * (type == TSR_CUDA_F32 ? 4 : 2);
@@ -27,14 +33,14 @@ static void run_gemm(const cuda_call *c, const tsr_cuda_gemm *of) {
   c->state->fail(c->state->context, &c->call, tsr_cuda_blas_error(c->state->blas));
 }
 
-static tsr_cuda_gemm piece_of(const pieced *of, int64_t i, int64_t j) {
+/* Rows from `first` on, of columns j. */
+static tsr_cuda_gemm piece_of(const pieced *of, int64_t first, int64_t rows, int64_t j) {
   const tsr_cuda_gemm *w = &of->whole;
-  int64_t rows = w->M / of->row_pieces, cols = w->N / of->col_pieces;
-  int64_t at = i * rows * w->c_stride + j * cols;
+  int64_t cols = w->N / of->col_pieces, at = first * w->c_stride + j * cols;
   tsr_cuda_gemm p = *w;
   p.M = rows;
   p.N = cols;
-  p.a.data = moved(w->a.data, i * rows * (w->a.transposed ? 1 : w->a.stride), w->type);
+  p.a.data = moved(w->a.data, first * (w->a.transposed ? 1 : w->a.stride), w->type);
   p.b.data = moved(w->b.data, j * cols * (w->b.transposed ? w->b.stride : 1), w->type);
   p.c = (void *)moved(w->c, at, w->c_type);
   if (w->plus) p.plus = moved(w->plus, at, w->c_type);
@@ -44,10 +50,14 @@ static tsr_cuda_gemm piece_of(const pieced *of, int64_t i, int64_t j) {
 }
 
 static void run_pieces(const cuda_call *c, const pieced *of) {
-  for (int64_t i = 0; i < of->row_pieces; i++)
-    for (int64_t j = 0; j < of->col_pieces; j++) {
-      tsr_cuda_gemm p = piece_of(of, i, j);
-      run_gemm(c, &p);
+  int64_t rows = of->whole.M / of->row_pieces;
+  for (int64_t first = 0, end = rows; first < of->whole.M; end += rows)
+    for (int64_t n; first < end; first += n) {
+      n = end - first < of->call_rows ? end - first : of->call_rows;
+      for (int64_t j = 0; j < of->col_pieces; j++) {
+        tsr_cuda_gemm p = piece_of(of, first, n, j);
+        run_gemm(c, &p);
+      }
     }
 }
 
@@ -60,30 +70,35 @@ static tsr_cuda_matrix transposed(const void *data, int64_t cols) {
 
 /* ---- sums of leaves: partial results in f32, rounded once when they are complete ---- */
 
-typedef void
-make_sum(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type);
+typedef void make_sum(
+    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into, tsr_cuda_type type);
+
+typedef struct {
+  make_sum *make;
+  void *context;
+} summand;
 
 static void make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
-  make_sum *const *make = context;
-  (*make)(c, block, leaf, into, TSR_CUDA_F32);
+  const summand *of = context;
+  of->make(c, of->context, block, leaf, into, TSR_CUDA_F32);
 }
 
-static void run_sum(const cuda_call *c, make_sum *make) {
+static void run_sum(const cuda_call *c, make_sum *make, void *context) {
   const tsr_task *t = c->call.task;
   if (t->fp8) cuda_fp8_quantize(c);
   int64_t elements = tsr_task_block_elements(t);
   bool wide = cuda_matmul_is_wide(t);
   tsr_cuda_type type = cuda_type(cuda_y(c, 0));
   if (!tsr_reduction_is_split(&t->sum) && !wide) {
-    make(c, 0, 0, cuda_out(c, 0), type);
+    make(c, context, 0, 0, cuda_out(c, 0), type);
     return;
   }
   cuda_matmul_scratch s = cuda_matmul_scratch_at(&c->call, cuda_scratch(c));
   float *out = wide ? s.wide : cuda_out(c, 0);
   assert(!wide || tsr_reduction_blocks(&t->sum) == 1); /* blocks are partial, and those are f32 */
+  summand of = {make, context};
   for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++)
-    cuda_add_leaves(
-        c, block, out + block * elements, s.stack, elements, elements, make_leaf, &make);
+    cuda_add_leaves(c, block, out + block * elements, s.stack, elements, elements, make_leaf, &of);
   if (wide) tsr_cuda_cast(c->state->stream, type, cuda_out(c, 0), TSR_CUDA_F32, out, elements);
 }
 
@@ -121,13 +136,14 @@ static pieced linear_pieced(const cuda_call *c, int64_t leaf, void *into, tsr_cu
           .b = transposed(moved(cuda_in(c, 1), part.first, in), K),
           .c = into,
           .c_stride = tsr_tensor_last(y)}};
-  p.row_pieces = calls.row_pieces;
-  p.col_pieces = calls.col_pieces;
+  set_pieces(&p, &calls);
   return p;
 }
 
-static void
-linear_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
+static void linear_leaf(
+    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into,
+    tsr_cuda_type type) {
+  (void)context;
   if (c->call.task->fp8) {
     int64_t unit = unit_of(c, block, leaf);
     cuda_fp8_gemm(c, (cuda_fp8_call){0, 1, unit, false}, into, type);
@@ -138,46 +154,67 @@ linear_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cud
 }
 
 /* Whether the library computes the epilogue with the GEMM; `p` then has it. Under policy
- * deterministic it does only where that has the bits of the separate ops: half precision is rounded
- * at each step, and the library adds a residual before a bias and has a gelu of its own. */
+ * deterministic it does only where that has the bits of the separate ops: it adds a residual before
+ * a bias and has a gelu of its own, and half precision is rounded behind the bias and again behind
+ * the rest. */
 static bool has_epilogue(const cuda_call *c, const tsr_epilogue *e, pieced *p) {
-  bool exact = e->out->dtype == TSR_F32 && !e->gelu && !(e->bias && e->residual);
-  if (!c->state->fast && !exact) return false;
+  bool half = e->out->dtype != TSR_F32, adds_last = e->residual && (half || e->bias);
+  if (!c->state->fast && (e->gelu || adds_last)) return false;
   if (e->bias) p->whole.bias = cuda_at(c, e->bias);
   if (e->residual) p->whole.plus = cuda_at(c, e->residual);
   if (e->gelu && !e->before) return false; /* the library writes its input, too */
   if (e->gelu) p->whole.before = cuda_at(c, e->before);
-  tsr_cuda_gemm piece = piece_of(p, 0, 0);
+  tsr_cuda_gemm piece = piece_of(p, 0, p->call_rows, 0);
   return tsr_cuda_has_gemm(c->state->blas, &piece);
 }
 
-/* Else the rest is one pass behind the GEMM, in place, which rounds as the separate ops do. */
-static void run_epilogue(const cuda_call *c, const tsr_epilogue *e) {
-  tsr_cuda_epilogue(
-      c->state->stream, cuda_type(e->out), cuda_at(c, e->out), cuda_at(c, e->before),
-      cuda_at(c, e->out), cuda_at(c, e->bias), cuda_at(c, e->residual), e->gelu,
-      tsr_tensor_rows(e->out), tsr_tensor_last(e->out));
+/* In half precision the GEMM adds the bias before it rounds: in the library's epilogue, or where it
+ * has none for the shape, to rows of the bias. */
+static void run_with_bias(const cuda_call *c, const tsr_tensor *bias, pieced *p) {
+  int64_t rows = p->whole.M, cols = p->whole.N;
+  p->whole.bias = cuda_at(c, bias);
+  tsr_cuda_gemm piece = piece_of(p, 0, p->call_rows, 0);
+  if (!tsr_cuda_has_gemm(c->state->blas, &piece)) {
+    p->whole.bias = NULL;
+    p->whole.plus = p->whole.c;
+    tsr_cuda_zero(c->state->stream, p->whole.c, rows * cols * 2);
+    tsr_cuda_add_row(
+        c->state->stream, p->whole.c_type, p->whole.c, p->whole.c, cuda_at(c, bias), rows, cols);
+  }
+  run_pieces(c, p);
 }
 
 static void linear_run(const cuda_call *c) {
   if (!c->call.task->fused) {
-    run_sum(c, linear_leaf);
+    run_sum(c, linear_leaf, NULL);
     return;
   }
   tsr_epilogue e = tsr_epilogue_of(c->call.program, c->call.task);
   tsr_cuda_type type = cuda_type(e.out);
   pieced p = linear_pieced(c, 0, cuda_at(c, e.out), type), plain = p;
-  bool all = has_epilogue(c, &e, &p);
-  run_pieces(c, all ? &p : &plain);
-  if (!all) run_epilogue(c, &e);
+  if (has_epilogue(c, &e, &p)) {
+    run_pieces(c, &p);
+    return;
+  }
+  bool half = type != TSR_CUDA_F32 && e.bias;
+  if (half) run_with_bias(c, e.bias, &plain);
+  else run_pieces(c, &plain);
+  if (half && !e.residual && !e.gelu) return;
+  /* The rest is one pass behind the GEMM, in place, which rounds as the separate ops do. */
+  tsr_cuda_epilogue(
+      c->state->stream, type, cuda_at(c, e.out), cuda_at(c, e.before), cuda_at(c, e.out),
+      half ? NULL : cuda_at(c, e.bias), cuda_at(c, e.residual), e.gelu, tsr_tensor_rows(e.out),
+      tsr_tensor_last(e.out));
 }
 
 const cuda_op cuda_linear = linear_run;
 
 /* ---- dx (R, K) = sum over pairs of dy (R, N) w (N, K), N split into units ---- */
 
-static void
-linear_dx_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
+static void linear_dx_leaf(
+    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into,
+    tsr_cuda_type type) {
+  (void)context;
   const tsr_tensor *dx = cuda_y(c, 0);
   for (int i = 0; i < c->call.task->inputs_count; i += 2) {
     if (c->call.task->fp8) {
@@ -201,54 +238,78 @@ linear_dx_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_
             .c = into,
             .c_stride = K,
             .plus = i > 0 ? into : NULL}};
-    p.row_pieces = calls.row_pieces;
-    p.col_pieces = calls.col_pieces;
+    set_pieces(&p, &calls);
     run_pieces(c, &p);
   }
 }
 
-static void linear_dx_run(const cuda_call *c) { run_sum(c, linear_dx_leaf); }
+static void linear_dx_run(const cuda_call *c) { run_sum(c, linear_dx_leaf, NULL); }
 const cuda_op cuda_linear_dx = linear_dx_run;
 
-/* ---- dw (N, K) = dy (R, N)^T x (R, K), R split into units of runs of rows ---- */
+/* ---- dw (N, K) = dy (R, N)^T x (R, K), R split into units of runs of rows, and these into calls
+ * ---- */
 
-static void
-linear_dw_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
+typedef struct {
+  cuda_rows_at *dy;
+  void *context;
+} gradient_rows;
+
+static const void *input_rows(const cuda_call *c, void *context, int64_t first, int64_t rows) {
+  (void)context, (void)rows;
+  const tsr_tensor *dy = cuda_x(c, 0);
+  return moved(cuda_in(c, 0), first * tsr_tensor_last(dy), cuda_type(dy));
+}
+
+static void linear_dw_leaf(
+    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into,
+    tsr_cuda_type type) {
+  const gradient_rows *from = context;
   const tsr_tensor *dy = cuda_x(c, 0), *x = cuda_x(c, 1);
   int64_t N = tsr_tensor_last(dy), K = tsr_tensor_last(x);
   cuda_gemm_calls calls = cuda_gemm_calls_of(&c->call, 0);
   tsr_cuda_type in = cuda_type(dy);
   tsr_reduced_rows run;
+  bool first = true;
   for (int64_t k = 0; tsr_reduction_rows(&c->call.task->sum, block, leaf, k, &run); k++) {
     if (c->call.task->fp8) {
       cuda_fp8_gemm(c, (cuda_fp8_call){0, 1, run.first / run.rows, k > 0}, into, type);
       continue;
     }
-    pieced p = {
-        .whole = {
-            .M = N,
-            .N = K,
-            .K = run.rows,
-            .type = in,
-            .c_type = type,
-            .a = transposed(moved(cuda_in(c, 0), run.first * N, in), N),
-            .b = rows_of(moved(cuda_in(c, 1), run.first * K, in), K),
-            .c = into,
-            .c_stride = K,
-            .plus = k > 0 ? into : NULL}};
-    p.row_pieces = calls.row_pieces;
-    p.col_pieces = calls.col_pieces;
-    run_pieces(c, &p);
+    int64_t end = run.first + run.rows;
+    for (int64_t row = run.first, rows; row < end; row += rows, first = false) {
+      rows = end - row < calls.K ? end - row : calls.K;
+      pieced p = {
+          .whole = {
+              .M = N,
+              .N = K,
+              .K = rows,
+              .type = in,
+              .c_type = type,
+              .a = transposed(from->dy(c, from->context, row, rows), N),
+              .b = rows_of(moved(cuda_in(c, 1), row * K, in), K),
+              .c = into,
+              .c_stride = K,
+              .plus = first ? NULL : into}};
+      set_pieces(&p, &calls);
+      run_pieces(c, &p);
+    }
   }
 }
 
-static void linear_dw_run(const cuda_call *c) { run_sum(c, linear_dw_leaf); }
+void cuda_run_linear_dw(const cuda_call *c, cuda_rows_at *dy, void *context) {
+  gradient_rows from = {dy, context};
+  run_sum(c, linear_dw_leaf, &from);
+}
+
+static void linear_dw_run(const cuda_call *c) { cuda_run_linear_dw(c, input_rows, NULL); }
 const cuda_op cuda_linear_dw = linear_dw_run;
 
 /* ---- c (…, M, N) = A (…, M, K) B (…, K, N), either turned; K split into units ---- */
 
-static void
-matmul_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
+static void matmul_leaf(
+    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into,
+    tsr_cuda_type type) {
+  (void)context;
   const tsr_tensor *a = cuda_x(c, 0), *b = cuda_x(c, 1), *y = cuda_y(c, 0);
   bool ta = cuda_attrs(c)->matmul.transpose_a, tb = cuda_attrs(c)->matmul.transpose_b;
   int n = y->ndim;
@@ -275,5 +336,5 @@ matmul_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cud
   }
 }
 
-static void matmul_run(const cuda_call *c) { run_sum(c, matmul_leaf); }
+static void matmul_run(const cuda_call *c) { run_sum(c, matmul_leaf, NULL); }
 const cuda_op cuda_matmul = matmul_run;

@@ -70,11 +70,21 @@ void cuda_add_leaves(
 /* Begins a task: its op, and the casts of operands before and after it (run_task.c). */
 void cuda_run_task(const cuda_call *call);
 
+/* A linear_dw whose dy is computed while it is read, in the order of its sum: `dy` returns the
+ * address of some of its rows, which are neighbours. */
+typedef const void *cuda_rows_at(const cuda_call *call, void *context, int64_t first, int64_t rows);
+void cuda_run_linear_dw(const cuda_call *call, cuda_rows_at *dy, void *context);
+
+/* The parts of a loss: the losses of its task's rows, and the sum of all rows' losses, which lie in
+ * the task's scratch. */
+void cuda_run_ce_row_losses(const cuda_call *call, float *row_loss);
+void cuda_run_ce_loss_sum(const cuda_call *call);
+
 /* How ops' tasks run; `cuda_collective` stands for those of collectives. */
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
   extern const cuda_op cuda_##lower;
 #include "graph/ops.def"
 #undef OP
-extern const cuda_op cuda_logits_gradient; /* a fused task's */
+extern const cuda_op cuda_logits_gradient, cuda_linear_cross_entropy; /* fused tasks' */
 
 #endif

@@ -39,9 +39,14 @@ static void cast(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *fro
           cuda_at(c, &from[i]), tsr_tensor_elements(&from[i]));
 }
 
+static cuda_op op_of(const tsr_task *t) {
+  if (t->fused == TSR_FUSED_LOGITS_GRADIENT) return cuda_logits_gradient;
+  return t->fused == TSR_FUSED_LINEAR_CROSS_ENTROPY ? cuda_linear_cross_entropy : *table[t->op];
+}
+
 void cuda_run_task(const cuda_call *c) {
   const tsr_task *task = c->call.task;
   if (task->cast_bytes) cast(c, tsr_kernel_inputs(task), task->inputs, task->inputs_count);
-  (task->fused == TSR_FUSED_LOGITS_GRADIENT ? cuda_logits_gradient : *table[task->op])(c);
+  op_of(task)(c);
   if (task->cast_bytes) cast(c, task->outputs, tsr_kernel_outputs(task), task->outputs_count);
 }

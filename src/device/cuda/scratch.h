@@ -77,7 +77,7 @@ typedef struct {
 } cuda_embedding_scratch;
 cuda_embedding_scratch cuda_embedding_scratch_at(const tsr_task *task, char *at);
 
-/* Of any task. */
+/* Of any task but a linear_cross_entropy (classifier_tiles.h). */
 int64_t cuda_scratch_bytes(const tsr_program *program, const tsr_task *task);
 
 #endif

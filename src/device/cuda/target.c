@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a CUDA GPU computes and fuses, in which types, with how much scratch; without a GPU or
  * nvcc. */
+#include "device/cuda/classifier_tiles.h"
 #include "device/cuda/plugin_abi.h"
 #include "device/cuda/scratch.h"
 
@@ -134,8 +135,9 @@ static void
 kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {
   tsr_dtype half = TSR_F32;
   int sinks = sinks_of(&p->graph->nodes[t->node]);
-  if (t->fused == TSR_FUSED_LOGITS_GRADIENT) return; /* it rounds what its GEMMs read */
-  if (t->fp8) return;                                /* operands of any types are quantised */
+  bool rounds = t->fused == TSR_FUSED_LOGITS_GRADIENT || t->fused == TSR_FUSED_LINEAR_CROSS_ENTROPY;
+  if (rounds) return; /* it rounds what its GEMMs read */
+  if (t->fp8) return; /* operands of any types are quantised */
   bool mixed = !takes_mixed(t->op) && is_mixed(p, t, &half);
   for (int i = 0; i < t->inputs_count; i++)
     if (tsr_dtype_is_quantized(inputs[i])) inputs[i] = half; /* GEMMs read a decoded copy */
@@ -152,7 +154,8 @@ kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dty
 
 static int64_t scratch(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
-  return cuda_scratch_bytes(p, t);
+  bool tiles = t->fused == TSR_FUSED_LINEAR_CROSS_ENTROPY;
+  return tiles ? cuda_classifier_bytes(p, t) : cuda_scratch_bytes(p, t);
 }
 
 /* The CPU pads rows of partial results; its size is enough. */
@@ -163,7 +166,8 @@ static int64_t output_bytes(const tsr_target *target, const tsr_program *p, cons
 tsr_target tsr_cuda_target(const tsr_target *host, bool fast, bool offloads) {
   unsigned fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM |
                    1u << TSR_FUSED_NORM_DX_SUM | 1u << TSR_FUSED_UPDATES | 1u << TSR_FUSED_NORMS |
-                   1u << TSR_FUSED_CASTS | 1u << TSR_FUSED_LOGITS_GRADIENT;
+                   1u << TSR_FUSED_CASTS | 1u << TSR_FUSED_LOGITS_GRADIENT |
+                   1u << TSR_FUSED_LINEAR_CROSS_ENTROPY;
   if (offloads) fuses &= ~(1u << TSR_FUSED_UPDATES);
   return (tsr_target){
       .host = host,
@@ -172,6 +176,7 @@ tsr_target tsr_cuda_target(const tsr_target *host, bool fast, bool offloads) {
           TSR_EPILOGUE_BIAS | TSR_EPILOGUE_RESIDUAL | TSR_EPILOGUE_GELU | TSR_EPILOGUE_HALF,
       .exact = !fast,
       .state_in_file = offloads,
+      .tile_rows = cuda_tile_rows,
       .supports = offloads ? supports_without_state : supports,
       .kernel_types = kernel_types,
       .scratch = scratch,
