@@ -12,10 +12,11 @@ typedef struct {
 
 static const entry usages[] = {
     {ONLY(TRAIN), "tessera-train [train] --config FILE [--resume [CHECKPOINT]] [options]\n"},
-    {ONLY(CHECK), "tessera-train check --config FILE [--prove [--full-mesh]] [options]\n"},
+    {ONLY(CHECK),
+     "tessera-train check --config FILE [--prove [--full-mesh]] [--svg DIR] [options]\n"},
     {ONLY(INSPECT), "tessera-train inspect (--config FILE | --mesh FILE)\n"},
     {ONLY(PLAN), "tessera-train plan (--config FILE | --calibrate [FILE]) [--machine NAME|FILE] "
-                 "[--gantt] [--svg FILE]\n"},
+                 "[--gantt] [--svg DIR]\n"},
     {ONLY(TRACE), "tessera-train trace --config FILE [--rank R] [--emit WHAT] [options]\n"},
     {ONLY(TRACE), "tessera-train trace --config FILE --save DIR [--tensors REGEX] [--steps A-B]\n"},
     {ONLY(PROFILE), "tessera-train profile --config FILE [--steps N] [--out DIR] [options]\n"},
@@ -165,11 +166,13 @@ static const entry options[] = {
     {ONLY(CHECK), "  --full-mesh      check --prove: keeps the sizes of all mesh axes\n"},
     {ONLY(REPORT),
      "  --html FILE      report: the page, which needs no other file and no network\n"},
-    {ONLY(PLAN) | ONLY(REPORT),
-     "  --machine WHAT   plan, report: a shipped machine (blackhole, cpu, galaxy, h100, h200) or "
-     "a file\n"},
+    {ONLY(PLAN) | ONLY(REPORT) | ONLY(CHECK), "  --machine WHAT   plan, report, check --svg: a "
+                                              "shipped machine (blackhole, cpu, galaxy, h100, "
+                                              "h200) or a file\n"},
     {ONLY(PLAN), "  --gantt          plan: draws the pipeline over time\n"},
-    {ONLY(PLAN), "  --svg FILE       plan: the same as a picture\n"},
+    {ONLY(PLAN) | ONLY(CHECK),
+     "  --svg DIR        plan, check: writes pictures: memory.svg, mesh.svg, pipeline.svg, "
+     "communication.svg\n"},
     {ONLY(PLAN),
      "  --calibrate [FILE]  plan: measures this machine and writes its description, into "
      "machine.yaml\n"

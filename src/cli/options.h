@@ -65,8 +65,9 @@ typedef struct {
   int64_t first_step, last_step; /* --steps of verify and trace; 0: not given */
   /* check */
   bool prove, full_mesh;
+  const char *svg; /* and plan: the folder of pictures */
   /* plan */
-  const char *machine, *svg, *calibration; /* calibration: the file for --calibrate */
+  const char *machine, *calibration; /* calibration: the file for --calibrate */
   bool gantt;
   /* report */
   const char *html;
