@@ -290,6 +290,10 @@ static const entry options[] = {
      "  --strict         what breaks the recipe is an error: keys without effect, no seed, sums in "
      "a mesh's own\n"
      "                   order; advice stays a note\n"},
+    {ALL,
+     "  --progress WHEN  of what takes long, on standard error: auto (on a terminal, after 2 "
+     "seconds),\n                   never, or SECONDS: after so many; without a terminal a line "
+     "every SECONDS\n"},
     {ALL, "  --quiet          prints errors only\n"},
     {ALL, "  --version, --help\n"},
 };

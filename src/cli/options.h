@@ -46,6 +46,9 @@ typedef struct {
   int sets_count;
   tsr_words arguments; /* of checkpoint and data (their own command first), import, … */
   const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
+  const char *progress_text;
+  double progress_s; /* < 0: auto */
+  bool no_progress;
   bool quiet, strict, print_config, print_schema, print_manual, version, help;
   /* train */
   const char *dump_grads, *record_routing, *replay_routing, *determinism_text;

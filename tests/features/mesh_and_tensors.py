@@ -3,7 +3,9 @@
 import json
 import math
 import os
+import pty
 import re
+import subprocess
 import sys
 from xml.etree import ElementTree
 
@@ -452,3 +454,20 @@ def pictures(c):
                            ("communication", "rank 0 to rank 1: ")):
             if text not in said[name]:
                 raise Missing(f"{command}/{name}.svg has no '{text}'")
+
+
+@feature("--progress: a line of long commands on a terminal, gone at the end; without one nothing, or plain lines")
+def progress(c):
+    words = ("tokenize", "text.txt", "--out", "text.bin")
+    master, slave = pty.openpty()
+    done = subprocess.run([c.program, *words, "--progress", "0"], cwd=c.folder, stdout=subprocess.DEVNULL, stderr=slave,
+                          env={**os.environ, "TERM": "xterm", "NO_COLOR": ""})
+    os.close(slave)
+    drawn = os.read(master, 1 << 16)
+    os.close(master)
+    if done.returncode or b"\r\x1b[Ktokenizing [" not in drawn or not drawn.endswith(b"\r\x1b[K"):
+        raise Missing(f"on a terminal: {drawn!r}")
+    os.remove(os.path.join(c.folder, "text.bin"))
+    c.run(*words, "--progress", "0").ends(0).matches(r"^tokenizing: 100%, .*, ETA 0:00$")
+    os.remove(os.path.join(c.folder, "text.bin"))
+    c.run(*words).ends(0).never_says("tokenizing")
