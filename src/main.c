@@ -3,8 +3,10 @@
  * exit code. */
 #include "cli/console.h"
 #include "cli/launcher_check.h"
+#include "base/command_progress.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
+#include "base/terminal_line.h"
 #include "config/manual.h"
 #include "config/print.h"
 #include "config/schema.h"
@@ -45,6 +47,7 @@ static void write_error(const char *text) {
 /* Before there is anything to save. */
 static void on_early(int number) {
   const char *file = tsr_file_waited_for();
+  if (tsr_command_progress_is_shown()) write_error(TSR_TERMINAL_LINE_CLEAR);
   write_error("tessera-train: ended by a signal");
   if (file) write_error(" while reading '");
   if (file) write_error(file);
@@ -85,7 +88,10 @@ void app_stop_files_on_signals(app *a) {
 
 bool app_join(app *a, bool ok) {
   bool all = tsr_job_join(&a->job, tsr_command_name(a->options.command), ok);
-  if (a->job.is_silent) a->options.quiet = true;
+  if (a->job.is_silent) {
+    a->options.quiet = true;
+    tsr_command_progress_disable();
+  }
   return all;
 }
 
@@ -167,6 +173,13 @@ static int run_alone(app *a, bool valid) {
   return launcher_check_siblings(a, false) ? code : fail_in_job(a);
 }
 
+static void enable_progress(const tsr_options *o) {
+  const double usual_delay_s = 2;
+  bool given = o->progress_s >= 0;
+  if (!o->quiet && !o->no_progress)
+    tsr_command_progress_enable(given ? o->progress_s : usual_delay_s, given);
+}
+
 int main(int argc, char **argv) {
   enum { TIMEOUT_S = 60 /* until the configuration has been read */ };
   app a = {.arena = tsr_arena_new(), .stop = &stop, .save_now = &save_now};
@@ -177,6 +190,7 @@ int main(int argc, char **argv) {
   take_closed_streams();
   bool ok = tsr_options_parse(a.arena, argc, argv, &a.options, a.diags);
   if (console_is_secondary(&a.options)) signal(SIGPIPE, SIG_IGN); /* an error of the write */
+  enable_progress(&a.options);
   if (a.options.quiet) tsr_diags_quiet(a.diags);
   if (a.options.strict) tsr_diags_strict(a.diags);
   int code = launcher_joins(&a.options, ok) ? run_in_job(&a, ok) : run_alone(&a, ok);

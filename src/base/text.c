@@ -111,3 +111,15 @@ tsr_short_text tsr_text_bytes(int64_t bytes) {
   snprintf(text.text, sizeof text.text, u ? "%.1f %s" : "%.0f %s", value, units[u]);
   return text;
 }
+
+tsr_short_text tsr_text_duration(double seconds) {
+  tsr_short_text text = {"--:--"};
+  if (!(seconds >= 0 && seconds < 1e9)) return text;
+  long long s = (long long)(seconds + 0.5), days = s / 86400;
+  int hours = (int)(s / 3600 % 24), minutes = (int)(s / 60 % 60), rest = (int)(s % 60);
+  size_t room = sizeof text.text;
+  if (days) snprintf(text.text, room, "%lldd %02d:%02d:%02d", days, hours, minutes, rest);
+  else if (hours) snprintf(text.text, room, "%d:%02d:%02d", hours, minutes, rest);
+  else snprintf(text.text, room, "%d:%02d", minutes, rest);
+  return text;
+}

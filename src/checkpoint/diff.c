@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Two checkpoints side by side, a megabyte at a time. */
 #include "checkpoint/checkpoint_commands.h"
+#include "base/command_progress.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -37,6 +38,7 @@ static bool compare_elements(diff *d, const tsr_stored *a, const tsr_stored *b) 
     if (!read_wide(d, 0, a, first, count, d->wide[0]) ||
         !read_wide(d, 1, b, first, count, d->wide[1]))
       return false;
+    tsr_command_progress_add(tsr_dtype_size(a->dtype, count));
     for (int64_t i = 0; i < count; i++) {
       if (!memcmp(&d->wide[0][i], &d->wide[1][i], sizeof(float))) continue;
       double x = (double)d->wide[0][i], y = (double)d->wide[1][i], far = fabs(x - y);
@@ -72,6 +74,7 @@ static bool compare_tensor(diff *d, const tsr_stored *a, const tsr_stored *b) {
 
 static bool compare_tensors(diff *d, const tsr_manifest *a, const tsr_manifest *b) {
   bool ok = true;
+  tsr_command_progress_begin("comparing", tsr_manifest_tensor_bytes(a), NULL);
   for (int i = 0; ok && i < a->tensors_count; i++) {
     const tsr_stored *t = &a->tensors[i], *there = tsr_manifest_find(b, t->name);
     if (there) {
@@ -81,6 +84,7 @@ static bool compare_tensors(diff *d, const tsr_manifest *a, const tsr_manifest *
       tsr_text_add(d->text, "%s: only in the first\n", t->name);
     }
   }
+  tsr_command_progress_end();
   for (int i = 0; ok && i < b->tensors_count; i++)
     if (!tsr_manifest_find(a, b->tensors[i].name)) {
       d->differences++;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/gguf_export.h"
+#include "base/command_progress.h"
 #include "base/file_read.h"
 #include "base/json.h"
 #include "base/new_file.h"
@@ -140,6 +141,7 @@ static bool put_elements(void *context, const float *elements, int64_t count) {
     x->bytes = tsr_arena_alloc(x->arena, (size_t)bytes);
   }
   tsr_gguf_quantize(x->kernels, type, elements, count, x->bytes, &x->overflows);
+  tsr_command_progress_add(bytes);
   return tsr_new_file_write(&x->file, x->bytes, (size_t)bytes, x->diags);
 }
 
@@ -174,9 +176,13 @@ static bool write_tensor(exporter *x, int i) {
 
 static bool write_all(exporter *x, const tsr_text *header) {
   if (!tsr_new_file_write(&x->file, header->data, header->length, x->diags)) return false;
-  for (int i = 0; i < x->list.count; i++)
-    if (!write_tensor(x, i)) return false;
-  return true;
+  int64_t bytes = 0;
+  bool ok = true;
+  for (int i = 0; i < x->list.count; i++) bytes += tsr_gguf_bytes(&x->list.tensors[i]);
+  tsr_command_progress_begin("exporting", bytes, NULL);
+  for (int i = 0; ok && i < x->list.count; i++) ok = write_tensor(x, i);
+  tsr_command_progress_end();
+  return ok;
 }
 
 static bool write_file(exporter *x, const tsr_text *header) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_export.h"
+#include "base/command_progress.h"
 #include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/folder_output.h"
@@ -287,6 +288,7 @@ static bool write_runs(exporter *x, const target *t) {
       if (!read_part(x, t, p, at, n, x->portion, &dtype)) return false;
       const void *out = convert(x, dtype, x->portion, t->dtype, n);
       if (!tsr_folder_output_put(x->out, out, n * tsr_dtype_bytes(t->dtype))) return false;
+      tsr_command_progress_add(n * tsr_dtype_bytes(t->dtype));
     }
   }
   return true;
@@ -328,6 +330,7 @@ static bool write_strided(exporter *x, const target *t) {
     }
     for (int64_t at = 0; at < bytes && ok; at += PORTION)
       ok = tsr_folder_output_put(x->out, theirs + at, bytes - at < PORTION ? bytes - at : PORTION);
+    tsr_command_progress_add(bytes);
   }
   tsr_arena_free(scratch);
   return ok;
@@ -449,10 +452,12 @@ static bool write_side_files(exporter *x) {
 
 static bool write_all(void *context, tsr_folder_output *output) {
   exporter *x = context;
+  bool ok = true;
   x->out = output;
-  for (int i = 0; i < x->shards; i++)
-    if (!write_shard(x, i)) return false;
-  return (x->shards == 1 || write_index(x)) && write_config(x) && write_side_files(x);
+  tsr_command_progress_begin("exporting", x->bytes, NULL);
+  for (int i = 0; ok && i < x->shards; i++) ok = write_shard(x, i);
+  tsr_command_progress_end();
+  return ok && (x->shards == 1 || write_index(x)) && write_config(x) && write_side_files(x);
 }
 
 bool tsr_hf_export(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_import.h"
+#include "base/command_progress.h"
 #include "base/file_read.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_folder.h"
@@ -381,6 +382,13 @@ static bool write_param(importer *m, const source *s, char *block) {
   return true;
 }
 
+/* Behind each portion of a file (folder_writer.h). */
+static void count_portion(void *context) {
+  enum { ABOUT = 1 << 20 };
+  (void)context;
+  tsr_command_progress_add(ABOUT);
+}
+
 static bool write_tensors(importer *m) {
   int count = m->graph->params_count;
   tsr_checkpoint_writer_piece *pieces =
@@ -402,6 +410,13 @@ static bool write_tensors(importer *m) {
   return tsr_checkpoint_writer_end_tensors(m->output, m->diags);
 }
 
+static int64_t bytes_of(const importer *m) {
+  int64_t bytes = 0;
+  for (int i = 0; i < m->graph->params_count; i++)
+    bytes += tsr_dtype_size(dtype_of(&m->sources[i]), tsr_param_real_elements(m->sources[i].param));
+  return bytes;
+}
+
 static bool write_all(importer *m, const char *out, const char *config, size_t length) {
   const char *tokenizer = m->sides.reads_text ? tsr_hf_side_files[0] : NULL;
   tsr_manifest about = {
@@ -411,10 +426,12 @@ static bool write_all(importer *m, const char *out, const char *config, size_t l
       .config = "config.yaml",
       .tokenizer = tokenizer};
   if (!tsr_checkpoint_writer_begin(
-          m->arena, tsr_hf_out(m->arena, out), NULL, NULL, &m->output, m->diags))
+          m->arena, tsr_hf_out(m->arena, out), count_portion, NULL, &m->output, m->diags))
     return false;
-  if (write_tensors(m) &&
-      tsr_checkpoint_writer_bytes(m->output, "config.yaml", config, length, m->diags) &&
+  tsr_command_progress_begin("importing", bytes_of(m), NULL);
+  bool ok = write_tensors(m);
+  tsr_command_progress_end();
+  if (ok && tsr_checkpoint_writer_bytes(m->output, "config.yaml", config, length, m->diags) &&
       tsr_hf_sides_write(m->arena, &m->sides, m->output, m->diags) &&
       tsr_file_maps_check(m->diags) && tsr_checkpoint_writer_commit(m->output, &about, m->diags))
     return true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/load.h"
+#include "base/command_progress.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,13 @@ static void close_quantized(const loading *l, tsr_executable *executable, int va
   }
 }
 
+static int64_t bytes_of(const tsr_graph *g, const tsr_stored *const *stored) {
+  int64_t bytes = 0;
+  for (int v = 0; v < g->values_count; v++)
+    if (stored[v]) bytes += tsr_stored_bytes(stored[v]);
+  return bytes;
+}
+
 bool tsr_checkpoint_load(
     tsr_arena *arena, const tsr_manifest *m, tsr_executable *executable, tsr_load_kind kind,
     bool verify, tsr_diags *diags) {
@@ -188,6 +196,7 @@ bool tsr_checkpoint_load(
   if (!check_all_used(arena, m, g, kind, stored, diags)) return false;
   if (!tsr_checkpoint_reader_open(arena, m, verify, &in, diags)) return false;
   bool ok = true;
+  tsr_command_progress_begin("loading", bytes_of(g, stored), NULL);
   for (int v = 0; ok && v < g->values_count; v++) {
     if (!stored[v]) continue;
     loading l = {tsr_executable_kernels(executable), stored[v], g->values[v].dtype, parts, 0};
@@ -198,7 +207,9 @@ bool tsr_checkpoint_load(
     ok = tsr_checkpoint_reader_read(in, stored[v], wanted, take, &l, diags);
     if (quantized) close_quantized(&l, executable, v);
     else tsr_executable_close_parts(executable, v);
+    tsr_command_progress_add(tsr_stored_bytes(stored[v]));
   }
+  tsr_command_progress_end();
   tsr_checkpoint_reader_close(in);
   return ok;
 }

@@ -192,3 +192,13 @@ const char *tsr_recipe_value(const tsr_manifest *m, const char *key) {
 bool tsr_manifest_has_adapters(const tsr_manifest *m) {
   return tsr_recipe_value(m, "lora_config.r") != NULL;
 }
+
+int64_t tsr_stored_bytes(const tsr_stored *t) {
+  return tsr_dtype_size(t->dtype, tsr_stored_elements(t->ndim, t->shape));
+}
+
+int64_t tsr_manifest_tensor_bytes(const tsr_manifest *m) {
+  int64_t bytes = 0;
+  for (int i = 0; i < m->tensors_count; i++) bytes += tsr_stored_bytes(&m->tensors[i]);
+  return bytes;
+}

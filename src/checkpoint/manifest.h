@@ -120,6 +120,9 @@ bool tsr_manifest_parse_part(
     tsr_arena *arena, const char *path, const char *text, size_t length, tsr_manifest *ret_manifest,
     tsr_diags *diags);
 
+/* The bytes of a tensor's elements, and of those of all tensors. */
+int64_t tsr_stored_bytes(const tsr_stored *tensor);
+int64_t tsr_manifest_tensor_bytes(const tsr_manifest *manifest);
 const tsr_stored *tsr_manifest_find(const tsr_manifest *manifest, const char *name); /* or NULL */
 int64_t tsr_stored_elements(int ndim, const int64_t *shape);
 int64_t tsr_manifest_bytes(const tsr_manifest *manifest); /* of all files but the manifest */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/reader.h"
+#include "base/command_progress.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include <assert.h>
@@ -153,15 +154,25 @@ bool tsr_checkpoint_reader_read(
   return true;
 }
 
+static void count_portion(
+    void *context, const tsr_stored_piece *piece, int64_t first, int64_t count,
+    const void *elements) {
+  const tsr_stored *t = context;
+  (void)piece, (void)first, (void)elements;
+  tsr_command_progress_add(count * tsr_dtype_bytes(t->dtype));
+}
+
 bool tsr_checkpoint_reader_verify(tsr_checkpoint_reader *in, tsr_diags *diags) {
   bool ok = true, verify = in->verify;
   in->verify = true;
+  tsr_command_progress_begin("verifying", tsr_manifest_tensor_bytes(in->manifest), NULL);
   for (int i = 0; i < in->manifest->files_count; i++) ok &= check_header(in, i, diags);
   for (int i = 0; i < in->manifest->tensors_count; i++) {
     const tsr_stored *t = &in->manifest->tensors[i];
     for (int k = 0; k < t->pieces_count; k++)
-      ok &= read_piece(in, t, &t->pieces[k], NULL, NULL, diags);
+      ok &= read_piece(in, t, &t->pieces[k], count_portion, (void *)(uintptr_t)t, diags);
   }
+  tsr_command_progress_end();
   in->verify = verify;
   return ok;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A checkpoint in other pieces. */
 #include "checkpoint/checkpoint_commands.h"
+#include "base/command_progress.h"
 #include "checkpoint/folder_writer.h"
 #include "base/file_read.h"
 #include <string.h>
@@ -41,6 +42,7 @@ static bool copy_piece(
     if (!tsr_checkpoint_reader_read_slice(in, t, p->begin, p->piece, at, count, portion, diags) ||
         !tsr_checkpoint_writer_data(out, portion, (size_t)(count * each), diags))
       return false;
+    tsr_command_progress_add(count * each);
   }
   return true;
 }
@@ -102,7 +104,9 @@ bool tsr_checkpoint_reshard(
     tsr_checkpoint_reader_close(in);
     return false;
   }
+  tsr_command_progress_begin("writing", tsr_manifest_tensor_bytes(m), NULL);
   for (int64_t i = 0; ok && i < files; i++) ok = copy_shard(arena, in, m, i, files, r, out, diags);
+  tsr_command_progress_end();
   ok = ok && copy_others(arena, m, out, diags) && tsr_checkpoint_writer_commit(out, m, diags);
   if (!ok) tsr_checkpoint_writer_abandon(out);
   tsr_checkpoint_reader_close(in);

@@ -7,7 +7,8 @@
 /* A file without a model (a device_config alone, say) is checked as far as possible. */
 static int check_without_model(app *a, setup *s) {
   const prepared none = {0};
-  bool ok = (!a->options.prove || tsr_config_require_model(s->config, a->diags)) &&
+  bool needs_model = a->options.prove || a->options.svg;
+  bool ok = (!needs_model || tsr_config_require_model(s->config, a->diags)) &&
             setup_open_mesh(a, s) && setup_build_context(a, s) && setup_map_ranks(a, s) &&
             setup_choose_cpu(a, s) && setup_fix_recipe(a, s);
   if (ok)
@@ -36,6 +37,15 @@ static bool prove(app *a, const setup *s, const prepared *p) {
   return ok;
 }
 
+/* With the times of the machine that plan takes, which changes nothing of the programs. */
+static bool write_pictures(app *a, setup *s, prepared *p) {
+  if (!tsr_machine_choose(
+          a->arena, a->share, a->options.machine, s->mesh, &p->machine, &p->machine_why, a->diags))
+    return false;
+  tsr_plan_request r = prepare_plan_request(a, s, p);
+  return tsr_plan_write_pictures(&r, a->options.svg, a->diags);
+}
+
 int app_run_check(app *a) {
   setup s = {0};
   prepared p = {0};
@@ -49,6 +59,7 @@ int app_run_check(app *a) {
     console_print_plan(&s, &p);
   }
   if (ok) console_print_dumps(a, &s, &p.training);
+  ok = ok && (!a->options.svg || write_pictures(a, &s, &p));
   ok = ok && (!a->options.prove || prove(a, &s, &p));
   return console_finish(a, ok);
 }

@@ -2,7 +2,6 @@
 /* The command `tokenize`. */
 #include "cli/console.h"
 #include "data/tokenize.h"
-#include "report/progress.h"
 #include <string.h>
 
 /* byte, char, a tokenizer.json, or a file of characters. */
@@ -45,7 +44,6 @@ int app_run_tokenize(app *a) {
       .skips_lines = a->options.skip_bad_lines,
       .threads = (int)a->options.threads,
       .quiet = a->options.quiet,
-      .shows_progress = !a->options.quiet && tsr_progress_has_terminal(),
       .stop = a->stop};
   app_catch_signals();
   bool ok = a->options.out ||

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `verify`: steps of a run again, on another mesh, against its run.lock. */
 #include "cli/mesh_override.h"
+#include "base/command_progress.h"
 #include "cli/run_begin.h"
 #include "cli/train_run.h"
 #include "train/locked_checkpoint.h"
@@ -81,8 +82,12 @@ static bool find_begin(verification *v) {
          run_begin_find_adapter(a, v->setup.config, keep);
 }
 
+static int64_t steps_of(const verification *v) {
+  return v->locked.last - (v->keep.resume ? v->keep.resume->state.step : 0);
+}
+
 static void print_result(const verification *v) {
-  int64_t steps = v->locked.last - (v->keep.resume ? v->keep.resume->state.step : 0);
+  int64_t steps = steps_of(v);
   printf(
       "verified: steps %" PRId64 " to %" PRId64 " of '%s' have the same losses and weights",
       v->first, v->locked.last, v->lock.path);
@@ -99,7 +104,9 @@ int app_run_verify(app *a) {
   bool ok = app_join(a, true) && train_run_check_variables(a->diags) && read_lock(&v) &&
             read_config(&v) && find_begin(&v);
   a->options.quiet = true;
+  tsr_command_progress_begin("repeating", steps_of(&v), "steps");
   int code = train_run(a, &v.setup, &v.keep, &v.locked, ok);
+  tsr_command_progress_end();
   if (!code && !quiet && a->job.transport.process == 0) print_result(&v);
   return code;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/console.h"
+#include "base/command_progress.h"
 #include "base/file_read.h"
 #include "device/memory_report.h"
 #include "plan/report.h"
@@ -9,6 +10,7 @@
 #include <string.h>
 
 void console_print(tsr_text *text) {
+  tsr_command_progress_clear();
   if (text->data) fputs(text->data, stdout);
   tsr_text_free(text);
 }
@@ -127,6 +129,7 @@ static void check_output(app *a) {
 
 int console_finish_in(app *a, bool ok, const char *function) {
   check_reported(a, ok, function);
+  tsr_command_progress_clear();
   check_output(a);
   tsr_file_maps_check(a->diags);
   int code = tsr_diags_exit_code(a->diags);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/evaluate_sets.h"
+#include "base/command_progress.h"
 #include "base/file_read.h"
 #include "base/new_file.h"
 #include "train/sequence_reduction_units.h"
@@ -253,9 +254,8 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool score(evaluation *e) {
+static bool score_sets(evaluation *e) {
   app *a = e->m->a;
-  double begin = now();
   for (int i = 0; i < e->results.count; i++) {
     evaluated_set *s = &e->results.sets[i];
     tsr_eval_scoring how = {
@@ -272,8 +272,18 @@ static bool score(evaluation *e) {
     s->outcomes = tsr_eval_outcomes(a->arena, &s->set, s->requests, s->requests_count, scores);
     s->metrics_count = tsr_eval_metrics(&s->set, s->outcomes, s->metrics);
   }
-  e->results.seconds = now() - begin;
   return true;
+}
+
+static bool score(evaluation *e) {
+  double begin = now();
+  int64_t requests = 0;
+  for (int i = 0; i < e->results.count; i++) requests += e->results.sets[i].requests_count;
+  tsr_command_progress_begin("evaluating", requests, "requests");
+  bool ok = score_sets(e);
+  tsr_command_progress_end();
+  e->results.seconds = now() - begin;
+  return ok;
 }
 
 bool evaluate_check_output(const app *a, const char *path) {

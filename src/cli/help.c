@@ -12,10 +12,11 @@ typedef struct {
 
 static const entry usages[] = {
     {ONLY(TRAIN), "tessera-train [train] --config FILE [--resume [CHECKPOINT]] [options]\n"},
-    {ONLY(CHECK), "tessera-train check --config FILE [--prove [--full-mesh]] [options]\n"},
+    {ONLY(CHECK),
+     "tessera-train check --config FILE [--prove [--full-mesh]] [--svg DIR] [options]\n"},
     {ONLY(INSPECT), "tessera-train inspect (--config FILE | --mesh FILE)\n"},
     {ONLY(PLAN), "tessera-train plan (--config FILE | --calibrate [FILE]) [--machine NAME|FILE] "
-                 "[--gantt] [--svg FILE]\n"},
+                 "[--gantt] [--svg DIR]\n"},
     {ONLY(TRACE), "tessera-train trace --config FILE [--rank R] [--emit WHAT] [options]\n"},
     {ONLY(TRACE), "tessera-train trace --config FILE --save DIR [--tensors REGEX] [--steps A-B]\n"},
     {ONLY(PROFILE), "tessera-train profile --config FILE [--steps N] [--out DIR] [options]\n"},
@@ -196,17 +197,19 @@ static const entry options[] = {
      "  --launcher TEXT  sweep: begins the command of each run, such as 'mpirun -n 4'\n"},
     {ONLY(REPORT),
      "  --html FILE      report: the page, which needs no other file and no network\n"},
-    {ONLY(PLAN) | ONLY(REPORT) | ONLY(WATCH), "  --machine WHAT   plan, report, watch: a shipped "
-                                              "machine (blackhole, cpu, galaxy, h100, h200) or "
-                                              "a file\n"},
+    {ONLY(PLAN) | ONLY(REPORT) | ONLY(WATCH) | ONLY(CHECK),
+     "  --machine WHAT   plan, report, watch, check --svg: a shipped machine (blackhole, cpu, "
+     "galaxy, h100, h200) or a file\n"},
     {ONLY(PLAN), "  --gantt          plan: draws the pipeline over time\n"},
-    {ONLY(PLAN), "  --svg FILE       plan: the same as a picture\n"},
+    {ONLY(PLAN) | ONLY(CHECK),
+     "  --svg DIR        plan, check: writes pictures: memory.svg, mesh.svg, pipeline.svg, "
+     "communication.svg\n"},
     {ONLY(PLAN),
      "  --calibrate [FILE]  plan: measures this machine and writes its description, into "
      "machine.yaml\n"
      "                   unless FILE is given; with --config the plan is for it\n"},
-    {ONLY(INSPECT),
-     "  --tensor NAME    inspect: the part of a tensor that each rank holds, its type and bytes\n"},
+    {ONLY(INSPECT), "  --tensor NAME    inspect: the part of a tensor that each rank holds, "
+                    "its type and bytes\n"},
     {ONLY(TRACE), "  --rank R         trace: the rank, 0 unless given\n"},
     {ONLY(TRACE), "  --emit WHAT      trace: only graph-ir (both graphs), schedule-ir (the "
                   "program) or tile-ir (the\n"
@@ -233,22 +236,27 @@ static const entry options[] = {
      "  --data FILE      evaluate: text or tokens; the configuration's validation data "
      "unless given\n"},
     {ONLY(EVALUATE),
-     "  --eval-set FILE  evaluate: lines of JSON with a question, its choices and the answer; a "
+     "  --eval-set FILE  evaluate: lines of JSON with a question, its choices and the answer; "
+     "a "
      "prompt and its\n"
      "                   completion; or a text; may be repeated\n"
      "  --last-word      evaluate --eval-set: the last word of a text is its completion\n"
-     "  --context-template TEXT  evaluate --eval-set: a Jinja template that makes the context of a "
+     "  --context-template TEXT  evaluate --eval-set: a Jinja template that makes the context "
+     "of a "
      "line's keys\n"
-     "  --delimiter TEXT evaluate --eval-set: between context and choice; a space unless given\n"
+     "  --delimiter TEXT evaluate --eval-set: between context and choice; a space unless "
+     "given\n"
      "  --shots N, --shots-file FILE, --shots-delimiter TEXT, --seed N\n"
      "                   evaluate --eval-set: N lines of FILE with their answers before each "
      "context; two newlines\n"
      "                   follow each unless TEXT is given\n"
-     "  --apply-chat-template  evaluate --eval-set: the context becomes a message to the model\n"
+     "  --apply-chat-template  evaluate --eval-set: the context becomes a message to the "
+     "model\n"
      "  --max-length N   evaluate --eval-set: tokens that the model reads at most; "
      "max_sequence_length unless given\n"
      "  --out FILE       evaluate --eval-set, or of labels: writes the results as JSON\n"
-     "  --log-samples FILE  evaluate --eval-set, or of labels: writes a line of JSON for each line "
+     "  --log-samples FILE  evaluate --eval-set, or of labels: writes a line of JSON for each "
+     "line "
      "of a set, or each text\n"},
     {ONLY(GENERATE), "  --prompt TEXT    generate: may be repeated\n"},
     {ONLY(GENERATE), "  --prompt-file F  generate: one prompt a line\n"},
@@ -259,20 +267,20 @@ static const entry options[] = {
      "  --max-new-tokens N, --temperature X, --top-k N, --top-p X, --repetition-penalty "
      "X, --seed N\n"
      "                   generate: as in eval_config\n"},
-    {ONLY(SERVE) | ONLY(WATCH),
-     "  --host NAME, --port N  serve, watch: where it listens; 127.0.0.1, and 8000 or 8008 unless "
-     "given; 0: any\n"
-     "                   port, which is printed\n"},
+    {ONLY(SERVE) | ONLY(WATCH), "  --host NAME, --port N  serve, watch: where it listens; "
+                                "127.0.0.1, and 8000 or 8008 unless "
+                                "given; 0: any\n"
+                                "                   port, which is printed\n"},
     {ONLY(SERVE), "  --token TEXT     serve: what clients must send as a bearer token; else "
                   "TESSERA_SERVE_TOKEN, if it is set\n"},
     {ONLY(SERVE), "  --model-name TEXT  serve: the model's name in requests; the checkpoint's "
                   "folder unless given\n"},
     {ONLY(SERVE), "  --context N      serve: tokens of a prompt and its answer; the model's "
                   "positions unless given\n"},
-    {TEXTS | ONLY(EVALUATE),
-     "  --weights TYPE   evaluate, generate, serve: weights of linear layers quantised to int8 or "
-     "nf4 as they are\n"
-     "                   loaded; the bits are not the model's own\n"},
+    {TEXTS | ONLY(EVALUATE), "  --weights TYPE   evaluate, generate, serve: weights of linear "
+                             "layers quantised to int8 or "
+                             "nf4 as they are\n"
+                             "                   loaded; the bits are not the model's own\n"},
     {TEXTS, "  --max-batch N    generate, serve: texts that are continued at once (16)\n"},
     {TEXTS, "  --cache-pages N  generate, serve: pages of 16 tokens in the key/value cache, which "
             "these texts share;\n"
@@ -315,10 +323,14 @@ static const entry options[] = {
      "came from\n"},
     {CONFIGURED, "  --print-schema   prints the JSON Schema of configuration files\n"},
     {CONFIGURED, "  --print-manual   prints the manual page's section of all keys (mdoc)\n"},
-    {CONFIGURED,
-     "  --strict         what breaks the recipe is an error: keys without effect, no seed, sums in "
-     "a mesh's own\n"
-     "                   order; advice stays a note\n"},
+    {CONFIGURED, "  --strict         what breaks the recipe is an error: keys without effect, "
+                 "no seed, sums in "
+                 "a mesh's own\n"
+                 "                   order; advice stays a note\n"},
+    {ALL, "  --progress WHEN  of what takes long, on standard error: auto (on a terminal, after 2 "
+          "seconds),\n                   never, or SECONDS: after so many; without a terminal a "
+          "line "
+          "every SECONDS\n"},
     {ALL, "  --quiet          prints errors only\n"},
     {ALL, "  --version, --help\n"},
 };

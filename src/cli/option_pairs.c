@@ -7,9 +7,11 @@ static void check_bench(const tsr_options *c, tsr_diags *diags) {
   if (c->threads_text) tsr_diag_error(diags, TSR_NOWHERE, "--threads goes with --bench");
 }
 
-static void check_prove(const tsr_options *c, tsr_diags *diags) {
+static void check_check(const tsr_options *c, tsr_diags *diags) {
   if (c->command == TSR_COMMAND_CHECK && c->full_mesh && !c->prove)
     tsr_diag_error(diags, TSR_NOWHERE, "--full-mesh goes with --prove");
+  if (c->command == TSR_COMMAND_CHECK && c->machine && !c->svg)
+    tsr_diag_error(diags, TSR_NOWHERE, "--machine goes with --svg, whose pictures have its times");
 }
 
 static void check_save(const tsr_options *c, tsr_diags *diags) {
@@ -92,7 +94,7 @@ static void check_watch(const tsr_options *c, tsr_diags *diags) {
 
 void tsr_options_check_pairs(const tsr_options *c, tsr_diags *diags) {
   check_bench(c, diags);
-  check_prove(c, diags);
+  check_check(c, diags);
   check_tensor(c, diags);
   check_tensorboard(c, diags);
   check_report(c, diags);

@@ -41,10 +41,10 @@ static const option options[] = {
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(TOKENIZE)},
     {"--prove", FLAG, AT(prove), ONLY(CHECK)},
     {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
-    {"--machine", PATH, AT(machine), ONLY(PLAN) | ONLY(REPORT) | ONLY(WATCH)},
+    {"--machine", PATH, AT(machine), ONLY(PLAN) | ONLY(REPORT) | ONLY(WATCH) | ONLY(CHECK)},
     {"--html", PATH, AT(html), ONLY(REPORT)},
     {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
-    {"--svg", PATH, AT(svg), ONLY(PLAN)},
+    {"--svg", PATH, AT(svg), ONLY(PLAN) | ONLY(CHECK)},
     {"--calibrate", OPTIONAL, AT(calibration), ONLY(PLAN), "machine.yaml"},
     {"--dump", VALUE, AT(dump), COMPILED},
     {"--tensor", VALUE, AT(tensor), ONLY(INSPECT)},
@@ -117,6 +117,7 @@ static const option options[] = {
     {"--filter", VALUE, AT(filter), ONLY(KERNELS)},
     {"--topology", FLAG, AT(topology), ONLY(DOCTOR)},
     {"--strict", FLAG, AT(strict), CONFIGURED},
+    {"--progress", VALUE, AT(progress_text)},
     {"--quiet", FLAG, AT(quiet)},
     {"--print-config", FLAG, AT(print_config)},
     {"--print-schema", FLAG, AT(print_schema)},
@@ -373,6 +374,23 @@ static bool lacks_config(const tsr_options *c) {
   }
 }
 
+/* A number of seconds, auto or never. */
+static void check_progress(tsr_options *c, tsr_diags *diags) {
+  enum { DAY = 86400 };
+  char *end;
+  c->progress_s = -1;
+  if (!c->progress_text || !strcmp(c->progress_text, "auto")) return;
+  double seconds = strtod(c->progress_text, &end);
+  c->no_progress = !strcmp(c->progress_text, "never");
+  if (c->no_progress) return;
+  if (end != c->progress_text && !*end && seconds >= 0 && seconds <= DAY) c->progress_s = seconds;
+  else
+    tsr_diag_error(
+        diags, TSR_NOWHERE,
+        "--progress: '%s' is neither auto, never nor a number of seconds up to %d",
+        c->progress_text, DAY);
+}
+
 static void check_needs(const tsr_options *c, tsr_diags *diags) {
   bool text = c->command == TSR_COMMAND_EVALUATE || c->command == TSR_COMMAND_GENERATE ||
               c->command == TSR_COMMAND_SERVE;
@@ -414,6 +432,7 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   option_check_number("--shots", c->shots_text, 1, &c->shots, diags);
   option_check_number("--max-length", c->max_length_text, 1, &c->max_length, diags);
   option_check_number("--threads", c->threads_text, 1, &c->threads, diags);
+  check_progress(c, diags);
   option_check_duration("--time-limit", c->time_limit_text, &c->time_limit_s, diags);
   check_weights(c, diags);
   check_serve(c, diags);
@@ -442,8 +461,9 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
 /* What it names is compared by its content, or it changes what is shown alone. */
 static bool may_differ(const option *o) {
   static const char *const words[] = {
-      "--config",  "--mesh",        "--data",  "--checkpoint",     "--chat",       "--dump",
-      "--adapter", "--prompt-file", "--quiet", "--replay-routing", "--shots-file", "--tui"};
+      "--config",     "--mesh",    "--data",        "--checkpoint", "--chat",
+      "--dump",       "--adapter", "--prompt-file", "--quiet",      "--replay-routing",
+      "--shots-file", "--tui",     "--progress"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(o->word, words[i])) return true;
   return o->kind == KEY || o->kind == VALUES;

@@ -48,6 +48,9 @@ typedef struct {
   int sets_count;
   tsr_words arguments; /* of checkpoint and data (their own command first), import, … */
   const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
+  const char *progress_text;
+  double progress_s; /* < 0: auto */
+  bool no_progress;
   bool quiet, strict, print_config, print_schema, print_manual, version, help;
   /* train */
   const char *dump_grads, *record_routing, *replay_routing, *determinism_text;
@@ -71,8 +74,9 @@ typedef struct {
   int64_t first_step, last_step; /* --steps of verify and trace; 0: not given */
   /* check */
   bool prove, full_mesh;
+  const char *svg; /* and plan: the folder of pictures */
   /* plan */
-  const char *machine, *svg, *calibration; /* calibration: the file for --calibrate */
+  const char *machine, *calibration; /* calibration: the file for --calibrate */
   bool gantt;
   /* report */
   const char *html;

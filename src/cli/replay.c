@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/replay.h"
+#include "base/command_progress.h"
 #include "cli/run_begin.h"
 #include "base/file_read.h"
 #include "train/epochs.h"
@@ -82,7 +83,10 @@ bool replay_run(replay *r, int64_t before, const tsr_step_observer *observer) {
   o.stop = a->stop;
   o.observer = observer;
   o.rank_map = s->ranks;
+  int64_t first = o.keep.resume ? o.keep.resume->state.step : 0;
+  tsr_command_progress_begin("repeating", observer->last - first, "steps");
   bool ok = tsr_train(&o, &r->prepared.training, NULL, NULL, &ended_by, a->diags);
+  tsr_command_progress_end();
   tsr_metrics_close(o.metrics);
   return ok && !ended_by;
 }

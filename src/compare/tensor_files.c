@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/tensor_files.h"
+#include "base/command_progress.h"
 #include "base/file_read.h"
 #include "compare/elements.h"
 #include "compare/error_bound.h"
@@ -218,7 +219,12 @@ static bool compare_all(comparison *c) {
   tsr_file_pairs found = tsr_file_pairs_find(c->arena, c->files);
   bool ok = true;
   c->differences = tsr_arena_array(c->arena, difference, found.count + 1);
-  for (int i = 0; i < found.count; i++) ok &= compare_pair(c, &found.pairs[i]);
+  tsr_command_progress_begin("comparing", found.count, "tensors");
+  for (int i = 0; i < found.count; i++) {
+    ok &= compare_pair(c, &found.pairs[i]);
+    tsr_command_progress_add(1);
+  }
+  tsr_command_progress_end();
   for (int f = 0; f < 2; f++) c->result->only[f] = found.only[f];
   judge(c);
   if (ok && !c->result->compared)

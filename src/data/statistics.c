@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/statistics.h"
+#include "base/command_progress.h"
 #include "base/memory.h"
 #include "data/sources.h"
 #include <stdlib.h>
@@ -54,6 +55,7 @@ add_file(const tsr_dataset *d, const tsr_data_range *r, int64_t ignored, lengths
     int64_t n = r->end - 1 - at < PIECE ? r->end - 1 - at : PIECE;
     tsr_window w = tsr_dataset_window(d, r->file, at);
     *ret += tsr_window_fill_targets(&w, n, ignored, targets);
+    tsr_command_progress_add(n);
     for (int64_t t = 0; t < n; t++, length++) {
       if (targets[t] != TSR_TARGET_IGNORED) continue;
       add_length(l, length);
@@ -63,6 +65,12 @@ add_file(const tsr_dataset *d, const tsr_data_range *r, int64_t ignored, lengths
   add_length(l, length);
 }
 
+static int64_t tokens_of(const tsr_data_range *ranges, int count) {
+  int64_t tokens = 0;
+  for (int i = 0; i < count; i++) tokens += ranges[i].packs ? 0 : ranges[i].end - ranges[i].begin;
+  return tokens;
+}
+
 void tsr_dataset_statistics(
     const tsr_dataset *d, tsr_split split, int64_t T, int64_t ignored, tsr_data_statistics *ret) {
   tsr_arena *arena = tsr_arena_new();
@@ -70,6 +78,7 @@ void tsr_dataset_statistics(
   lengths l = {0};
   int count = tsr_dataset_ranges(arena, d, split, &ranges);
   *ret = (tsr_data_statistics){.samples = tsr_dataset_samples(d, split, T)};
+  tsr_command_progress_begin("counting", tokens_of(ranges, count), "tokens");
   for (int i = 0; i < count; i++) {
     const tsr_data_range *r = &ranges[i];
     if (r->packs) {
@@ -82,6 +91,7 @@ void tsr_dataset_statistics(
     if (d->separate || ignored >= 0) add_file(d, r, ignored, &l, &ret->targets);
     else ret->targets += tokens - 1;
   }
+  tsr_command_progress_end();
   if (d->separate) summarize(&l, ret);
   free(l.items);
   tsr_arena_free(arena);

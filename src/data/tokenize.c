@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenize.h"
+#include "base/command_progress.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include "base/folder_lock.h"
@@ -37,9 +38,8 @@ typedef struct {
   int64_t next, written;
   bool failed;
   /* Of whose turn it is. */
-  int64_t bytes_done, documents, skipped;
+  int64_t documents, skipped;
   tsr_location first_skipped;
-  double shown;
 } job;
 
 static double now(void) {
@@ -206,16 +206,6 @@ static void end_turn(job *j, bool ok) {
   pthread_mutex_unlock(&j->lock);
 }
 
-static void show_progress(job *j) {
-  const double PERIOD = 0.2;
-  double time = now();
-  if (!j->options->shows_progress || time - j->shown < PERIOD) return;
-  j->shown = time;
-  fprintf(
-      stderr, "\r\033[K%3.0f %%  %.1f MB/s", 100.0 * (double)j->bytes_done / (double)j->bytes_total,
-      (double)j->bytes_done / 1e6 / (time - j->start));
-}
-
 static bool write_block(job *j, const tsr_tokenize_process *w) {
   const char *bytes = (const char *)w->tokens;
   size_t width = w->rules->is_wide ? 4 : 2;
@@ -257,8 +247,7 @@ static void work(job *j, tsr_tokenize_process *w) {
     } else {
       ok = write_block(j, w);
       note_skipped(j, w, block.file);
-      j->bytes_done += (int64_t)(block.end - block.begin);
-      show_progress(j);
+      tsr_command_progress_add((int64_t)(block.end - block.begin));
     }
     end_turn(j, ok);
   }
@@ -286,9 +275,11 @@ static bool run_threads(job *j) {
   int started = 0, wanted = threads_of(j->options);
   pthread_mutex_init(&j->lock, NULL);
   pthread_cond_init(&j->turn, NULL);
+  tsr_command_progress_begin("tokenizing", j->bytes_total, NULL);
   while (started + 1 < wanted && !pthread_create(&threads[started], NULL, run_thread, j)) started++;
   run_thread(j);
   for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+  tsr_command_progress_end();
   pthread_cond_destroy(&j->turn);
   pthread_mutex_destroy(&j->lock);
   return !j->failed;
@@ -299,7 +290,6 @@ static bool run_threads(job *j) {
 static void report(const job *j, int64_t tokens, const char *path) {
   double seconds = now() - j->start, megabytes = (double)j->bytes_total / 1e6;
   if (j->options->quiet) return;
-  if (j->shown > 0) fprintf(stderr, "\r\033[K");
   printf(
       "%s: %s tokens of %d bytes, %s documents\n", path, tsr_text_count(tokens).text,
       j->rules.is_wide ? 4 : 2, tsr_text_count(j->documents).text);

@@ -18,7 +18,6 @@ typedef struct {
   bool overwrites;       /* existing files that cannot be recognised as that kind */
   bool skips_lines;      /* of JSONL that are none, or without a text; else the first is an error */
   bool quiet;            /* no report */
-  bool shows_progress;   /* on stderr */
   const volatile sig_atomic_t *stop; /* ends the work when it is not 0; NULL: nothing does */
   size_t block_bytes;                /* 0: a MiB; other numbers are for tests */
 } tsr_tokenize_options;

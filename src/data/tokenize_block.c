@@ -68,6 +68,7 @@ size_t tsr_tokenize_block_end(
 
 void tsr_tokenize_process_open(const tsr_tokenize_rules *rules, tsr_tokenize_process *ret) {
   *ret = (tsr_tokenize_process){.rules = rules, .arena = tsr_arena_new()};
+  ret->unsaid = tsr_diags_new(ret->arena);
   if (rules->tokenizer.kind == TSR_TOKENIZER_SUBWORD) ret->scratch = tsr_subword_scratch_new();
 }
 
@@ -137,13 +138,13 @@ static bool encode_line(
                          diags, tsr_text_file_place(file, begin + fault.offset, 1, diags), "%s",
                          fault.message);
   if (!text.length) return true;
-  if (locate)
-    text.path = tsr_arena_printf(
-        w->rules->arena, "%s:%d: the text", file->path,
-        tsr_text_file_place(file, begin, 1, diags).line);
-  if (!encode_text(w, &text, diags)) return false;
-  end_document(w);
-  return true;
+  if (encode_text(w, &text, locate ? w->unsaid : diags)) return end_document(w), true;
+  if (!locate) return false;
+  /* Only of the line that is wrong: its number is counted from the file's begin. */
+  text.path = tsr_arena_printf(
+      w->rules->arena, "%s:%d: the text", file->path,
+      tsr_text_file_place(file, begin, 1, diags).line);
+  return encode_text(w, &text, diags);
 }
 
 static bool is_blank(const char *line, size_t length) {

@@ -40,6 +40,7 @@ size_t tsr_tokenize_block_end(
 typedef struct {
   const tsr_tokenize_rules *rules;
   tsr_arena *arena;
+  tsr_diags *unsaid; /* of what is encoded again for its error */
   tsr_subword_scratch *scratch;
   int32_t *tokens; /* then, in the same place, as they lie in the file */
   int64_t count, capacity;

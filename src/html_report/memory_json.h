@@ -10,8 +10,8 @@
 void tsr_memory_json_stage(const tsr_report *report, int stage, tsr_text *json);
 /* {"stage", "tasks", "fixed": bytes that are always taken, "x": [task…], "work": [bytes…], "marks":
  * [[task, section]…], "peak": [task, bytes, name], "tensors": [[name, bytes, first task, last
- * task]…], "others": bytes}: of training's program of a stage. Values that pipelines keep for
- * several microbatches are taken throughout. */
+ * task]…], "others": bytes}: of training's program of a stage; tasks are numbered in the order of
+ * the memory plan, and tensors are those of the peak. */
 void tsr_memory_json_over_step(const tsr_report *report, int stage, tsr_text *json);
 
 #endif

@@ -60,8 +60,7 @@ tsr_path_group(const tsr_parallel *parallel, const tsr_program *p, const tsr_tas
 
 /* ---- ranks on levels ---- */
 
-/* The number of a rank's device: machine.h, parts. */
-static int64_t device_of(const tsr_machine *m, int64_t rank) {
+int64_t tsr_path_device(const tsr_machine *m, int64_t rank) {
   int64_t device = m->parts_count ? 0 : rank;
   for (int i = 0; i < m->parts_count; i++)
     device += rank / m->parts[i].stride % m->parts[i].size * m->parts[i].step;
@@ -88,7 +87,7 @@ const char *tsr_path_farthest(const tsr_machine *m, tsr_machine_group g) {
   int farthest = -1;
   for (int64_t r = 0; g.members > 1 && r < g.ranks; r++) {
     if (r / g.stride % g.members == g.members - 1) continue;
-    int level = level_of(m, device_of(m, r), device_of(m, r + g.stride));
+    int level = level_of(m, tsr_path_device(m, r), tsr_path_device(m, r + g.stride));
     if (level > farthest) farthest = level;
   }
   return level_name(m, farthest);
@@ -100,6 +99,11 @@ static const tsr_machine_path *host_level(const tsr_machine *m) {
   for (int l = 0; l < m->paths_count; l++)
     if (m->paths[l].within_host) host = &m->paths[l];
   return host;
+}
+
+int64_t tsr_path_host_devices(const tsr_machine *m) {
+  const tsr_machine_path *host = host_level(m);
+  return host ? host->devices : 0;
 }
 
 static int compare(const void *a, const void *b) {
@@ -115,7 +119,7 @@ is_by_host(tsr_arena *arena, const tsr_machine *m, int64_t first, int64_t member
   int64_t *hosts = tsr_arena_array(arena, int64_t, members);
   bool several = false, shared = false;
   for (int64_t i = 0; i < members; i++)
-    hosts[i] = device_of(m, first + i * stride) / level->devices;
+    hosts[i] = tsr_path_device(m, first + i * stride) / level->devices;
   qsort(hosts, (size_t)members, sizeof *hosts, compare);
   for (int64_t i = 1; i < members; i++) *(hosts[i] == hosts[i - 1] ? &shared : &several) = true;
   return several && shared;
@@ -125,8 +129,8 @@ tsr_path tsr_path_of(
     tsr_arena *arena, const tsr_machine *m, int64_t first, int64_t members, int64_t stride) {
   int farthest = -1;
   for (int64_t i = 1; i < members; i++) {
-    int64_t from = device_of(m, first + (i - 1) * stride);
-    int level = level_of(m, from, device_of(m, first + i * stride));
+    int64_t from = tsr_path_device(m, first + (i - 1) * stride);
+    int level = level_of(m, from, tsr_path_device(m, first + i * stride));
     if (level > farthest) farthest = level;
   }
   return (tsr_path){level_name(m, farthest), is_by_host(arena, m, first, members, stride)};

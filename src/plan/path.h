@@ -22,6 +22,11 @@ tsr_path_group(const tsr_parallel *parallel, const tsr_program *program, const t
 /* How many copies of its blocks the group of a collective holds (hybrid sharding); 1: one. */
 int tsr_path_replicas(const tsr_program *program, const tsr_task *task);
 
+/* The number of a rank's device, host by host (machine.h, parts); how many devices a host has, 0:
+ * all of them, or the machine has no such level. */
+int64_t tsr_path_device(const tsr_machine *m, int64_t rank);
+int64_t tsr_path_host_devices(const tsr_machine *m);
+
 /* The farthest path of all such groups of the mesh; "": one member, or no level joins them. */
 const char *tsr_path_farthest(const tsr_machine *m, tsr_machine_group group);
 

@@ -324,8 +324,7 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
 
 /* ---- the chart ---- */
 
-/* The same pipeline in milliseconds. */
-static tsr_pipeline_times in_milliseconds(tsr_arena *arena, const tsr_report *r) {
+tsr_pipeline_times tsr_report_pipeline_times(tsr_arena *arena, const tsr_report *r) {
   const tsr_pipeline *pipeline = r->programs->pipeline;
   const tsr_pipeline_costs *costs = &r->estimate->costs;
   int count = pipeline->stages * pipeline->chunks;
@@ -342,14 +341,9 @@ static tsr_pipeline_times in_milliseconds(tsr_arena *arena, const tsr_report *r)
 }
 
 void tsr_report_gantt(tsr_arena *arena, const tsr_report *r, int columns, tsr_text *text) {
-  tsr_pipeline_times times = in_milliseconds(arena, r);
+  tsr_pipeline_times times = tsr_report_pipeline_times(arena, r);
   tsr_text_add(
       text, "the pipeline over time, ms%s:\n",
       r->machine->threads ? ", as if each stage had a device of its own" : "");
   tsr_pipeline_gantt(r->programs->pipeline, &times, columns, text);
-}
-
-void tsr_report_gantt_svg(tsr_arena *arena, const tsr_report *r, tsr_text *text) {
-  tsr_pipeline_times times = in_milliseconds(arena, r);
-  tsr_pipeline_gantt_svg(r->programs->pipeline, &times, text);
 }

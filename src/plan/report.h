@@ -20,9 +20,9 @@ typedef struct {
 /* Machine, mesh, memory by stage and kind, work by stage, communication by axis and link, the
  * step's time, advice. */
 void tsr_report_print(const tsr_report *report, tsr_text *text);
-/* The pipeline over time, in milliseconds: as text of at most `columns`, and as SVG. */
+/* When the pipeline's actions begin and end, in milliseconds; and as text of at most `columns`. */
+tsr_pipeline_times tsr_report_pipeline_times(tsr_arena *arena, const tsr_report *report);
 void tsr_report_gantt(tsr_arena *arena, const tsr_report *report, int columns, tsr_text *text);
-void tsr_report_gantt_svg(tsr_arena *arena, const tsr_report *report, tsr_text *text);
 
 /* What would suit the model better, a line each. */
 void tsr_report_advise(const tsr_report *report, tsr_text *text);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/prove.h"
+#include "base/command_progress.h"
 #include "prove/locate.h"
 #include "prove/not_shown.h"
 #include "prove/proof_table.h"
@@ -177,8 +178,14 @@ static bool run_both(prover *p) {
   const tsr_prove_run *mesh = &p->plan->mesh, *single = &p->plan->single;
   if (!tsr_synthetic_make(mesh->config, mesh->compiled.graph, &p->data, p->diags)) return false;
   p->how = tsr_recording_of(mesh->config, &r->cpu, &p->data);
-  return tsr_updates_run(r->arena, single, &p->how, &p->single, p->diags) &&
-         tsr_state_run(r->arena, mesh, &p->how, &p->mesh, p->diags);
+  int steps = p->how.steps + p->how.ends_small;
+  tsr_command_progress_begin("proving: one rank", steps, "steps");
+  bool ok = tsr_updates_run(r->arena, single, &p->how, &p->single, p->diags);
+  tsr_command_progress_end();
+  tsr_command_progress_begin("proving: the mesh", steps, "steps");
+  ok = ok && tsr_state_run(r->arena, mesh, &p->how, &p->mesh, p->diags);
+  tsr_command_progress_end();
+  return ok;
 }
 
 bool tsr_prove_plan(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/recorded_run.h"
+#include "base/command_progress.h"
 #include "prove/replicas.h"
 #include "prove/synthetic_weights.h"
 #include "runtime/process.h"
@@ -286,7 +287,10 @@ static void run_steps(stepper *s) {
   set_weights(s);
   start_scale(s);
   read_initial(s);
-  for (int step = 0; step < s->how->steps; step++) run_step(s, step);
+  for (int step = 0; step < s->how->steps; step++) {
+    run_step(s, step);
+    tsr_command_progress_add(1);
+  }
   find_gradients(s);
 }
 

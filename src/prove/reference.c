@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/reference.h"
+#include "base/command_progress.h"
 #include "base/memory.h"
 #include "interpreter/interpreter.h"
 #include <float.h>
@@ -103,6 +104,7 @@ static double run_step(reference *r, const tsr_state *state, int draw) {
     tsr_interpreter_forward(r->t, &step);
     tsr_interpreter_backward(r->t);
     loss += tsr_interpreter_loss(r->t);
+    tsr_command_progress_add(1);
   }
   return loss;
 }
@@ -199,14 +201,18 @@ bool tsr_reference_compare(
   r.placed = state->graph;
   r.t = tsr_interpreter_new(arena, model->graph);
   r.microbatches = run->compiled.programs.pipeline->microbatches;
+  tsr_command_progress_begin("proving: the interpreter", r.microbatches, "microbatches");
   wanted w = compute(arena, &r, state);
+  tsr_command_progress_end();
   *ret = (tsr_reference_result){.overflows = false};
   compare(&r, state, &w, ret);
   if (tsr_reference_agrees(ret)) return true;
   ret->overflows = overflows(&r);
   if (ret->overflows) return true;
   ret->ill_conditioned = true;
+  tsr_command_progress_begin("proving: rounding", DRAWS * r.microbatches, "microbatches");
   measure_rounding(&r, state, &w);
+  tsr_command_progress_end();
   compare(&r, state, &w, ret);
   return true;
 }

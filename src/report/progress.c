@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/progress.h"
+#include "base/terminal_line.h"
 #include "base/text.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 static const double RENEW_S = 0.1;
-enum { WIDTH_DEFAULT = 80, BAR_MIN = 8, BAR_MAX = 24 };
-
-void tsr_progress_format_time(double seconds, char ret_text[32]) {
-  if (!(seconds >= 0 && seconds < 1e9)) {
-    strcpy(ret_text, "--:--");
-    return;
-  }
-  long long s = (long long)(seconds + 0.5), days = s / 86400;
-  int hours = (int)(s / 3600 % 24), minutes = (int)(s / 60 % 60), rest = (int)(s % 60);
-  if (days) snprintf(ret_text, 32, "%lldd %02d:%02d:%02d", days, hours, minutes, rest);
-  else if (hours) snprintf(ret_text, 32, "%d:%02d:%02d", hours, minutes, rest);
-  else snprintf(ret_text, 32, "%d:%02d", minutes, rest);
-}
+enum { BAR_MIN = 8, BAR_MAX = 24 };
 
 static int add(char *line, int length, int width, const char *part) {
   int more = (int)strlen(part);
@@ -43,7 +29,7 @@ static void format_fill(const tsr_progress_state *state, int room, char *ret_tex
 
 int tsr_progress_format_bar(
     const tsr_progress_state *state, int width, char ret_line[TSR_PROGRESS_LINE_BYTES]) {
-  char step[64], loss[64], speed[128] = "", eta[64], time[32], fill[BAR_MAX + 4];
+  char step[64], loss[64], speed[128] = "", eta[64], fill[BAR_MAX + 4];
   if (width > TSR_PROGRESS_LINE_BYTES - 1) width = TSR_PROGRESS_LINE_BYTES - 1;
   snprintf(step, sizeof step, "step %lld/%lld", (long long)state->step, (long long)state->steps);
   snprintf(loss, sizeof loss, "  loss %.4f", state->loss);
@@ -51,8 +37,7 @@ int tsr_progress_format_bar(
     snprintf(
         speed, sizeof speed, "  %s %s/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)).text,
         state->is_samples ? "samples" : "tok");
-  tsr_progress_format_time(state->eta_s, time);
-  snprintf(eta, sizeof eta, "  ETA %s", time);
+  snprintf(eta, sizeof eta, "  ETA %.40s", tsr_text_duration(state->eta_s).text);
 
   /* Room is given by importance, which is not the order on the line. */
   char *parts[] = {step, loss, eta, speed};
@@ -85,15 +70,9 @@ int tsr_progress_format_step(
       state->lr, norm);
 }
 
-bool tsr_progress_has_terminal(void) {
-  const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
-  bool is_terminal = isatty(STDERR_FILENO) && term && term[0] && strcmp(term, "dumb");
-  return is_terminal && !(no_color && no_color[0]);
-}
-
 tsr_progress
 tsr_progress_start(FILE *plain, bool quiet, int64_t log_every, int64_t first_step, double now_s) {
-  bool is_plain = quiet || !tsr_progress_has_terminal();
+  bool is_plain = quiet || !tsr_terminal_line_is_live();
   return (tsr_progress){
       .bar = is_plain ? NULL : stderr,
       .plain = quiet ? NULL : plain,
@@ -104,17 +83,11 @@ tsr_progress_start(FILE *plain, bool quiet, int64_t log_every, int64_t first_ste
   };
 }
 
-static int terminal_width(FILE *terminal) {
-  struct winsize size;
-  int fd = fileno(terminal);
-  return fd >= 0 && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : WIDTH_DEFAULT;
-}
-
 static void show_bar(tsr_progress *progress, const tsr_progress_state *state, double now_s) {
   char line[TSR_PROGRESS_LINE_BYTES];
   /* The last column stays free: some terminals break the line when it is written. */
-  tsr_progress_format_bar(state, terminal_width(progress->bar) - 1, line);
-  fprintf(progress->bar, "\r\033[K\033[36m%s\033[0m", line);
+  tsr_progress_format_bar(state, tsr_terminal_line_columns() - 1, line);
+  fprintf(progress->bar, TSR_TERMINAL_LINE_CLEAR "\033[36m%s\033[0m", line);
   fflush(progress->bar);
   progress->shown_s = now_s;
   progress->is_shown = true;
@@ -122,7 +95,7 @@ static void show_bar(tsr_progress *progress, const tsr_progress_state *state, do
 
 void tsr_progress_clear(tsr_progress *progress) {
   if (!progress->is_shown) return;
-  fputs("\r\033[K", progress->bar);
+  fputs(TSR_TERMINAL_LINE_CLEAR, progress->bar);
   fflush(progress->bar);
   progress->is_shown = false;
 }

@@ -31,8 +31,6 @@ int tsr_progress_format_bar(
 /* The plain line, without its end of line. Returns its length. */
 int tsr_progress_format_step(
     const tsr_progress_state *state, char ret_line[TSR_PROGRESS_LINE_BYTES]);
-/* "0:07", "1:23", "2:03:04", "3d 02:03:04"; "--:--" when unknown. */
-void tsr_progress_format_time(double seconds, char ret_text[32]);
 
 typedef struct {
   FILE *bar;          /* the terminal; NULL: no renewing line */
@@ -43,12 +41,8 @@ typedef struct {
   bool is_shown; /* the line stands on the terminal now */
 } tsr_progress;
 
-/* Whether standard error is a terminal that takes a renewing, coloured line: TERM is set and not
- * "dumb", and NO_COLOR is not set to something. */
-bool tsr_progress_has_terminal(void);
-
-/* Plain lines go to `plain`, the renewing line to standard error where that takes one. `quiet`:
- * neither. Times are seconds of any steady clock. */
+/* Plain lines go to `plain`, the renewing line to standard error where that takes one
+ * (base/terminal_line.h). `quiet`: neither. Times are seconds of any steady clock. */
 tsr_progress
 tsr_progress_start(FILE *plain, bool quiet, int64_t log_every, int64_t first_step, double now_s);
 

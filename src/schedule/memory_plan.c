@@ -16,6 +16,7 @@
 #include "schedule/fuse.h"
 #include "schedule/offsets.h"
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The lifetime of a value, from the tasks. */
@@ -27,7 +28,8 @@ typedef struct {
   int lag;
   bool out_of; /* written in the body and read after it */
   bool taken;
-  int block; /* of its bytes; -1: none of its own */
+  int begin, end; /* times: from when and until when it has its bytes; begin -1: never */
+  int block;      /* of its bytes; -1: none of its own */
 } life;
 
 typedef struct {
@@ -128,7 +130,7 @@ static void find_owners(planner *m) {
   for (int v = 0; v < p->graph->values_count; v++) {
     int node = p->graph->values[v].node;
     bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
-    m->lives[v] = (life){.owner = v, .first = -1, .last = -1, .task = -1, .block = -1};
+    m->lives[v] = (life){.owner = v, .first = -1, .last = -1, .task = -1, .begin = -1, .block = -1};
     if (alias) m->lives[v].owner = m->lives[p->graph->nodes[node].inputs[0]].owner;
     bool first = node >= 0 && p->graph->values[v].output == 0 && tsr_program_has_node(p, node);
     int in_place = first ? tsr_program_in_place(p, node) : -1;
@@ -279,11 +281,12 @@ static void count_peak(planner *m, int task) {
   if (sum <= m->used_peak) return;
   m->used_peak = sum;
   m->p->peak_task = task;
+  m->p->peak_holders = most ? (int)(most - m->used) : 0;
   for (int u = 0; u < TSR_USES; u++)
     m->p->peak_bytes[u] = m->used[0].bytes[u] + (most ? most->bytes[u] : 0);
 }
 
-static void take_value(planner *m, int value) {
+static void take_value(planner *m, int value, int time) {
   life *v = &m->lives[value];
   if (v->owner != value) return;
   if (v->taken || m->p->tensors[value].slot_group >= 0) return;
@@ -293,6 +296,8 @@ static void take_value(planner *m, int value) {
   *used_for(m, value) += bytes;
   m->p->unplanned_bytes += bytes;
   v->taken = true;
+  v->begin = time;
+  v->end = m->walk_count - 1;
 }
 
 /* The value of an input whose bytes an output may take over, since no task reads them after the
@@ -317,21 +322,25 @@ static int find_predecessor(const planner *m, const tsr_task *t, int time, int i
 }
 
 /* Hands the bytes of a value that is dead after a task to what the task makes. */
-static void take_over(planner *m, int from, int to) {
+static void take_over(planner *m, int from, int to, int time) {
   int64_t bytes = bytes_of(m, to);
   m->lives[to].block = m->lives[from].block;
   *used_for(m, from) -= bytes;
   *used_for(m, to) += bytes;
   m->p->unplanned_bytes += bytes;
   m->lives[from].taken = false;
+  m->lives[from].end = time - 1;
   m->lives[to].taken = true;
+  m->lives[to].begin = time;
+  m->lives[to].end = m->walk_count - 1;
 }
 
 static void take_what_comes_out(planner *m) {
   for (int time = m->body_begin; time < m->body_end; time++) {
     const tsr_task *t = &m->p->tasks[m->walk[time]];
     for (int o = 0; o < t->outputs_count; o++)
-      if (m->repeats && m->lives[t->outputs[o].value].out_of) take_value(m, t->outputs[o].value);
+      if (m->repeats && m->lives[t->outputs[o].value].out_of)
+        take_value(m, t->outputs[o].value, m->body_begin);
   }
 }
 
@@ -340,6 +349,7 @@ static void give_back_dead(planner *m, int time) {
     if (!m->lives[v].taken) continue;
     tsr_block_end(&m->work, m->lives[v].block);
     *used_for(m, v) -= bytes_of(m, v);
+    m->lives[v].end = time;
   }
 }
 
@@ -348,9 +358,9 @@ static void plan_task(planner *m, int time) {
   for (int o = 0; o < t->outputs_count; o++)
     for (int k = 0; k < t->inputs_count; k++) {
       int from = find_predecessor(m, t, time, k, o);
-      if (from >= 0) take_over(m, from, t->outputs[o].value);
+      if (from >= 0) take_over(m, from, t->outputs[o].value, time);
     }
-  for (int o = 0; o < t->outputs_count; o++) take_value(m, t->outputs[o].value);
+  for (int o = 0; o < t->outputs_count; o++) take_value(m, t->outputs[o].value, time);
   int64_t scratch = aligned(t->scratch_bytes);
   m->scratch_blocks[time] = scratch ? tsr_block_begin(&m->work, scratch, 0) : -1;
   m->used[0].bytes[TSR_USE_SCRATCH] += scratch;
@@ -378,6 +388,51 @@ static void bind_offsets(planner *m) {
     int block = m->scratch_blocks[time];
     p->tasks[m->walk[time]].scratch_offset = block >= 0 ? blocks[block].offset : 0;
   }
+}
+
+/* ---- what is where, when ---- */
+
+static int by_time(const void *a, const void *b) {
+  const tsr_work_piece *x = a, *y = b;
+  if (x->first != y->first) return x->first < y->first ? -1 : 1;
+  return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static tsr_work_piece piece_of(const planner *m, int value) {
+  const life *l = &m->lives[value];
+  const tsr_tensor *t = &m->p->tensors[value];
+  tsr_work_piece piece = {value, use_of_value(m, value), holders_of(m, value), 1, t->offset};
+  piece.bytes = bytes_of(m, value);
+  piece.first = l->begin;
+  piece.last = l->end;
+  if (t->slot_group < 0) return piece;
+  const tsr_slot_group *f = &m->p->slot_groups[t->slot_group];
+  piece.slots = f->slots;
+  piece.stride = f->bytes;
+  piece.first = m->body_begin;
+  piece.last = m->slot_groups_end;
+  return piece;
+}
+
+static void list_pieces(planner *m) {
+  tsr_program *p = m->p;
+  int values = p->graph->values_count, count = 0;
+  tsr_work_piece *pieces = tsr_arena_array(m->arena, tsr_work_piece, values + m->walk_count + 1);
+  for (int v = 0; v < values; v++) {
+    bool in_slots = m->lives[v].owner == v && p->tensors[v].slot_group >= 0 &&
+                    has_slots(m, p->tensors[v].slot_group);
+    if (in_slots || m->lives[v].begin >= 0) pieces[count++] = piece_of(m, v);
+  }
+  for (int time = 0; time < m->walk_count; time++) {
+    if (m->scratch_blocks[time] < 0) continue;
+    const tsr_block *b = &m->work.blocks[m->scratch_blocks[time]];
+    pieces[count++] =
+        (tsr_work_piece){-1, TSR_USE_SCRATCH, 0, 1, b->offset, b->size, 0, time, time};
+  }
+  qsort(pieces, (size_t)count, sizeof *pieces, by_time);
+  p->pieces = pieces;
+  p->pieces_count = count;
+  p->plan_order = m->walk;
 }
 
 static int count_owners(const tsr_graph *g) {
@@ -410,4 +465,5 @@ void tsr_program_plan_memory(tsr_program *program) {
   }
   program->bytes[TSR_SEGMENT_WORK] = tsr_blocks_place(&m.work, m.used_peak);
   bind_offsets(&m);
+  list_pieces(&m);
 }

@@ -130,10 +130,8 @@ int tsr_pipeline_lag(
 
 /* The pipeline over time, one line a stage, at most `columns` (at least 40) characters wide: slices
  * that begin with their action's letter, with its microbatch where there is room; where an action
- * has less than a column, columns show the kind that fills most of them. And as an SVG document. */
+ * has less than a column, columns show the kind that fills most of them. */
 void tsr_pipeline_gantt(
     const tsr_pipeline *pipeline, const tsr_pipeline_times *times, int columns, tsr_text *text);
-void tsr_pipeline_gantt_svg(
-    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, tsr_text *text);
 
 #endif

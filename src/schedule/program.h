@@ -177,6 +177,20 @@ typedef struct {
                             ep always share the samples of a microbatch out */
 } tsr_lowering;
 
+/* Bytes of WORK, and the tasks of the memory plan's order from the first to the last of which they
+ * are taken: of a value, or of one task's scratch. A value that takes over the bytes of another one
+ * begins with the task that writes it, and the other one ends before. A value of a slot group has
+ * `slots` pieces of memory, `stride` bytes apart. What is taken at once on one rank has different
+ * bytes. */
+typedef struct {
+  int value; /* -1: scratch */
+  tsr_use use;
+  int holders; /* 0: every rank; else the place of its owner in the group of dp, from 1 */
+  int slots;   /* 1 of others */
+  int64_t offset, bytes, stride; /* of the first slot; of one */
+  int first, last;               /* indices of plan_order */
+} tsr_work_piece;
+
 typedef struct {
   const tsr_graph *graph;
   tsr_lowering lowering;
@@ -197,6 +211,10 @@ typedef struct {
   int64_t host_bytes;           /* of the host's memory, for the tasks that it runs for a device */
   int64_t peak_bytes[TSR_USES]; /* of WORK at its fullest moment, fragmentation apart */
   int peak_task;
+  int peak_holders;      /* whose pieces the peak has beside those of every rank; 0: nobody's */
+  const int *plan_order; /* the tasks, in the order in which memory is planned */
+  const tsr_work_piece *pieces; /* by the first task, then by the offset */
+  int pieces_count;
   int64_t unplanned_bytes; /* WORK without reuse, to show what the plan saves */
 } tsr_program;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/calibrate.h"
+#include "base/command_progress.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include "base/new_file.h"
@@ -244,11 +245,14 @@ static bool measure(calibrator *x) {
         x->diags, TSR_NOWHERE, "'%s' has nothing to measure this machine with", folder);
   x->seconds = seconds_to_spend / count;
   bool ok = true;
+  tsr_command_progress_begin("measuring", count, "models");
   for (int i = 0; ok && i < count; i++) {
     calibration_case c = {.arena = tsr_arena_new()};
     ok = open_case(x, files[i], &c) && measure_case(x, &c);
     tsr_arena_free(c.arena);
+    tsr_command_progress_add(1);
   }
+  tsr_command_progress_end();
   return ok;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/determinism.h"
+#include "base/command_progress.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,8 +116,11 @@ bool tsr_determinism_check(
   c.threads[0] = o->threads;
   c.threads[1] = 1;
   for (int i = 0; i < RUNS; i++) c.runs[i].steps = steps;
-  for (int i = 0; i < RUNS && !*ret_signal; i++)
-    if (!run(&c, i, ret_signal)) return false;
+  bool ok = true;
+  tsr_command_progress_begin("checking determinism", RUNS * steps, "steps");
+  for (int i = 0; ok && i < RUNS && !*ret_signal; i++) ok = run(&c, i, ret_signal);
+  tsr_command_progress_end();
+  if (!ok) return false;
   if (*ret_signal) return true;
   if (c.runs[0].steps < steps && !o->rank_map.process) note_fewer(&c, steps);
   steps = c.runs[0].steps;

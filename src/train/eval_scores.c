@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/eval_scores.h"
+#include "base/command_progress.h"
 #include "graph/documents.h"
 #include "train/score_check.h"
 #include <math.h>
@@ -76,6 +77,7 @@ static bool run(batch *b, float *numbers, tsr_eval_score *ret_scores, tsr_diags 
     ret_scores[b->members[i]] =
         (tsr_eval_score){-(double)numbers[i], b->how->finds_greedy && is_greedy(b, i)};
   }
+  tsr_command_progress_add(b->count);
   b->count = 0;
   return true;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/evaluate.h"
+#include "base/command_progress.h"
 #include "data/sources.h"
 #include "graph/documents.h"
 #include "train/score_check.h"
@@ -182,6 +183,32 @@ double tsr_evaluation_loss(
   return sum;
 }
 
+static int64_t count_windows(const walk *w) {
+  int64_t count = 0;
+  for (int i = 0; i < w->ranges_count; i++) {
+    const tsr_data_range *r = &w->ranges[i];
+    int64_t tokens = r->packs ? 0 : r->end - 1 - r->begin;
+    count += r->packs ? r->packs->count : tokens > 0 ? (tokens + w->T - 1) / w->T : 0;
+  }
+  return count;
+}
+
+static bool run_batch(
+    tsr_arena *arena, walk *w, const tsr_compiled *evaluation, tsr_executable *executable,
+    int32_t *row, float *numbers, tsr_evaluation *ret, double *sum, tsr_diags *diags) {
+  if (!check_tokens(w, diags)) return false;
+  int64_t count = count_targets(w, row, &ret->bytes);
+  float step_scalars[TSR_SCALARS] = {0};
+  step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+  tsr_executable_set_step_scalars(executable, step_scalars);
+  tsr_executable_run(executable, 0, fill, w);
+  if (!tsr_check_scores(executable, "the evaluation", diags)) return false;
+  *sum += tsr_evaluation_loss(evaluation, executable, numbers) * (double)count;
+  add_labels(arena, w, row, ret);
+  ret->tokens += count;
+  return true;
+}
+
 bool tsr_evaluate(
     tsr_arena *arena, const tsr_run_data *data, tsr_split split, const tsr_compiled *evaluation,
     tsr_executable *executable, int64_t batch, const volatile sig_atomic_t *stop,
@@ -196,18 +223,14 @@ bool tsr_evaluate(
   float *numbers = tsr_arena_array(arena, float, evaluation->batch);
   w.scorer = tsr_label_scorer_new(arena, evaluation, executable);
   if (w.scorer.logits >= 0) w.scores = tsr_arena_array(arena, tsr_label_score, w.T);
-  while (!(stop && *stop) && next_batch(&w, batch)) {
-    if (!check_tokens(&w, diags)) return false;
-    int64_t count = count_targets(&w, row, &ret->bytes);
-    float step_scalars[TSR_SCALARS] = {0};
-    step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
-    tsr_executable_set_step_scalars(executable, step_scalars);
-    tsr_executable_run(executable, 0, fill, &w);
-    if (!tsr_check_scores(executable, "the evaluation", diags)) return false;
-    sum += tsr_evaluation_loss(evaluation, executable, numbers) * (double)count;
-    add_labels(arena, &w, row, ret);
-    ret->tokens += count;
+  bool ok = true;
+  tsr_command_progress_begin("evaluating", count_windows(&w), "sequences");
+  while (ok && !(stop && *stop) && next_batch(&w, batch)) {
+    ok = run_batch(arena, &w, evaluation, executable, row, numbers, ret, &sum, diags);
+    tsr_command_progress_add(w.windows_count);
   }
+  tsr_command_progress_end();
+  if (!ok) return false;
   if (!ret->tokens && stop && *stop) return false;
   if (!ret->tokens) return nothing_to_predict(&w, ret, diags);
   if (ret->accuracy.count)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/plan_run.h"
-#include "base/new_file.h"
+#include "pictures/pictures.h"
 #include "plan/report.h"
 #include "train/text_batch.h"
 
@@ -46,18 +46,6 @@ static bool check_links(const tsr_plan_request *r, tsr_diags *diags) {
   return false;
 }
 
-static bool
-write_chart(tsr_arena *arena, const tsr_report *report, const char *file, tsr_diags *diags) {
-  static const char first_line[] = "<!-- drawn by tessera-train plan -->\n";
-  tsr_text svg = {0};
-  tsr_text_add(&svg, "%s", first_line);
-  tsr_report_gantt_svg(arena, report, &svg);
-  bool ok = tsr_file_check_replaced(file, first_line, "SVG picture of tessera-train", diags) &&
-            tsr_file_write(file, svg.data, svg.length, diags);
-  tsr_text_free(&svg);
-  return ok;
-}
-
 double tsr_plan_ideal_step(
     tsr_arena *arena, const tsr_config *config, const tsr_parallel *parallel,
     const tsr_compiled *training, const tsr_machine *machine) {
@@ -98,5 +86,13 @@ bool tsr_plan_command(
   warn_of_threads(r, diags);
   tsr_report_print(&report, text);
   if (gantt) tsr_report_gantt(r->arena, &report, CHART_COLUMNS, text);
-  return !svg || write_chart(r->arena, &report, svg, diags);
+  return !svg || tsr_pictures_write(r->arena, &report, svg, diags);
+}
+
+bool tsr_plan_write_pictures(const tsr_plan_request *r, const char *folder, tsr_diags *diags) {
+  tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX];
+  tsr_estimate estimate;
+  tsr_report report;
+  return tsr_plan_make_report(r, programs, &estimate, &report, diags) &&
+         tsr_pictures_write(r->arena, &report, folder, diags);
 }

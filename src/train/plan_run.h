@@ -20,10 +20,13 @@ typedef struct {
 bool tsr_plan_make_report(
     const tsr_plan_request *request, tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX],
     tsr_estimate *estimate, tsr_report *ret_report, tsr_diags *diags);
-/* Appends the report to `text`, with `gantt` the pipeline over time, which is also written as a
- * picture to the file `svg` (NULL: none). Notes on the way. */
+/* Appends the report to `text`, with `gantt` also the pipeline over time, and writes pictures into
+ * the folder `svg` (NULL: none). Notes on the way. */
 bool tsr_plan_command(
     const tsr_plan_request *request, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags);
+
+/* The pictures alone. */
+bool tsr_plan_write_pictures(const tsr_plan_request *request, const char *folder, tsr_diags *diags);
 
 /* Seconds of a step of the model if all devices computed at their peak, as in the plan's MFU: its
  * ratio to a step's time is that step's MFU. 0: unknown. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer_internal.h"
+#include "base/command_progress.h"
 #include "train/epochs.h"
 #include "train/gradient_dump.h"
 #include "train/replica_checks.h"
@@ -310,6 +311,7 @@ static bool run_steps(tsr_trainer *t, uint64_t *requests) {
     double seconds = now() - start;
     if (t->o->determinism) t->o->determinism->losses[t->step - 1 - t->first_step] = (float)t->loss;
     tsr_trainer_report_step(t, seconds, now());
+    tsr_command_progress_add(1); /* of a command that makes steps again */
     if (!isfinite(t->loss) && !(t->o->locked && t->o->locked->last))
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);

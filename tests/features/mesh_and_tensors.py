@@ -3,11 +3,14 @@
 import json
 import math
 import os
+import pty
 import re
 import signal
+import subprocess
 import sys
+from xml.etree import ElementTree
 
-from feature import feature
+from feature import Missing, feature
 from small_models import (gpt, has_line, initial, is_close, layer, mesh, printed, rank_slices, safetensors, steps,
                           stored, trains_like_one_rank, weights)
 
@@ -486,3 +489,34 @@ def profiled_balance(c):
                 result.fail(f"rank {row[0]}: {kind} is {total} s in trace.json, {row[column]} s in the table")
         if not math.isclose(float(row[4]) / float(row[2]), float(row[8]), rel_tol=0.005, abs_tol=0.002):
             result.fail(f"rank {row[0]}: the ratio is not communication over compute")
+
+
+@feature("--svg of plan and check: memory, mesh and placement, pipeline, communication as pictures with the plan's numbers")
+def pictures(c):
+    for command in ("check", "plan"):
+        gpt(c, command, "--machine", "h100", "--svg", command, mesh=mesh(dp=2, tp=2)).ends(0)
+        total = gpt(c, "check", mesh=mesh(dp=2, tp=2)).matches(r"^  total +([\d,]+) ")[1]
+        roots = {name: ElementTree.fromstring(c.read(f"{command}/{name}.svg"))
+                 for name in ("memory", "mesh", "pipeline", "communication")}
+        said = {name: " ".join(root.itertext()) for name, root in roots.items()}
+        for name, text in (("memory", f"total {total} bytes"), ("mesh", "rank 3, dp 1, tp 1"), ("pipeline", "F0"),
+                           ("communication", "rank 0 to rank 1: ")):
+            if text not in said[name]:
+                raise Missing(f"{command}/{name}.svg has no '{text}'")
+
+
+@feature("--progress: a line of long commands on a terminal, gone at the end; without one nothing, or plain lines")
+def progress(c):
+    words = ("tokenize", "text.txt", "--out", "text.bin")
+    master, slave = pty.openpty()
+    done = subprocess.run([c.program, *words, "--progress", "0"], cwd=c.folder, stdout=subprocess.DEVNULL, stderr=slave,
+                          env={**os.environ, "TERM": "xterm", "NO_COLOR": ""})
+    os.close(slave)
+    drawn = os.read(master, 1 << 16)
+    os.close(master)
+    if done.returncode or b"\r\x1b[Ktokenizing [" not in drawn or not drawn.endswith(b"\r\x1b[K"):
+        raise Missing(f"on a terminal: {drawn!r}")
+    os.remove(os.path.join(c.folder, "text.bin"))
+    c.run(*words, "--progress", "0").ends(0).matches(r"^tokenizing: 100%, .*, ETA 0:00$")
+    os.remove(os.path.join(c.folder, "text.bin"))
+    c.run(*words).ends(0).never_says("tokenizing")

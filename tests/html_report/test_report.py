@@ -176,7 +176,7 @@ def check_plan(c, r):
 
 
 def check_memory(c, r, name, plan):
-    """The curve's peak is what the planner of offsets counts, which it does not share code with."""
+    """The curve's peak, the sum of lifetimes, is what the planner of offsets has counted."""
     text = r.run("check", "--config", f"{name}/config.yaml", "--dump", "memory")
     stages = text.split("memory of one rank: ")[1:]
     memory, stage = plan["memory"], stages[plan["memory"]["stage"]]

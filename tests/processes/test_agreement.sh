@@ -180,7 +180,7 @@ says 1 "error: process 1 on $host runs 'train', and process 0 on $host runs 'pro
 errors 1
 
 for command in "tokenize $scratch/a/text.txt --out $scratch/t.bin" "import none --out $scratch/t" \
-  "checkpoint merge none --out $scratch/t" "plan --config $recipe --svg $scratch/t.svg"; do
+  "checkpoint merge none --out $scratch/t" "plan --config $recipe --svg $scratch/t"; do
   # shellcheck disable=SC2086 # words
   refused "${command%% *}" "${launcher[@]}" -n 2 "$program" $command
   says 1 "error: ${command%% *} is for one process, and 2 processes were started"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The progress line and the log lines, to the letter. */
 #include "report/progress.h"
+#include "base/text.h"
 #include "tests/check.h"
 #include <stdlib.h>
 #include <unistd.h>
@@ -48,9 +49,7 @@ static void test_time(void) {
                {83, "1:23"},  {7384, "2:03:04"}, {266584, "3d 02:03:04"},
                {-1, "--:--"}, {NAN, "--:--"},    {INFINITY, "--:--"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char text[32];
-    tsr_progress_format_time(cases[i].seconds, text);
-    CHECK_STR(text, cases[i].text);
+    CHECK_STR(tsr_text_duration(cases[i].seconds).text, cases[i].text);
   }
 }
 

@@ -168,6 +168,50 @@ static void check_peak(const tsr_program *p) {
   CHECK(p->peak_task >= 0 && p->peak_task < p->tasks_count);
 }
 
+static bool piece_is_taken(const tsr_work_piece *x, int time) {
+  return x->first <= time && time <= x->last;
+}
+
+/* Whether a rank has both pieces at once, with a byte in common. */
+static bool pieces_collide(const tsr_work_piece *a, const tsr_work_piece *b) {
+  if (a->first > b->last || b->first > a->last) return false;
+  if (a->holders && b->holders && a->holders != b->holders) return false;
+  for (int i = 0; i < a->slots; i++)
+    for (int k = 0; k < b->slots; k++) {
+      int64_t x = a->offset + i * a->stride, y = b->offset + k * b->stride;
+      if (x < y + b->bytes && y < x + a->bytes) return true;
+    }
+  return false;
+}
+
+/* The pieces at the peak are the bytes that the plan counts there, by use; no task has more; and no
+ * two of a rank are the same bytes. */
+static void check_pieces(const char *name, const tsr_program *p) {
+  int peak = -1, collisions = 0;
+  for (int i = 0; i < p->tasks_count; i++)
+    if (p->plan_order[i] == p->peak_task) peak = i;
+  CHECK(peak >= 0);
+  int64_t at_peak[TSR_USES] = {0}, most = 0, sum = 0;
+  for (int time = 0; time < p->tasks_count; time++) {
+    int64_t bytes = 0;
+    for (int i = 0; i < p->pieces_count; i++) {
+      const tsr_work_piece *x = &p->pieces[i];
+      if (!piece_is_taken(x, time) || (x->holders && x->holders != p->peak_holders)) continue;
+      bytes += x->bytes * x->slots;
+      if (time == peak) at_peak[x->use] += x->bytes * x->slots;
+    }
+    if (bytes > most) most = bytes;
+  }
+  for (int u = 0; u < TSR_USES; u++) {
+    CHECK_AT(at_peak[u] == p->peak_bytes[u], "%s: use %d of the pieces at the peak", name, u);
+    sum += at_peak[u];
+  }
+  CHECK_INT(most, sum);
+  for (int i = 0; i < p->pieces_count; i++)
+    for (int k = 0; k < i; k++) collisions += pieces_collide(&p->pieces[i], &p->pieces[k]);
+  CHECK_AT(!collisions, "%s: %d pieces that are taken at once share bytes", name, collisions);
+}
+
 static tsr_action_kind kind_of(const tsr_part *part) {
   return (tsr_action_kind)(part->section - TSR_FORWARD);
 }
@@ -299,6 +343,7 @@ run(tsr_graph *(*build)(tsr_arena *arena, int64_t batch), harness_options o, con
     if (o.zero_owners && accumulates) CHECK_AT(shared > 0, "%s: owners share no bytes", name);
     if (!o.zero_owners) CHECK_INT(shared, 0);
     check_peak(h.programs.of_stage[i]);
+    check_pieces(name, h.programs.of_stage[i]);
     check_alive(name, h.programs.of_stage[i]);
     bytes += tsr_program_bytes(h.programs.of_stage[i]) * o.dp * o.tp;
   }

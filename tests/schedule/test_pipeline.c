@@ -379,74 +379,6 @@ static void test_gantt(void) {
       "        total 303, bubble 1.0%\n");
 }
 
-/* How often `word` stands in the text. */
-static int count_of(const char *text, const char *word) {
-  int count = 0;
-  while ((text = strstr(text, word)) != NULL) count++, text++;
-  return count;
-}
-
-/* Every tag is closed by its own, and what stands between them needs no escape. */
-static bool is_well_formed(const char *at) {
-  char open[16][16];
-  int depth = 0;
-  for (bool first = true; *at; first = false) {
-    if (*at == '&' && strncmp(at, "&amp;", 5) && strncmp(at, "&lt;", 4) && strncmp(at, "&gt;", 4))
-      return false;
-    if (*at == '>' || (!depth && !first && *at != '\n')) return false;
-    if (*at++ != '<') continue;
-    const char *end = strchr(at, '>');
-    char name[16] = "";
-    if (!end || sscanf(at, "%15[a-z/]", name) != 1) return false;
-    if (*at == '/') {
-      if (!depth || strcmp(name + 1, open[--depth])) return false;
-    } else if (end[-1] != '/') {
-      if (depth == 16) return false;
-      strcpy(open[depth++], name);
-    }
-    at = end + 1;
-  }
-  return depth == 0;
-}
-
-static void check_svg(const tsr_pipeline *o, int slices) {
-  tsr_pipeline_times t = time_equal(o, 1, 1, 1, 0.25);
-  tsr_text text = {0};
-  tsr_pipeline_gantt_svg(o, &t, &text);
-  CHECK_AT(is_well_formed(text.data), "not well-formed:\n%s", text.data);
-  CHECK(!strncmp(text.data, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=", 46));
-  CHECK_INT(count_of(text.data, "<title>"), slices);
-  CHECK_INT(count_of(text.data, "class=\"W\"") > 0, o->splits_backward);
-  CHECK_INT(count_of(text.data, "class=\"B\"") > 0, !o->forward_only);
-  CHECK_INT(count_of(text.data, ">stage "), o->stages);
-  CHECK_INT(count_of(text.data, "nan") + count_of(text.data, "inf"), 0);
-  tsr_text_free(&text);
-}
-
-static void test_svg(void) {
-  start_over();
-  check_svg(make(TSR_PIPELINE_1F1B, 4, 1, 8), 64);
-  check_svg(make(TSR_PIPELINE_ZB_V, 3, 2, 4), 72);
-  check_svg(make(TSR_PIPELINE_FORWARD, 2, 1, 1), 2);
-  check_svg(make(TSR_PIPELINE_INTERLEAVED, 8, 4, 64), 8 * 4 * 64 * 2);
-  tsr_pipeline *o = make(TSR_PIPELINE_1F1B, 2, 1, 1);
-  o->name = "a<b>&\"c\" \xc3\xbc \xff \x01 \xe2\x82";
-  tsr_pipeline_times t = time_equal(o, 1, 1, 1, 0);
-  tsr_text text = {0};
-  tsr_pipeline_gantt_svg(o, &t, &text);
-  CHECK(is_well_formed(text.data));
-  CHECK(strstr(
-      text.data, ">a&lt;b&gt;&amp;\"c\" \xc3\xbc ? ? ??: 2 stages, 1 microbatch, total 6, bubble "
-                 "50.0%</text>"));
-  CHECK(strstr(text.data, "<title>B0 of stage 0: 4 to 6</title></rect><text "));
-  tsr_text_free(&text);
-  t = time_equal(o, 0, 0, 0, 0); /* nothing takes time */
-  tsr_pipeline_gantt_svg(o, &t, &text);
-  tsr_pipeline_gantt(o, &t, 80, &text);
-  CHECK_NEAR(t.bubble, 0, 0);
-  tsr_text_free(&text);
-}
-
 int main(void) {
   test_all();
   test_vectors();
@@ -456,7 +388,6 @@ int main(void) {
   test_names();
   test_possible();
   test_gantt();
-  test_svg();
   tsr_arena_free(arena);
   return check_done("schedule.order");
 }

@@ -97,10 +97,10 @@ cmp -s cllmc.chars.txt characters || complain "--overwrite has not replaced the 
 
 # ---- pictures, traces, descriptions of machines ----
 mkdir drawn
-ends 0 plan --config run.yaml --svg drawn/mine.svg --quiet
-ends 0 plan --config run.yaml --svg drawn/mine.svg --quiet
-printf '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>\n' > drawn/b.svg
-leaves drawn "'drawn/b.svg' is there and is no SVG picture of tessera-train: it is not overwritten" plan --config run.yaml --svg drawn/b.svg
+ends 0 plan --config run.yaml --svg drawn --quiet
+ends 0 plan --config run.yaml --svg drawn --quiet
+printf '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>\n' > drawn/mesh.svg
+leaves drawn "'drawn/mesh.svg' is there and is no SVG picture of tessera-train: it is not overwritten" plan --config run.yaml --svg drawn
 printf '{"displayTimeUnit":"ms","traceEvents":[]}\n' > drawn/trace.json
 leaves drawn "'drawn/trace.json' is there and is no trace of tessera-train: it is not overwritten" profile --config run.yaml --steps 1 --out drawn
 printf 'name: measured\nmemory: 1 GiB\n' > drawn/machine.yaml

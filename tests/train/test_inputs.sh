@@ -65,20 +65,21 @@ for input in run.yaml model.yaml graph.yaml tok.json text.txt mesh.textproto; do
   rm "hard.$input" "soft.$input"
 done
 for input in run.yaml model.yaml graph.yaml tok.json text.txt mesh.textproto; do
-  refuses "error: '$input' is there and is no SVG picture of tessera-train: it is not overwritten" plan --config run.yaml --svg "$input"
+  refuses "error: cannot make the folder '$input': Not a directory" plan --config run.yaml --svg "$input"
 done
 refuses "'tok.json' is there and is no file of tokens" tokenize text.txt --tokenizer tok.json --out tok.json
 mv text.txt text.bin && refuses "'text.bin' is there and is no file of tokens" tokenize text.bin --out text --format megatron
 mv text.bin text.txt
 
 # machines and pictures, which a command may replace, as inputs
-ends 0 plan --config run.yaml --svg chart.svg
+ends 0 plan --config run.yaml --svg drawn
+mv drawn/mesh.svg chart.svg
 refuses "'chart.svg' is there and is no file of tokens" tokenize chart.svg --out chart.svg
 refuses "'chart.svg' would be overwritten, and this command reads it" --config run.yaml --metrics chart.svg \
   --set training_config.data_path=chart.svg --set training_config.data_format=text
 cp "$TESSERA_SHARE/configs/machines/h100.yaml" machine.yaml
 refuses "--machine and --calibrate both select the machine" plan --config run.yaml --machine machine.yaml --calibrate machine.yaml
-refuses "'machine.yaml' is there and is no SVG picture of tessera-train: it is not overwritten" plan --config run.yaml --machine machine.yaml --svg machine.yaml
+refuses "cannot make the folder 'machine.yaml': Not a directory" plan --config run.yaml --machine machine.yaml --svg machine.yaml
 
 # folders
 ends 0 --config llama.yaml --out trained --quiet

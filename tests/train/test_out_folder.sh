@@ -69,7 +69,7 @@ leaves broken 1 "has checkpoints, and none can be read" --config run.yaml --out 
 leaves kept 2 "--resume continues a run, --overwrite discards it: use one of the two" --config run.yaml --out kept --resume --overwrite
 # what is no file is not replaced by one
 mkfifo pipe
-for command in "tokenize text.txt --tokenizer byte --out" "plan --config run.yaml --svg" "plan --calibrate"; do
+for command in "tokenize text.txt --tokenizer byte --out" "plan --calibrate"; do
   leaves . 2 "cannot write 'pipe': it is a device or a pipe, not a file" $command pipe
 done
 rm pipe
@@ -77,7 +77,7 @@ rm pipe
 mkdir foreign && cp -r kept foreign/run && mkdir -p foreign/steps/checkpoints/step-00000007 foreign/linked
 echo "my notes" > foreign/trace.json
 echo "my notes" > foreign/machine.yaml
-echo "my notes" > foreign/notes.svg
+mkdir foreign/drawn foreign/links && echo "my notes" > foreign/drawn/pipeline.svg
 echo "my notes" > foreign/y.npy
 echo "my notes" > foreign/t.bin.chars.txt
 echo "my notes" > foreign/steps/checkpoints/step-00000007/notes
@@ -90,7 +90,7 @@ outputs: [y]
 RUN
 leaves foreign 2 "'foreign/trace.json' is there and is no trace of tessera-train" profile --config run.yaml --steps 1 --out foreign
 leaves foreign 2 "'foreign/machine.yaml' is there and is no description of a machine that" plan --calibrate foreign/machine.yaml
-leaves foreign 2 "'foreign/notes.svg' is there and is no SVG picture of tessera-train" plan --config run.yaml --svg foreign/notes.svg
+leaves foreign 2 "'foreign/drawn/pipeline.svg' is there and is no SVG picture of tessera-train" plan --config run.yaml --svg foreign/drawn
 leaves foreign 2 "'foreign/y.npy' is there, and no run of tessera-train has used 'foreign'" --config forward.yaml --out foreign
 leaves foreign 2 "'foreign/t.bin.chars.txt' is there without 'foreign/t.bin'" tokenize text.txt --tokenizer char --out foreign/t.bin
 leaves foreign 2 "'foreign/run/metrics.jsonl' is of another run" --config run.yaml --metrics foreign/run/metrics.jsonl
@@ -103,7 +103,8 @@ mkdir foreign/run/checkpoints/step-00000005 && echo mine > foreign/run/checkpoin
 leaves foreign 2 "is named as a checkpoint and is none" --config run.yaml --out foreign/run --resume \
   --set training_config.max_steps=6
 ln -s ../run.svg foreign/link.svg
-leaves foreign 2 "cannot write 'foreign/link.svg': it is a symbolic link" plan --config run.yaml --svg foreign/link.svg
+ln -s ../run.svg foreign/links/pipeline.svg
+leaves foreign 2 "cannot write 'foreign/links/pipeline.svg': it is a symbolic link" plan --config run.yaml --svg foreign/links
 leaves foreign 2 "cannot write 'foreign/link.svg': it is a symbolic link" tokenize text.txt --out foreign/link.svg
 echo "my notes" > foreign/notes.txt && cp foreign/notes.txt foreign/pair.bin && cp foreign/notes.txt foreign/other.idx
 leaves foreign 2 "'foreign/notes.txt' is there and is no file of tokens" tokenize text.txt --out foreign/notes.txt
@@ -122,8 +123,8 @@ for format in llmc nanogpt megatron; do
   rm again.*
 done
 leaves foreign 2 "it is a symbolic link" --config run.yaml --out foreign/linked
-ends 0 plan --config run.yaml --svg chart.svg
-ends 0 plan --config run.yaml --svg chart.svg
+ends 0 plan --config run.yaml --svg charts
+ends 0 plan --config run.yaml --svg charts
 ends 0 profile --config run.yaml --steps 1 --out profiled
 ends 0 profile --config run.yaml --steps 1 --out profiled --overwrite
 ends 0 --config forward.yaml --out forward

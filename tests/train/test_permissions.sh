@@ -50,7 +50,7 @@ refused locked/metrics --config run.yaml --metrics locked/metrics
 refused locked/kept --config run.yaml --set training_config.checkpoint_dir=locked/kept
 refused locked/tokens tokenize text.txt --out locked/tokens --tokenizer byte
 refused locked/machine.yaml plan --calibrate locked/machine.yaml
-refused locked/plan.svg plan --config run.yaml --svg locked/plan.svg
+refused locked/pictures plan --config run.yaml --svg locked/pictures
 refused locked/shards checkpoint reshard trained --out locked/shards --shards 2
 refused locked/model export trained --out locked/model
 

@@ -106,7 +106,7 @@ made t.bin tokenize "file://$PWD/text.txt" --out "$here/t.bin" --tokenizer "file
 made e/config.json export "file://$PWD/kept" --out "$here/e"
 made i/manifest.json import "file://localhost$PWD/model" --out "$here/i"
 made m/manifest.json checkpoint merge "file://$PWD/kept" --out "$here/m"
-made plan.svg plan --config run.yaml --svg "$here/plan.svg"
+made pictures/mesh.svg plan --config run.yaml --svg "$here/pictures"
 rmdir in
 
 # FIFOs, into which nobody writes. All at once: what may be a pipe is waited for

@@ -26,6 +26,7 @@ ALLOWED = {
     "passes": "graph",
     "schedule": "graph",
     "plan": "schedule graph parallel mesh config",
+    "pictures": "plan schedule graph parallel mesh config",
     "device": "kernels schedule graph",
     "comm": "schedule graph device kernels",
     "runtime": "comm device schedule graph kernels parallel",
@@ -36,7 +37,7 @@ ALLOWED = {
     "tui": "",
     "report": "runtime plan schedule comm parallel config",
     "html_report": "config graph parallel schedule plan checkpoint report",
-    "train": f"{FOUNDATION} parallel model passes schedule plan device comm runtime job data tokenizer checkpoint report "
+    "train": f"{FOUNDATION} parallel model passes schedule plan pictures device comm runtime job data tokenizer checkpoint report "
              "tensorboard tui",
     "compare": f"{FOUNDATION} parallel passes runtime device data checkpoint report train",
     "prove": f"{FOUNDATION} parallel model runtime device train report interpreter",

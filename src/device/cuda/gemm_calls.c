@@ -7,11 +7,8 @@
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static int64_t pieces_along(const tsr_task_call *c, const tsr_tensor *t, int dim) {
-  return tsr_tensor_unit_pieces(c->program, t, dim);
-}
-
-/* The same of a weight: what ZeRO shards is computed whole. */
+/* Into how many equal pieces the recipe's units split a dimension of a weight; what ZeRO shards is
+ * computed whole. */
 static int64_t weight_pieces(const tsr_task_call *c, const tsr_tensor *w, int dim) {
   tsr_placement p = tsr_operand_value(c, w)->placement[TSR_TP];
   int64_t pieces = p.kind == TSR_SHARD && p.dim == dim ? c->program->lowering.tp_units : 1;
