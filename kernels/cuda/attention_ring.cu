@@ -146,7 +146,7 @@ static void step(
   assert(r->members > 0 && r->units > 0 && r->length % r->units == 0 && r->a.H % r->a.G == 0);
   assert(r->units % r->members == 0 && r->a.T == r->length / r->members);
   if (r->a.B * r->a.T * r->a.H * r->a.D == 0) return;
-  if (attention_tensor_can(type, &r->a, arrays, 4)) {
+  if (attention_ring_tensor_can(type, &r->a, arrays, 4)) {
     ring_arrays<uint16_t> x = {
         (const uint16_t *)q, (const uint16_t *)k, (const uint16_t *)v, (const uint16_t *)dout,
         rows};

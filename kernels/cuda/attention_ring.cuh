@@ -251,7 +251,7 @@ static void ring_step(
   }
 }
 
-/* attention_ring_tensor.cu: a step of each pass, for what attention_tensor_can. */
+/* attention_ring_tensor.cu: a step of each pass, for what attention_ring_tensor_can. */
 void tsr_cuda_attention_ring_tensor(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, tsr_attention_sum sum,
     const uint64_t *key, float *acc, void *scratch, const ring_arrays<uint16_t> &x);

@@ -172,8 +172,7 @@ static void step_width(
   if (width == 64) step<TYPE, 64>(s, r, sum, key, acc, scratch, x);
   else if (width == 80) step<TYPE, 80>(s, r, sum, key, acc, scratch, x);
   else if (width == 96) step<TYPE, 96>(s, r, sum, key, acc, scratch, x);
-  else if (width == 128) step<TYPE, 128>(s, r, sum, key, acc, scratch, x);
-  else step<TYPE, TENSOR_WIDTH_MAX>(s, r, sum, key, acc, scratch, x);
+  else step<TYPE, 128>(s, r, sum, key, acc, scratch, x);
 }
 
 void tsr_cuda_attention_ring_tensor(

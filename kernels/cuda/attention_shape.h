@@ -66,6 +66,12 @@ static inline bool attention_tensor_can(
   return true;
 }
 
+/* The same over units: the widest heads' sums, of two parts at once, do not fit into registers. */
+static inline bool attention_ring_tensor_can(
+    tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
+  return attention_tensor_can(type, a, arrays, count) && tsr_attention_value_size(a) == a->D;
+}
+
 /* W of queries and keys, and V of values, out and dout, which differ for the widest W alone; it
  * takes all heads whose values have another width. */
 static inline int tensor_width(const tsr_attention *a) {

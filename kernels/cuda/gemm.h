@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* GEMMs, by cuBLASLt. Each shape's algorithm is chosen once, among those that the library's
- * heuristic proposes for operands without gaps, aligned as far as the shape alone ensures. Its tile
+ * heuristic proposes for operands without gaps, aligned as far as the shape alone ensures, and
+ * without an epilogue. Its tile
  * and stages are pinned, and K is not split (policy fast leaves that to the library). It is kept
  * for all strides and addresses: those depend on the mesh, and the library would choose another one
  * for others. Where it refuses some, it computes on copies of the operands without gaps. A call of

@@ -182,17 +182,29 @@ static cublasStatus_t choose(const tsr_cuda_blas *b, gemm_plan *k, const tsr_cud
 
 /* ---- plans ---- */
 
-/* Of the canonical problem the library's choice, of others that one's. */
+/* The canonical problem whose algorithm it has: without what is added to the sum, which may be an
+ * op of its own on another mesh, and has to give the same bits there. */
+static tsr_cuda_gemm chosen_for(const tsr_cuda_blas *b, const tsr_cuda_gemm *dense) {
+  tsr_cuda_gemm bare = *dense;
+  if (!b->fast) bare.plus = bare.bias = bare.before = NULL;
+  return bare;
+}
+
+/* Of the bare canonical problem the library's choice, of others that one's. With what is added it
+ * may refuse that; other strides are refused for copies. */
 static cublasStatus_t plan(tsr_cuda_blas *b, gemm_plan *k, const tsr_cuda_gemm *p) {
-  tsr_cuda_gemm dense = gemm_canonical(p);
-  gemm_key of_dense = key_of(&dense);
+  tsr_cuda_gemm dense = gemm_canonical(p), bare = chosen_for(b, &dense);
+  gemm_key of_dense = key_of(&dense), of_bare = key_of(&bare);
+  bool is_dense = !memcmp(&k->key, &of_dense, sizeof of_dense);
   cublasStatus_t status = describe(b, k, p);
   if (status) return status;
-  if (!memcmp(&k->key, &of_dense, sizeof of_dense)) return choose(b, k, p);
-  const gemm_plan *is = gemm_find_plan(b, &dense);
+  if (!memcmp(&k->key, &of_bare, sizeof of_bare)) return choose(b, k, p);
+  const gemm_plan *is = gemm_find_plan(b, is_dense ? &bare : &dense);
   if (!is) return CUBLAS_STATUS_NOT_SUPPORTED;
   k->algorithm = is->algorithm;
-  k->refused = check(b, k) != CUBLAS_STATUS_SUCCESS;
+  status = check(b, k);
+  if (is_dense) return status;
+  k->refused = status != CUBLAS_STATUS_SUCCESS;
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -65,13 +65,42 @@ static bool reads(const fusing *f, const tsr_task *t, int value) {
   return input(f, t, 0) == value || input(f, t, 1) == value;
 }
 
+/* Puts a GEMM behind the collectives between it and the sum that reads it, as ZeRO's are that
+ * gather a bias: on other meshes there are none. Its new place. */
+static int move_to_sum(fusing *f, int task) {
+  tsr_task *tasks = f->p->tasks, moved = tasks[task];
+  int end = task + 1, made = output(f, &moved);
+  for (; end < f->part_end[task]; end++) {
+    bool gathers = tsr_op_is_collective(tasks[end].op) || tasks[end].op == TSR_OP_WAIT;
+    if (!gathers || f->absorbed[end] || tasks[end].last_only != moved.last_only) break;
+    for (int k = 0; k < tasks[end].inputs_count; k++)
+      if (input(f, &tasks[end], k) == made) return task;
+  }
+  if (end >= f->part_end[task] || tasks[end].op != TSR_OP_ADD || !reads(f, &tasks[end], made))
+    return task;
+  for (int i = task; i + 1 < end; i++) tasks[i] = tasks[i + 1];
+  tasks[end - 1] = moved;
+  return end - 1;
+}
+
 static bool is_norm(tsr_op op) { return op == TSR_OP_LAYERNORM || op == TSR_OP_RMSNORM; }
 static bool is_norm_dx(tsr_op op) { return op == TSR_OP_LAYERNORM_DX || op == TSR_OP_RMSNORM_DX; }
+
+/* Into the order of the graph: ranks of ZeRO run tasks in another one. */
+static void sort_by_node(const fusing *f, int *tasks, int count) {
+  for (int i = 1; i < count; i++)
+    for (int k = i; k > 0 && f->p->tasks[tasks[k]].node < f->p->tasks[tasks[k - 1]].node; k--) {
+      int later = tasks[k - 1];
+      tasks[k - 1] = tasks[k];
+      tasks[k] = later;
+    }
+}
 
 /* The same of tasks one after another, at the place of the first one. */
 static void fuse_run(fusing *f, tsr_fused_form form, int first, int count) {
   int *tasks = tsr_arena_array(f->arena, int, count);
   for (int i = 0; i < count; i++) tasks[i] = first + i;
+  sort_by_node(f, tasks, count);
   tsr_fuse_tasks(f, form, tasks, count, first);
 }
 
@@ -128,6 +157,7 @@ static void fuse_epilogue(fusing *f, int task) {
   const tsr_task *tasks = f->p->tasks;
   chain c = {1, {task}}, norm;
   if (!is_gemm(f, task)) return;
+  task = c.tasks[0] = move_to_sum(f, task);
   int value = output(f, &tasks[task]), next = follower(f, task);
   tsr_dtype dtype = tensor(f, input(f, &tasks[task], 0))->dtype;
   bool bias = has_epilogue(f, TSR_EPILOGUE_BIAS) && next >= 0 && adds_row(f, &tasks[next]) &&
@@ -272,9 +302,10 @@ static void fuse_norms(fusing *f, int task) {
   for (int i = 0; i < count; i++)
     if (f->last_read[input(f, &f->p->tasks[tasks[i]], 0)] > last) tasks[kept++] = tasks[i];
   if (kept < 2) return;
+  int base = tasks[kept - 1];
+  sort_by_node(f, tasks, kept);
   tsr_norm_pieces *norms = tsr_arena_array(f->arena, tsr_norm_pieces, kept);
   for (int i = 0; i < kept; i++) norms[i] = *f->p->tasks[tasks[i]].norm;
-  int base = tasks[kept - 1];
   tsr_fuse_tasks(f, TSR_FUSED_NORMS, tasks, kept, base);
   f->p->tasks[base].norm = norms;
 }

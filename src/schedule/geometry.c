@@ -49,9 +49,12 @@ int64_t tsr_tensor_unit_pieces(const tsr_program *p, const tsr_tensor *t, int di
 /* Whether the recipe's units split positions that lie along a dimension, perhaps into one for each
  * rank. */
 static bool splits_positions(const tsr_program *p, const tsr_tensor *t, int dim) {
-  tsr_placement cp = p->graph->values[t->value].placement[TSR_CP];
-  return cp.kind == TSR_SHARD && cp.dim == dim &&
-         p->lowering.sequence_units * p->lowering.size[TSR_CP] > 1;
+  const tsr_lowering *l = &p->lowering;
+  const tsr_placement *of = p->graph->values[t->value].placement;
+  bool cp = of[TSR_CP].kind == TSR_SHARD && of[TSR_CP].dim == dim,
+       tp = of[TSR_TP].kind == TSR_SHARD && of[TSR_TP].dim == dim;
+  return (cp && l->sequence_units * l->size[TSR_CP] > 1) ||
+         (tp && l->tp_units * l->size[TSR_TP] > 1);
 }
 
 int64_t tsr_tensor_row_runs(const tsr_program *p, const tsr_tensor *t) {

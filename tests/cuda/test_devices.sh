@@ -87,6 +87,34 @@ done
 trains fp8 "${fp8[@]}"
 trains fp8_mesh "${fp8[@]}" --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
 expect "weights in FP8 on a mesh" "$(hash_of "$scratch/fp8_mesh.metrics")" "$(hash_of "$scratch/fp8.metrics")"
+# Positions that sequence parallelism shards: statistics that are scattered stay f32, and weights that tp does not split
+# multiply a rank's positions on every mesh.
+sharded=(--set 'mesh={axes: [tp], shape: [2]}' --set device_config.enable_sp=true)
+units=(--set 'numerics.units={batch: 4, sequence: 2, tp: 2}' --set training_config.max_steps=2)
+llama=("${units[@]}" --set transformer_config.model_type=llama --set transformer_config.num_groups=2
+  --set transformer_config.intermediate_dim=20 --set training_config.precision=bf16)
+heads='q_lora_rank: 24, kv_lora_rank: 16, qk_nope_head_dim: 12, qk_rope_head_dim: 8, v_head_dim: 24, dropout_prob: 0.0'
+sizes='vocab_size: 0, max_sequence_length: 8, embedding_dim: 16, intermediate_dim: 16, num_blocks: 1, num_heads: 2'
+latent=("${units[@]}" --set "transformer_config={model_type: deepseek_v3, $sizes, $heads}")
+trains llama "${llama[@]}"
+trains llama_mesh "${llama[@]}" "${sharded[@]}"
+expect "dropout in bf16 with sp" "$(hash_of "$scratch/llama_mesh.metrics")" "$(hash_of "$scratch/llama.metrics")"
+trains latent "${latent[@]}"
+trains latent_mesh "${latent[@]}" "${sharded[@]}"
+expect "latent attention with sp" "$(hash_of "$scratch/latent_mesh.metrics")" "$(hash_of "$scratch/latent.metrics")"
+trains latent_cpu "${latent[@]}" "${cpu[@]}"
+near "latent attention" "$scratch/latent.metrics" "$scratch/latent_cpu.metrics"
+grep -qF "the host runs 'd.block.0.k_rope_2@block.0.k_rope_3' (sum_heads)" "$scratch/latent.out" ||
+  wrong "the host runs more of latent attention" "$scratch/latent.out"
+# ZeRO gathers a bias between its GEMM and the sum; the norm's tasks are in another order than the graph.
+for precision in f32 fp16; do
+  biased=(--set 'numerics.units={batch: 4, tp: 1}' --set training_config.precision=$precision --set training_config.max_steps=2)
+  trains biased "${biased[@]}"
+  trains biased_mesh "${biased[@]}" --set 'mesh={axes: [dp], shape: [2]}' --set zero.stage=3
+  expect "biases with ZeRO 3 in $precision" "$(hash_of "$scratch/biased_mesh.metrics")" "$(hash_of "$scratch/biased.metrics")"
+done
+trains owned --set 'mesh={axes: [dp], shape: [4]}' --set 'zero={stage: 3, partition: owner_hash}' \
+  --set training_config.use_clip_grad_norm=false --set training_config.gradient_accumulation_steps=1 --set training_config.max_steps=1
 # Lines are documents: of GPT-2, and of Llama in half precision, whose positions are rotary; over cp ranks compute
 # their own rows.
 lines=(--set training_config.documents=separate --set training_config.end_of_text=0 --set training_config.max_steps=2

@@ -71,7 +71,7 @@ static void ring_step(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, tsr_attention_sum pass,
     const void *const arrays[4]) {
   if (r->a.B * r->a.T * r->a.H * r->a.D == 0) return;
-  attention_tile tile = tile_of(pass, attention_tensor_can(type, &r->a, arrays, 4), &r->a);
+  attention_tile tile = tile_of(pass, attention_ring_tensor_can(type, &r->a, arrays, 4), &r->a);
   tsr_cuda_ring_size size = tsr_cuda_ring_size_of(r, pass);
   tsr_ring map = ring_map_of(r, pass);
   for (int64_t line = 0; line < size.lines; line += size.lines_at_once) {

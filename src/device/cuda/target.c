@@ -96,13 +96,23 @@ static bool takes_mixed(tsr_op op) {
   return tsr_op_facts(op) & (TSR_FACT_WIDE | TSR_FACT_KEEPS_DTYPE | TSR_FACT_UPDATE);
 }
 
-/* Statistics of rows and sums of attention are f32 whatever the rest is. */
+/* What moves values without computing any. */
+static bool moves(tsr_op op) {
+  return tsr_op_is_collective(op) || tsr_op_facts(op) & TSR_FACT_KEEPS_DTYPE;
+}
+
+/* Statistics of rows and sums of attention are f32 whatever the rest is, wherever they come from.
+ */
 static bool is_always_f32(const tsr_program *p, const tsr_tensor *t) {
-  const tsr_value *v = &p->graph->values[t->value];
+  const tsr_graph *g = p->graph;
+  int value = t->value;
+  while (g->values[value].kind == TSR_VALUE_NODE && moves(g->nodes[g->values[value].node].op))
+    value = g->nodes[g->values[value].node].inputs[0];
+  const tsr_value *v = &g->values[value];
   if (v->kind != TSR_VALUE_NODE) return v->kind != TSR_VALUE_PARAM && v->kind != TSR_VALUE_INPUT;
-  const tsr_node *n = &p->graph->nodes[v->node];
+  const tsr_node *n = &g->nodes[v->node];
   unsigned facts = tsr_op_facts(n->op);
-  return facts & TSR_FACT_SIZED || (facts & TSR_FACT_STATISTICS && n->outputs[0] != t->value);
+  return facts & TSR_FACT_SIZED || (facts & TSR_FACT_STATISTICS && n->outputs[0] != value);
 }
 
 static bool has_kernel_type(const tsr_program *p, const tsr_task *t, int input) {
