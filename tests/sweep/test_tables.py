@@ -200,6 +200,13 @@ def check_continued(c, s):
     again = s.sweep("kept", "--set", "seed=1..2")
     c.check(re.findall(r"run \d \(seed=\d\): starts", again) == ["run 2 (seed=2): starts"], f"after a cut line: {again}")
     c.same(path.read_text(), text, "the journal after a line was cut off")
+    # The run was killed behind its last checkpoint, before the evaluation that it is compared by.
+    table = Path("kept/sweep.csv").read_text()
+    path.write_text("".join(line for line in text.splitlines(True) if '"run":2' not in line))
+    metrics = Path("kept/run-002/metrics.jsonl")
+    metrics.write_text("".join(line for line in metrics.read_text().splitlines(True) if '"eval"' not in line and '"end"' not in line))
+    s.sweep("kept", "--set", "seed=1..2")
+    c.same(Path("kept/sweep.csv").read_text(), table, "the table after a kill before the last evaluation")
     for wrong in ['{"event":"result","run":9,"rung":0,"step":1}', '{"event":"rung","rung":0}', "{", "[]", '{"event":"result"}']:
         path.write_text(text + wrong + "\n")
         s.sweep("kept", "--set", "seed=1..2", code=2, says="decisions.jsonl:4:1: error: this is no line of a sweep with 2 runs")
