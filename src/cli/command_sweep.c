@@ -50,12 +50,20 @@ static bool decide(sweep_runs *s) {
   return tsr_sweep_journal_decision(s->journal, ranking, count, kept, s->a->diags);
 }
 
+/* Nothing is known of the runs at the rung then: the next sweep tries them again. */
+static bool have_all_failed(const sweep_runs *s) {
+  bool all = true;
+  for (int i = 0; i < s->request->count; i++)
+    all &= s->results[i].rung != s->journal->rung || s->results[i].state == TSR_SWEEP_FAILED;
+  return all;
+}
+
 /* Every rung behind those that are decided; without halving there is one. */
 static bool train(sweep_runs *s) {
   const tsr_sweep *sweep = &s->request->sweep;
   for (;;) {
     if (!sweep_runs_train(s)) return false;
-    if (s->journal->rung + 1 >= sweep->rungs_count) return true;
+    if (s->journal->rung + 1 >= sweep->rungs_count || have_all_failed(s)) return true;
     if (!decide(s)) return false;
   }
 }
@@ -117,11 +125,11 @@ static bool check_failed(app *a, const tsr_sweep_table *t) {
 
 static bool run(app *a, const sweep_request *request, sweep_runs *s) {
   tsr_sweep_entry *definition;
-  int entries;
+  int entries, rungs = request->sweep.rungs_count;
   sweep_request_definition(a->arena, request, &definition, &entries);
   if (!tsr_sweep_journal_open(
-          a->arena, s->folder, definition, entries, s->results, request->count, s->journal,
-          a->diags))
+          a->arena, s->folder, definition, entries, rungs ? rungs - 1 : 0, s->results,
+          request->count, s->journal, a->diags))
     return false;
   sweep_runs_block_signals();
   if (!train(s)) return false;

@@ -207,7 +207,8 @@ def check_continued(c, s):
     metrics.write_text("".join(line for line in metrics.read_text().splitlines(True) if '"eval"' not in line and '"end"' not in line))
     s.sweep("kept", "--set", "seed=1..2")
     c.same(Path("kept/sweep.csv").read_text(), table, "the table after a kill before the last evaluation")
-    for wrong in ['{"event":"result","run":9,"rung":0,"step":1}', '{"event":"rung","rung":0}', "{", "[]", '{"event":"result"}']:
+    for wrong in ['{"event":"result","run":9,"rung":0,"step":1}', '{"event":"rung","rung":0}',
+                  '{"event":"rung","rung":0,"ranking":[1,2],"kept":[1]}', "{", "[]", '{"event":"result"}']:
         path.write_text(text + wrong + "\n")
         s.sweep("kept", "--set", "seed=1..2", code=2, says="decisions.jsonl:4:1: error: this is no line of a sweep with 2 runs")
     path.write_text("my notes")
