@@ -152,10 +152,12 @@ int app_run_sweep(app *a) {
   tsr_out_folder folder = {.lock = TSR_FOLDER_LOCK_NONE};
   if (!check_input(a) || !sweep_request_read(a, &request)) return console_finish(a, false);
   tsr_prefix_run *parts = tsr_arena_array(a->arena, tsr_prefix_run, request.count);
-  int code = sweep_check(a, &request, parts);
+  int64_t *steps = tsr_arena_array(a->arena, int64_t, request.count);
+  int code = sweep_check(a, &request, parts, steps);
   if (code) return code;
   bool ok = take_folder(a, &folder);
-  sweep_runs s = {.a = a, .request = &request, .folder = a->options.out, .journal = &journal};
+  sweep_runs s = {
+      .a = a, .request = &request, .folder = a->options.out, .steps = steps, .journal = &journal};
   s.jobs = a->options.jobs ? (int)a->options.jobs : 1;
   if (s.jobs > request.count) s.jobs = request.count;
   s.results = tsr_arena_array(a->arena, tsr_sweep_result, request.count);

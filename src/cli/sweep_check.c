@@ -56,7 +56,7 @@ static bool check_rungs(app *a, const tsr_sweep *sweep, const setup *s, int64_t 
 /* What the process of a check tells. */
 typedef struct {
   bool shares;
-  int64_t steps;
+  int64_t steps, last; /* shared ones are before `steps`; its last step */
   tsr_lr_curve curve;
   char group[TSR_HASH_TEXT];
 } facts;
@@ -81,7 +81,8 @@ static void hash_others(const tsr_config *c, char ret[TSR_HASH_TEXT]) {
 }
 
 static void tell(const sweep_request *r, const tsr_config *c, int64_t steps, int to) {
-  facts f = {.shares = may_share(c), .steps = steps, .curve = tsr_lr_curve_of(c, steps)};
+  facts f = {
+      .shares = may_share(c), .steps = steps, .last = steps, .curve = tsr_lr_curve_of(c, steps)};
   if (r->sweep.rungs_count && r->sweep.rungs[0] < steps) f.steps = r->sweep.rungs[0];
   hash_others(c, f.group);
   if (write(to, &f, sizeof f) != sizeof f) _exit(1);
@@ -140,13 +141,14 @@ static int check_in_child(app *a, const sweep_request *r, int run, facts *ret) {
   return console_finish(a, false);
 }
 
-int sweep_check(app *a, const sweep_request *r, tsr_prefix_run *ret) {
+int sweep_check(app *a, const sweep_request *r, tsr_prefix_run *ret, int64_t *ret_steps) {
   fflush(stdout);
   for (int run = 0; run < r->count; run++) {
     facts f;
     int code = check_in_child(a, r, run, &f);
     if (code) return code;
     ret[run] = (tsr_prefix_run){.curve = f.curve, .steps = f.steps};
+    ret_steps[run] = f.last;
     if (f.shares) ret[run].group = tsr_arena_strdup(a->arena, f.group);
   }
   return 0;

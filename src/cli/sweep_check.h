@@ -7,8 +7,8 @@
 
 /* What `check` says of each run, in the order of their numbers, and besides: its data exist, its
  * metric is computed, and it has the rungs of the halving. Prints the errors of the first run that
- * has any, under its number and values; the warnings of run 1. Returns the exit code. `ret_runs`:
- * of each run, what it may share with others. */
-int sweep_check(app *a, const sweep_request *request, tsr_prefix_run *ret_runs);
+ * has any, under its number and values; the warnings of run 1. Returns the exit code. `ret_runs`,
+ * `ret_steps`: of each run, what it may share with others, and its last step. */
+int sweep_check(app *a, const sweep_request *request, tsr_prefix_run *ret_runs, int64_t *ret_steps);
 
 #endif

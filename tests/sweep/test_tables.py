@@ -233,6 +233,15 @@ def check_failures(c, s):
     s.sweep("crashes", "--set", "top_k=5..8", *fake)
     c.same(Path("starts.txt").read_text(), "6 4\n7 4\n", "what the second sweep has run")
     c.same([r["run"] for r in rows("crashes")], ["2", "3", "1", "4"], "equal losses are in the order of the runs")
+    # A launcher may report success of a run that has ended before its last step.
+    Path("wrap.sh").write_text('"$@" --set training_config.log_every=1 $(cat more.txt)\nexit 0\n')
+    s.config(steps=4)
+    for number, (more, code, said) in enumerate([("--stop-at 2", 1, "failed: it has ended after step 2 of 4"),
+                                                 ("--nosuch", 1, "failed: it has no metrics"), ("", 0, "step 4")]):
+        Path("more.txt").write_text(more)
+        out = s.sweep("early" if number != 1 else "early-1", "--set", "seed=[1]", "--launcher", "sh wrap.sh", code=code, says=said)
+        c.same(out.count(": starts\n"), 2 if number == 0 else 1, f"{more}: the starts, again behind a new checkpoint: {out}")
+    c.same([(r["state"], r["steps"]) for r in rows("early")], [("done", "4")], "the table after that")
     s.sweep("nothing", "--set", "seed=1..2", "--launcher", "no-such-launcher -n 2", code=1, says="failed: exit code 127")
     c.check("cannot run 'no-such-launcher'" in Path("nothing/run-001/log.txt").read_text(), "the log of a missing launcher")
 
