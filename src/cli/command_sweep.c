@@ -81,7 +81,7 @@ static bool write_table(app *a, const tsr_sweep_table *t, const char *name, tabl
   return ok;
 }
 
-/* As `report` of the runs' folders makes it. */
+/* As `report` of the runs' folders makes it, if one of them has metrics. */
 static bool write_report(app *a, const tsr_sweep_table *t) {
   app own = *a;
   tsr_options *o = &own.options;
@@ -95,7 +95,10 @@ static bool write_report(app *a, const tsr_sweep_table *t) {
     if (tsr_file_exists(tsr_path_join(a->arena, folder, "metrics.jsonl")))
       o->arguments.items[o->arguments.count++] = folder;
   }
-  return !o->arguments.count || app_run_report(&own) == 0;
+  if (!o->arguments.count) return true;
+  bool ok = app_run_report(&own) == 0;
+  if (ok && !a->options.quiet) printf("report: %s\n", path);
+  return ok;
 }
 
 static bool write_results(app *a, const tsr_sweep_table *t) {
@@ -104,10 +107,8 @@ static bool write_results(app *a, const tsr_sweep_table *t) {
     tsr_sweep_table_text(a->arena, t, &text);
     console_print(&text);
   }
-  bool ok = write_table(a, t, "sweep.csv", tsr_sweep_table_csv) &&
-            write_table(a, t, "sweep.json", tsr_sweep_table_json) && write_report(a, t);
-  if (ok && !a->options.quiet) printf("report: %s/report.html\n", t->folder);
-  return ok;
+  return write_table(a, t, "sweep.csv", tsr_sweep_table_csv) &&
+         write_table(a, t, "sweep.json", tsr_sweep_table_json) && write_report(a, t);
 }
 
 /* A sweep some of whose runs have failed is not what was asked for. */

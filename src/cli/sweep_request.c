@@ -43,13 +43,15 @@ static bool load_base(app *a, const tsr_override *overrides, sweep_request *r) {
   return true;
 }
 
-/* Whether the section has a parameter of the key: a value of the line takes its place. */
-static bool is_of_section(const tsr_sweep *s, const char *path) {
+/* The whole key of a path that may be another spelling, or an end, of it. */
+static const char *key_of(tsr_arena *arena, const char *path) {
   const tsr_field *f = tsr_sweep_key_row(path);
-  char key[256];
-  snprintf(key, sizeof key, "%s", path);
-  if (f && f->same_as) snprintf(key, sizeof key, "%s", f->same_as);
-  else if (f) snprintf(key, sizeof key, "%s%s%s", f->section, *f->section ? "." : "", f->key);
+  if (!f || f->same_as) return f ? f->same_as : path;
+  return tsr_arena_printf(arena, "%s%s%s", f->section, *f->section ? "." : "", f->key);
+}
+
+/* Whether the section has a parameter of the key: a value of the line takes its place. */
+static bool is_of_section(const tsr_sweep *s, const char *key) {
   for (int i = 0; i < s->parameters_count; i++)
     if (!s->parameters[i].from_line && !strcmp(s->parameters[i].key, key)) return true;
   return false;
@@ -61,13 +63,42 @@ static int find_parameter(const tsr_sweep *s, const char *name) {
   return i;
 }
 
+/* A --set of all runs may not give a parameter's key one value: not by the key, nor by a map that
+ * it is in behind the parameter. */
+static bool
+check_fixed(app *a, const tsr_override *overrides, const sweep_request *r, int fixed, int at) {
+  const tsr_sweep_parameter *p = &r->sweep.parameters[r->parameter_of[at]];
+  const tsr_override *o = &overrides[fixed];
+  const char *key = key_of(a->arena, o->path);
+  size_t length = strlen(key);
+  if (!strcmp(key, p->key))
+    return tsr_diag_error(
+        a->diags, o->location, "'%s' is of all runs here, and '%s' is a parameter of the sweep",
+        o->path, p->name);
+  if (fixed < at || strncmp(p->key, key, length) || p->key[length] != '.') return true;
+  tsr_diag_error(
+      a->diags, o->location, "'%s' is of all runs here, with the parameter '%s' in it", o->path,
+      p->name);
+  tsr_diag_hint(a->diags, "in front of the parameter it has the other keys' values");
+  return false;
+}
+
+static bool check_all_fixed(app *a, const tsr_override *overrides, const sweep_request *r) {
+  bool ok = true;
+  for (int i = 0; i < a->options.sets_count; i++)
+    for (int at = 0; r->parameter_of[i] < 0 && at < a->options.sets_count; at++)
+      if (r->parameter_of[at] >= 0) ok &= check_fixed(a, overrides, r, i, at);
+  return ok;
+}
+
 static bool read_parameters(app *a, const tsr_override *overrides, sweep_request *r) {
   const tsr_options *o = &a->options;
   tsr_sweep *s = &r->sweep;
   bool ok =
       tsr_sweep_read(a->arena, tsr_yaml_get(r->config->root, "sweep"), r->config, s, a->diags);
   for (int i = 0; i < o->sets_count; i++)
-    if (r->parameter_of[i] < 0 && is_of_section(s, overrides[i].path)) r->parameter_of[i] = 0;
+    if (r->parameter_of[i] < 0 && is_of_section(s, key_of(a->arena, overrides[i].path)))
+      r->parameter_of[i] = 0;
   for (int i = 0; i < o->sets_count; i++)
     if (r->parameter_of[i] >= 0)
       ok &= tsr_sweep_add(
@@ -75,7 +106,7 @@ static bool read_parameters(app *a, const tsr_override *overrides, sweep_request
           s, a->diags);
   for (int i = 0; ok && i < o->sets_count; i++)
     if (r->parameter_of[i] >= 0) r->parameter_of[i] = find_parameter(s, overrides[i].path);
-  return ok;
+  return ok && check_all_fixed(a, overrides, r);
 }
 
 bool sweep_request_read(app *a, sweep_request *r) {

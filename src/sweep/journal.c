@@ -4,12 +4,13 @@
 #include "base/file_read.h"
 #include "base/json.h"
 #include "html_report/series.h"
+#include "train/out_folder.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-static const char begin[] = "{\"event\":\"sweep\",";
+static const char begin[] = TSR_SWEEP_JOURNAL_BEGIN;
 
 /* ---- writing ---- */
 

@@ -13,8 +13,6 @@
 #define TSR_SWEEP_JOURNAL_H
 #include "sweep/result.h"
 
-#define TSR_SWEEP_JOURNAL_NAME "decisions.jsonl"
-
 typedef struct {
   const char *key, *value;
 } tsr_sweep_entry;
