@@ -124,10 +124,10 @@ static bool check_failed(app *a, const tsr_sweep_table *t) {
 
 /* ---- the whole ---- */
 
-static bool run(app *a, const sweep_request *request, sweep_runs *s) {
+static bool run(app *a, const sweep_request *request, const char *data, sweep_runs *s) {
   tsr_sweep_entry *definition;
   int entries, rungs = request->sweep.rungs_count;
-  sweep_request_definition(a->arena, request, &definition, &entries);
+  sweep_request_definition(a->arena, request, data, &definition, &entries);
   if (!tsr_sweep_journal_open(
           a->arena, s->folder, definition, entries, rungs ? rungs - 1 : 0, s->results,
           request->count, s->journal, a->diags))
@@ -152,21 +152,25 @@ int app_run_sweep(app *a) {
   tsr_sweep_journal journal = {.fd = -1};
   tsr_out_folder folder = {.lock = TSR_FOLDER_LOCK_NONE};
   if (!check_input(a) || !sweep_request_read(a, &request)) return console_finish(a, false);
-  tsr_prefix_run *parts = tsr_arena_array(a->arena, tsr_prefix_run, request.count);
-  int64_t *steps = tsr_arena_array(a->arena, int64_t, request.count);
-  int code = sweep_check(a, &request, parts, steps);
+  sweep_checked checked;
+  int code = sweep_check(a, &request, &checked);
   if (code) return code;
   bool ok = take_folder(a, &folder);
   sweep_runs s = {
-      .a = a, .request = &request, .folder = a->options.out, .steps = steps, .journal = &journal};
+      .a = a,
+      .request = &request,
+      .folder = a->options.out,
+      .steps = checked.steps,
+      .journal = &journal};
   s.jobs = a->options.jobs ? (int)a->options.jobs : 1;
   if (s.jobs > request.count) s.jobs = request.count;
   s.results = tsr_arena_array(a->arena, tsr_sweep_result, request.count);
   folder.has_begun = ok;
   if (ok)
     sweep_prefixes_begin(
-        a->arena, s.folder, tsr_prefix_tree_make(a->arena, parts, request.count), &s.prefixes);
-  ok = ok && run(a, &request, &s);
+        a->arena, s.folder, tsr_prefix_tree_make(a->arena, checked.shared, request.count),
+        &s.prefixes);
+  ok = ok && run(a, &request, checked.data, &s);
   tsr_sweep_journal_close(&journal);
   tsr_out_folder_close(&folder);
   bool stopped = !ok && *a->stop && !tsr_diags_errors(a->diags);

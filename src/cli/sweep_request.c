@@ -191,8 +191,19 @@ static void add_config(definition *d, const tsr_config *c) {
   }
 }
 
+/* Under the name of the file, where all runs have one. */
+static void add_data(definition *d, const sweep_request *r, const char *hash) {
+  const char *path = r->config->training.data_path;
+  tsr_text value = {0};
+  for (int p = 0; p < r->sweep.parameters_count; p++)
+    if (!strcmp(r->sweep.parameters[p].key, "training_config.data_path")) path = "";
+  tsr_text_add(&value, "%s", hash);
+  add(d, tsr_arena_printf(d->arena, "content of %s", *path ? path : "the data"), &value);
+}
+
 void sweep_request_definition(
-    tsr_arena *arena, const sweep_request *r, tsr_sweep_entry **ret, int *ret_count) {
+    tsr_arena *arena, const sweep_request *r, const char *data, tsr_sweep_entry **ret,
+    int *ret_count) {
   definition d = {.arena = arena};
   tsr_text method = {0}, metric = {0};
   tsr_sweep_print_method(&r->sweep, &method);
@@ -205,6 +216,7 @@ void sweep_request_definition(
     add(&d, tsr_arena_printf(arena, "sweep.parameters.%s", r->sweep.parameters[p].key), &values);
   }
   add_config(&d, r->config);
+  add_data(&d, r, data);
   *ret = d.entries;
   *ret_count = d.count;
 }

@@ -207,6 +207,10 @@ def check_continued(c, s):
     for more in ([], ["--resume"], ["--overwrite"]):
         s.run("train", "--config", "run.yaml", "--out", "kept", *more, code=2, says="'kept' is the folder of a sweep")
     s.sweep("kept", "--set", "seed=1..2", "--set", "training_config.log_every=1", "--set", "numerics.threads=2")  # may change
+    data = Path("train.txt").read_text()
+    Path("train.txt").write_text(data.replace("3", "4", 1))
+    s.sweep("kept", "--set", "seed=1..2", code=2, says="'content of train.txt' is ")
+    Path("train.txt").write_text(data)
     path, text = Path("kept/decisions.jsonl"), Path("kept/decisions.jsonl").read_text()
     path.write_text(text[:-20])  # a line that is cut off is one that was not written
     again = s.sweep("kept", "--set", "seed=1..2")
