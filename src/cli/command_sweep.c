@@ -50,12 +50,20 @@ static bool decide(sweep_runs *s) {
   return tsr_sweep_journal_decision(s->journal, ranking, count, kept, s->a->diags);
 }
 
+/* Nothing is known of the runs at the rung then: the next sweep tries them again. */
+static bool have_all_failed(const sweep_runs *s) {
+  bool all = true;
+  for (int i = 0; i < s->request->count; i++)
+    all &= s->results[i].rung != s->journal->rung || s->results[i].state == TSR_SWEEP_FAILED;
+  return all;
+}
+
 /* Every rung behind those that are decided; without halving there is one. */
 static bool train(sweep_runs *s) {
   const tsr_sweep *sweep = &s->request->sweep;
   for (;;) {
     if (!sweep_runs_train(s)) return false;
-    if (s->journal->rung + 1 >= sweep->rungs_count) return true;
+    if (s->journal->rung + 1 >= sweep->rungs_count || have_all_failed(s)) return true;
     if (!decide(s)) return false;
   }
 }
@@ -73,7 +81,7 @@ static bool write_table(app *a, const tsr_sweep_table *t, const char *name, tabl
   return ok;
 }
 
-/* As `report` of the runs' folders makes it. */
+/* As `report` of the runs' folders makes it, if one of them has metrics. */
 static bool write_report(app *a, const tsr_sweep_table *t) {
   app own = *a;
   tsr_options *o = &own.options;
@@ -87,7 +95,10 @@ static bool write_report(app *a, const tsr_sweep_table *t) {
     if (tsr_file_exists(tsr_path_join(a->arena, folder, "metrics.jsonl")))
       o->arguments.items[o->arguments.count++] = folder;
   }
-  return !o->arguments.count || app_run_report(&own) == 0;
+  if (!o->arguments.count) return true;
+  bool ok = app_run_report(&own) == 0;
+  if (ok && !a->options.quiet) printf("report: %s\n", path);
+  return ok;
 }
 
 static bool write_results(app *a, const tsr_sweep_table *t) {
@@ -96,10 +107,8 @@ static bool write_results(app *a, const tsr_sweep_table *t) {
     tsr_sweep_table_text(a->arena, t, &text);
     console_print(&text);
   }
-  bool ok = write_table(a, t, "sweep.csv", tsr_sweep_table_csv) &&
-            write_table(a, t, "sweep.json", tsr_sweep_table_json) && write_report(a, t);
-  if (ok && !a->options.quiet) printf("report: %s/report.html\n", t->folder);
-  return ok;
+  return write_table(a, t, "sweep.csv", tsr_sweep_table_csv) &&
+         write_table(a, t, "sweep.json", tsr_sweep_table_json) && write_report(a, t);
 }
 
 /* A sweep some of whose runs have failed is not what was asked for. */
@@ -115,13 +124,13 @@ static bool check_failed(app *a, const tsr_sweep_table *t) {
 
 /* ---- the whole ---- */
 
-static bool run(app *a, const sweep_request *request, sweep_runs *s) {
+static bool run(app *a, const sweep_request *request, const char *data, sweep_runs *s) {
   tsr_sweep_entry *definition;
-  int entries;
-  sweep_request_definition(a->arena, request, &definition, &entries);
+  int entries, rungs = request->sweep.rungs_count;
+  sweep_request_definition(a->arena, request, data, &definition, &entries);
   if (!tsr_sweep_journal_open(
-          a->arena, s->folder, definition, entries, s->results, request->count, s->journal,
-          a->diags))
+          a->arena, s->folder, definition, entries, rungs ? rungs - 1 : 0, s->results,
+          request->count, s->journal, a->diags))
     return false;
   sweep_runs_block_signals();
   if (!train(s)) return false;
@@ -143,19 +152,25 @@ int app_run_sweep(app *a) {
   tsr_sweep_journal journal = {.fd = -1};
   tsr_out_folder folder = {.lock = TSR_FOLDER_LOCK_NONE};
   if (!check_input(a) || !sweep_request_read(a, &request)) return console_finish(a, false);
-  tsr_prefix_run *parts = tsr_arena_array(a->arena, tsr_prefix_run, request.count);
-  int code = sweep_check(a, &request, parts);
+  sweep_checked checked;
+  int code = sweep_check(a, &request, &checked);
   if (code) return code;
   bool ok = take_folder(a, &folder);
-  sweep_runs s = {.a = a, .request = &request, .folder = a->options.out, .journal = &journal};
+  sweep_runs s = {
+      .a = a,
+      .request = &request,
+      .folder = a->options.out,
+      .steps = checked.steps,
+      .journal = &journal};
   s.jobs = a->options.jobs ? (int)a->options.jobs : 1;
   if (s.jobs > request.count) s.jobs = request.count;
   s.results = tsr_arena_array(a->arena, tsr_sweep_result, request.count);
   folder.has_begun = ok;
   if (ok)
     sweep_prefixes_begin(
-        a->arena, s.folder, tsr_prefix_tree_make(a->arena, parts, request.count), &s.prefixes);
-  ok = ok && run(a, &request, &s);
+        a->arena, s.folder, tsr_prefix_tree_make(a->arena, checked.shared, request.count),
+        &s.prefixes);
+  ok = ok && run(a, &request, checked.data, &s);
   tsr_sweep_journal_close(&journal);
   tsr_out_folder_close(&folder);
   bool stopped = !ok && *a->stop && !tsr_diags_errors(a->diags);

@@ -56,9 +56,9 @@ static bool check_rungs(app *a, const tsr_sweep *sweep, const setup *s, int64_t 
 /* What the process of a check tells. */
 typedef struct {
   bool shares;
-  int64_t steps;
+  int64_t steps, last; /* shared ones are before `steps`; its last step */
   tsr_lr_curve curve;
-  char group[TSR_HASH_TEXT];
+  char group[TSR_HASH_TEXT], data[TSR_HASH_TEXT], validation[TSR_HASH_TEXT];
 } facts;
 
 /* A state that is not kept whole, bits that no other run has, checkpoints that are kept for what
@@ -80,10 +80,14 @@ static void hash_others(const tsr_config *c, char ret[TSR_HASH_TEXT]) {
   tsr_text_free(&text);
 }
 
-static void tell(const sweep_request *r, const tsr_config *c, int64_t steps, int to) {
-  facts f = {.shares = may_share(c), .steps = steps, .curve = tsr_lr_curve_of(c, steps)};
+static void
+tell(const sweep_request *r, const tsr_config *c, const tsr_dataset *data, int64_t steps, int to) {
+  facts f = {
+      .shares = may_share(c), .steps = steps, .last = steps, .curve = tsr_lr_curve_of(c, steps)};
   if (r->sweep.rungs_count && r->sweep.rungs[0] < steps) f.steps = r->sweep.rungs[0];
   hash_others(c, f.group);
+  tsr_dataset_fingerprint(data, f.data);
+  tsr_dataset_validation_fingerprint(data, f.validation);
   if (write(to, &f, sizeof f) != sizeof f) _exit(1);
 }
 
@@ -101,7 +105,7 @@ static int check_run(app *a, const sweep_request *r, int run, int to) {
     int64_t samples = p.training.batch * p.training.programs.pipeline->microbatches;
     int64_t steps = tsr_epochs_steps(s.config, &p.data, samples);
     ok = check_metric(a, &r->sweep, &p) && check_rungs(a, &r->sweep, &s, steps);
-    if (ok) tell(r, s.config, steps, to);
+    if (ok) tell(r, s.config, &p.data.dataset, steps, to);
   }
   tsr_text name = {0};
   tsr_sweep_run_print(&r->sweep, &r->runs[run], &name);
@@ -140,14 +144,23 @@ static int check_in_child(app *a, const sweep_request *r, int run, facts *ret) {
   return console_finish(a, false);
 }
 
-int sweep_check(app *a, const sweep_request *r, tsr_prefix_run *ret) {
+int sweep_check(app *a, const sweep_request *r, sweep_checked *ret) {
+  tsr_text data = {0};
+  char hash[TSR_HASH_TEXT];
+  int code = 0;
+  ret->shared = tsr_arena_array(a->arena, tsr_prefix_run, r->count);
+  ret->steps = tsr_arena_array(a->arena, int64_t, r->count);
   fflush(stdout);
-  for (int run = 0; run < r->count; run++) {
-    facts f;
-    int code = check_in_child(a, r, run, &f);
-    if (code) return code;
-    ret[run] = (tsr_prefix_run){.curve = f.curve, .steps = f.steps};
-    if (f.shares) ret[run].group = tsr_arena_strdup(a->arena, f.group);
+  for (int run = 0; run < r->count && !code; run++) {
+    facts f = {0};
+    code = check_in_child(a, r, run, &f);
+    ret->shared[run] = (tsr_prefix_run){.curve = f.curve, .steps = f.steps};
+    ret->steps[run] = f.last;
+    if (f.shares) ret->shared[run].group = tsr_arena_strdup(a->arena, f.group);
+    tsr_text_add(&data, "%s %s\n", f.data, f.validation);
   }
-  return 0;
+  tsr_hash_text(data.data, data.length, hash);
+  tsr_text_free(&data);
+  ret->data = tsr_arena_strdup(a->arena, hash);
+  return code;
 }

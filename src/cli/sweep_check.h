@@ -5,10 +5,15 @@
 #include "cli/sweep_request.h"
 #include "sweep/prefix.h"
 
+typedef struct {
+  tsr_prefix_run *shared; /* of each run, what it may share with others */
+  int64_t *steps;         /* of each run, its last one */
+  const char *data;       /* the hash of what the runs' data have in them */
+} sweep_checked;
+
 /* What `check` says of each run, in the order of their numbers, and besides: its data exist, its
  * metric is computed, and it has the rungs of the halving. Prints the errors of the first run that
- * has any, under its number and values; the warnings of run 1. Returns the exit code. `ret_runs`:
- * of each run, what it may share with others. */
-int sweep_check(app *a, const sweep_request *request, tsr_prefix_run *ret_runs);
+ * has any, under its number and values; the warnings of run 1. Returns the exit code. */
+int sweep_check(app *a, const sweep_request *request, sweep_checked *ret_checked);
 
 #endif

@@ -10,13 +10,13 @@ const char *sweep_prefixes_checkpoint(const sweep_prefixes *p, int node) {
       p->arena, tsr_path_join(p->arena, folder, "checkpoints"), p->tree.nodes[node].step);
 }
 
-bool sweep_prefixes_has_checkpoint(tsr_arena *arena, const char *run_folder) {
+int64_t sweep_prefixes_newest(tsr_arena *arena, const char *run_folder) {
   tsr_checkpoint_entry *entries;
   int count;
-  return tsr_checkpoints_list(
-             arena, tsr_path_join(arena, run_folder, "checkpoints"), &entries, &count,
-             tsr_diags_new(arena)) &&
-         count > 0;
+  bool listed = tsr_checkpoints_list(
+      arena, tsr_path_join(arena, run_folder, "checkpoints"), &entries, &count,
+      tsr_diags_new(arena));
+  return listed && count ? entries[count - 1].step : -1;
 }
 
 void sweep_prefixes_begin(

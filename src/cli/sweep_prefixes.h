@@ -40,7 +40,7 @@ int sweep_prefixes_above(const sweep_prefixes *prefixes, int node);
 /* NULL of -1. */
 const char *sweep_prefixes_checkpoint(const sweep_prefixes *prefixes, int node);
 
-/* Whether a run has a checkpoint of its own in its folder. */
-bool sweep_prefixes_has_checkpoint(tsr_arena *arena, const char *run_folder);
+/* The step of the newest checkpoint that a run has in its folder; -1: it has none. */
+int64_t sweep_prefixes_newest(tsr_arena *arena, const char *run_folder);
 
 #endif

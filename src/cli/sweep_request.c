@@ -43,13 +43,15 @@ static bool load_base(app *a, const tsr_override *overrides, sweep_request *r) {
   return true;
 }
 
-/* Whether the section has a parameter of the key: a value of the line takes its place. */
-static bool is_of_section(const tsr_sweep *s, const char *path) {
+/* The whole key of a path that may be another spelling, or an end, of it. */
+static const char *key_of(tsr_arena *arena, const char *path) {
   const tsr_field *f = tsr_sweep_key_row(path);
-  char key[256];
-  snprintf(key, sizeof key, "%s", path);
-  if (f && f->same_as) snprintf(key, sizeof key, "%s", f->same_as);
-  else if (f) snprintf(key, sizeof key, "%s%s%s", f->section, *f->section ? "." : "", f->key);
+  if (!f || f->same_as) return f ? f->same_as : path;
+  return tsr_arena_printf(arena, "%s%s%s", f->section, *f->section ? "." : "", f->key);
+}
+
+/* Whether the section has a parameter of the key: a value of the line takes its place. */
+static bool is_of_section(const tsr_sweep *s, const char *key) {
   for (int i = 0; i < s->parameters_count; i++)
     if (!s->parameters[i].from_line && !strcmp(s->parameters[i].key, key)) return true;
   return false;
@@ -61,13 +63,42 @@ static int find_parameter(const tsr_sweep *s, const char *name) {
   return i;
 }
 
+/* A --set of all runs may not give a parameter's key one value: not by the key, nor by a map that
+ * it is in behind the parameter. */
+static bool
+check_fixed(app *a, const tsr_override *overrides, const sweep_request *r, int fixed, int at) {
+  const tsr_sweep_parameter *p = &r->sweep.parameters[r->parameter_of[at]];
+  const tsr_override *o = &overrides[fixed];
+  const char *key = key_of(a->arena, o->path);
+  size_t length = strlen(key);
+  if (!strcmp(key, p->key))
+    return tsr_diag_error(
+        a->diags, o->location, "'%s' is of all runs here, and '%s' is a parameter of the sweep",
+        o->path, p->name);
+  if (fixed < at || strncmp(p->key, key, length) || p->key[length] != '.') return true;
+  tsr_diag_error(
+      a->diags, o->location, "'%s' is of all runs here, with the parameter '%s' in it", o->path,
+      p->name);
+  tsr_diag_hint(a->diags, "in front of the parameter it has the other keys' values");
+  return false;
+}
+
+static bool check_all_fixed(app *a, const tsr_override *overrides, const sweep_request *r) {
+  bool ok = true;
+  for (int i = 0; i < a->options.sets_count; i++)
+    for (int at = 0; r->parameter_of[i] < 0 && at < a->options.sets_count; at++)
+      if (r->parameter_of[at] >= 0) ok &= check_fixed(a, overrides, r, i, at);
+  return ok;
+}
+
 static bool read_parameters(app *a, const tsr_override *overrides, sweep_request *r) {
   const tsr_options *o = &a->options;
   tsr_sweep *s = &r->sweep;
   bool ok =
       tsr_sweep_read(a->arena, tsr_yaml_get(r->config->root, "sweep"), r->config, s, a->diags);
   for (int i = 0; i < o->sets_count; i++)
-    if (r->parameter_of[i] < 0 && is_of_section(s, overrides[i].path)) r->parameter_of[i] = 0;
+    if (r->parameter_of[i] < 0 && is_of_section(s, key_of(a->arena, overrides[i].path)))
+      r->parameter_of[i] = 0;
   for (int i = 0; i < o->sets_count; i++)
     if (r->parameter_of[i] >= 0)
       ok &= tsr_sweep_add(
@@ -75,7 +106,7 @@ static bool read_parameters(app *a, const tsr_override *overrides, sweep_request
           s, a->diags);
   for (int i = 0; ok && i < o->sets_count; i++)
     if (r->parameter_of[i] >= 0) r->parameter_of[i] = find_parameter(s, overrides[i].path);
-  return ok;
+  return ok && check_all_fixed(a, overrides, r);
 }
 
 bool sweep_request_read(app *a, sweep_request *r) {
@@ -160,8 +191,19 @@ static void add_config(definition *d, const tsr_config *c) {
   }
 }
 
+/* Under the name of the file, where all runs have one. */
+static void add_data(definition *d, const sweep_request *r, const char *hash) {
+  const char *path = r->config->training.data_path;
+  tsr_text value = {0};
+  for (int p = 0; p < r->sweep.parameters_count; p++)
+    if (!strcmp(r->sweep.parameters[p].key, "training_config.data_path")) path = "";
+  tsr_text_add(&value, "%s", hash);
+  add(d, tsr_arena_printf(d->arena, "content of %s", *path ? path : "the data"), &value);
+}
+
 void sweep_request_definition(
-    tsr_arena *arena, const sweep_request *r, tsr_sweep_entry **ret, int *ret_count) {
+    tsr_arena *arena, const sweep_request *r, const char *data, tsr_sweep_entry **ret,
+    int *ret_count) {
   definition d = {.arena = arena};
   tsr_text method = {0}, metric = {0};
   tsr_sweep_print_method(&r->sweep, &method);
@@ -174,6 +216,7 @@ void sweep_request_definition(
     add(&d, tsr_arena_printf(arena, "sweep.parameters.%s", r->sweep.parameters[p].key), &values);
   }
   add_config(&d, r->config);
+  add_data(&d, r, data);
   *ret = d.entries;
   *ret_count = d.count;
 }

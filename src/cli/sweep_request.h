@@ -22,8 +22,9 @@ void sweep_request_sets(
     app *a, const sweep_request *request, int run, tsr_set *ret_sets, int *ret_count);
 
 /* What may not change where a sweep continues: parameters, method, metric, and the keys of the
- * configuration that the runs' losses depend on. */
+ * configuration that the runs' losses depend on; the hash of their data. */
 void sweep_request_definition(
-    tsr_arena *arena, const sweep_request *request, tsr_sweep_entry **ret_entries, int *ret_count);
+    tsr_arena *arena, const sweep_request *request, const char *data, tsr_sweep_entry **ret_entries,
+    int *ret_count);
 
 #endif

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +18,10 @@
 typedef struct {
   pid_t pid; /* 0: there is none */
   bool is_prefix;
-  int index; /* of a run or of a node of the prefixes */
+  int index;               /* of a run or of a node of the prefixes */
+  int64_t begin;           /* of a run: the step of its newest checkpoint before; -1: it had none */
+  int node;                /* that it has forked from; -1: none */
+  struct timespec metrics; /* when its metrics were written last before; 0: never */
 } run_process;
 
 /* ---- starting ---- */
@@ -49,20 +53,26 @@ static const char *folder_of(const sweep_runs *s, const char *name) {
   return tsr_path_join(s->a->arena, s->folder, name);
 }
 
+static struct timespec time_of_metrics(const sweep_runs *s, const char *folder) {
+  struct stat info;
+  bool there = !stat(tsr_path_join(s->a->arena, folder, "metrics.jsonl"), &info);
+  return there ? info.st_mtim : (struct timespec){0};
+}
+
 /* A run that has no checkpoint yet begins with that of a prefix. */
 static bool start_run(sweep_runs *s, int run, run_process *p) {
   const tsr_sweep *sweep = &s->request->sweep;
-  int node = sweep_prefixes_of_run(&s->prefixes, run);
   sweep_job job = {.run = run, .jobs = s->jobs};
   job.folder = folder_of(s, tsr_sweep_run_folder(s->a->arena, run + 1));
   if (sweep->rungs_count) job.stop_at = sweep->rungs[s->journal->rung];
-  if (!sweep_prefixes_has_checkpoint(s->a->arena, job.folder))
-    job.fork = sweep_prefixes_checkpoint(&s->prefixes, node);
-  *p = (run_process){.index = run};
+  *p = (run_process){.index = run, .begin = sweep_prefixes_newest(s->a->arena, job.folder)};
+  p->node = p->begin < 0 ? sweep_prefixes_of_run(&s->prefixes, run) : -1;
+  p->metrics = time_of_metrics(s, job.folder);
+  job.fork = sweep_prefixes_checkpoint(&s->prefixes, p->node);
   if (!s->a->options.quiet && job.fork)
     printf(
         "%s: starts behind step %" PRId64 " of %s\n", name_of(s, run),
-        s->prefixes.tree.nodes[node].step, tsr_prefix_folder(s->a->arena, node));
+        s->prefixes.tree.nodes[p->node].step, tsr_prefix_folder(s->a->arena, p->node));
   else if (!s->a->options.quiet) printf("%s: starts\n", name_of(s, run));
   return start(s, &job, p);
 }
@@ -72,7 +82,7 @@ static bool start_prefix(sweep_runs *s, int node, run_process *p) {
   const char *name = tsr_prefix_folder(s->a->arena, node);
   sweep_job job = {.run = n->run, .stop_at = n->step, .jobs = s->jobs};
   job.folder = folder_of(s, name);
-  if (!sweep_prefixes_has_checkpoint(s->a->arena, job.folder))
+  if (sweep_prefixes_newest(s->a->arena, job.folder) < 0)
     job.fork = sweep_prefixes_checkpoint(&s->prefixes, sweep_prefixes_above(&s->prefixes, node));
   *p = (run_process){.is_prefix = true, .index = node};
   s->prefixes.states[node] = PREFIX_RUNNING;
@@ -93,8 +103,10 @@ static const char *end_text(const cJSON *end, const char *key) {
   return cJSON_IsString(item) ? item->valuestring : "";
 }
 
-/* The metrics' last line tells where the run has ended, and why. */
-static void take_end(app *a, const tsr_run_metrics *m, tsr_arena *scratch, tsr_sweep_result *r) {
+/* The metrics' last line tells where the run has ended, and why. A launcher may report success of
+ * one that has ended before `last`. */
+static void
+take_end(app *a, const tsr_run_metrics *m, int64_t last, tsr_arena *scratch, tsr_sweep_result *r) {
   cJSON *end;
   if (!m->end ||
       !tsr_json_parse(scratch, m->path, m->end, strlen(m->end), &end, tsr_diags_new(scratch))) {
@@ -106,6 +118,16 @@ static void take_end(app *a, const tsr_run_metrics *m, tsr_arena *scratch, tsr_s
   r->step = cJSON_IsNumber(step) ? (int64_t)step->valuedouble : 0;
   r->sha256 = tsr_arena_strdup(a->arena, end_text(end, "weights_sha256"));
   if (!strcmp(reason, "time_limit")) fail(r, "its time limit has ended it");
+  if (r->step >= last || !strcmp(reason, "early_stop") || r->state == TSR_SWEEP_FAILED) return;
+  r->state = TSR_SWEEP_WAITS;
+  r->why =
+      tsr_arena_printf(a->arena, "it has ended after step %" PRId64 " of %" PRId64, r->step, last);
+}
+
+/* The step that the run is trained to now. */
+static int64_t last_step(const sweep_runs *s, int run) {
+  const tsr_sweep *sweep = &s->request->sweep;
+  return sweep->rungs_count ? sweep->rungs[s->journal->rung] : s->steps[run];
 }
 
 static tsr_sweep_result read_result(sweep_runs *s, int run, int status) {
@@ -113,6 +135,7 @@ static tsr_sweep_result read_result(sweep_runs *s, int run, int status) {
   tsr_arena *scratch = tsr_arena_new();
   tsr_run_metrics m;
   tsr_sweep_result r = {.state = TSR_SWEEP_DONE, .rung = s->journal->rung, .objective = NAN};
+  tsr_series_point last = {-1, NAN}; /* of the metric */
   r.sha256 = r.why = "";
   const char *folder = tsr_path_join(scratch, s->folder, tsr_sweep_run_folder(scratch, run + 1));
   bool evaluates = !strcmp(s->request->sweep.metric, TSR_SWEEP_LOSS_VALIDATION);
@@ -121,21 +144,47 @@ static tsr_sweep_result read_result(sweep_runs *s, int run, int status) {
   if (read) {
     const tsr_series *series = &m.series[evaluates ? TSR_SERIES_VALIDATION : TSR_SERIES_LOSS];
     const tsr_series *steps = &m.series[TSR_SERIES_LOSS];
-    if (series->count) r.objective = series->points[series->count - 1].value;
+    if (series->count) last = series->points[series->count - 1];
     if (steps->count) r.step = steps->points[steps->count - 1].step;
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status)) fail(&r, tsr_child_end_text(a->arena, status));
   else if (!read) fail(&r, "it has no metrics");
-  else take_end(a, &m, scratch, &r);
+  else take_end(a, &m, last_step(s, run), scratch, &r);
+  r.objective = last.value;
+  if (r.state == TSR_SWEEP_DONE && last.step != r.step)
+    fail(&r, "its metrics lack the loss of its last step");
   tsr_arena_free(scratch);
   return r;
 }
 
-static bool take_result(sweep_runs *s, int run, int status) {
+/* Whether the run has not begun, with a fork: the checkpoint is damaged, or of another
+ * instruction-set level. Runs make the steps of the prefix themselves then. */
+static bool cannot_fork(sweep_runs *s, const run_process *p) {
+  const char *folder = folder_of(s, tsr_sweep_run_folder(s->a->arena, p->index + 1));
+  struct timespec metrics = time_of_metrics(s, folder);
+  bool begun = metrics.tv_sec != p->metrics.tv_sec || metrics.tv_nsec != p->metrics.tv_nsec;
+  if (p->node < 0 || begun || *s->a->stop) return false;
+  s->prefixes.states[p->node] = PREFIX_FAILED;
+  if (!s->a->options.quiet)
+    printf(
+        "%s: cannot begin behind %s, see %s/log.txt\n", name_of(s, p->index),
+        tsr_prefix_folder(s->a->arena, p->node), folder);
+  return true;
+}
+
+/* Enters what the run has given; `ret_waits`: nothing, because it is to be started again. */
+static bool take_result(sweep_runs *s, const run_process *p, int status, bool *ret_waits) {
   app *a = s->a;
+  int run = p->index;
+  const char *folder = folder_of(s, tsr_sweep_run_folder(a->arena, run + 1));
+  *ret_waits = cannot_fork(s, p);
+  if (*ret_waits) return true;
   tsr_sweep_result r = read_result(s, run, status);
-  bool stopped = *a->stop && r.state == TSR_SWEEP_FAILED; /* it was told to end */
+  bool stopped = *a->stop && r.state != TSR_SWEEP_DONE; /* it was told to end */
   if (stopped) return true;
+  *ret_waits = r.state == TSR_SWEEP_WAITS && sweep_prefixes_newest(a->arena, folder) > p->begin;
+  if (*ret_waits) return true;
+  if (r.state == TSR_SWEEP_WAITS) fail(&r, r.why);
   s->results[run] = r;
   if (!a->options.quiet && r.state == TSR_SWEEP_FAILED)
     printf(
@@ -208,7 +257,7 @@ static bool *find_waiting(sweep_runs *s) {
   for (int i = 0; i < s->request->count; i++) {
     const char *folder = folder_of(s, tsr_sweep_run_folder(s->a->arena, i + 1));
     waiting[i] = s->results[i].state == TSR_SWEEP_WAITS;
-    if (waiting[i] && !sweep_prefixes_has_checkpoint(s->a->arena, folder))
+    if (waiting[i] && sweep_prefixes_newest(s->a->arena, folder) < 0)
       sweep_prefixes_need(&s->prefixes, i);
   }
   return waiting;
@@ -251,7 +300,8 @@ bool sweep_runs_train(sweep_runs *s) {
     processes[i].pid = 0;
     running--;
     more = true;
-    if (processes[i].is_prefix) take_prefix(s, processes[i].index, status);
-    else if (ok) ok = take_result(s, processes[i].index, status);
+    int index = processes[i].index;
+    if (processes[i].is_prefix) take_prefix(s, index, status);
+    else if (ok) ok = take_result(s, &processes[i], status, &waiting[index]);
   }
 }

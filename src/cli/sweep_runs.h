@@ -9,6 +9,7 @@ typedef struct {
   app *a;
   const sweep_request *request;
   const char *folder;
+  const int64_t *steps; /* the last one of each run */
   tsr_sweep_result *results;
   tsr_sweep_journal *journal;
   sweep_prefixes prefixes;

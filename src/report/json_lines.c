@@ -283,6 +283,21 @@ void tsr_json_lines_add(tsr_json_lines *lines, cJSON *line, int64_t step, tsr_di
 
 bool tsr_json_lines_are_written(const tsr_json_lines *lines) { return lines->fd >= 0; }
 
+bool tsr_json_lines_have(const tsr_json_lines *lines, const char *line_begin) {
+  struct stat info;
+  off_t at = 0;
+  bool found = false, ends = false;
+  if (lines->fd < 0 || fstat(lines->fd, &info) || !S_ISREG(info.st_mode)) return true;
+  while (!found && !ends) {
+    tsr_text line = {0};
+    ends = !read_line(lines->fd, at, &line) || !line.length;
+    found = !ends && !strncmp(line.data, line_begin, strlen(line_begin));
+    at += (off_t)line.length;
+    tsr_text_free(&line);
+  }
+  return found;
+}
+
 /* cJSON's numbers are doubles, which lose bits above 2^53. */
 void tsr_json_add_int(cJSON *line, const char *name, int64_t value) {
   char text[24];

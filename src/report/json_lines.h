@@ -32,6 +32,10 @@ void tsr_json_lines_close(tsr_json_lines *lines);
 
 bool tsr_json_lines_are_written(const tsr_json_lines *lines); /* there is a path */
 
+/* Whether a line begins so; of what is no file it is not known, which is true. False, too, where
+ * the file cannot be read. */
+bool tsr_json_lines_have(const tsr_json_lines *lines, const char *line_begin);
+
 /* Writes and frees a line of a step. A run does not end because it cannot be written: the first
  * line that cannot is a warning, with the file and the step, and is written with the next ones. */
 void tsr_json_lines_add(tsr_json_lines *lines, cJSON *line, int64_t step, tsr_diags *diags);

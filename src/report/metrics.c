@@ -127,6 +127,12 @@ void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, 
   tsr_json_lines_add(metrics->lines, line, step->step, diags);
 }
 
+bool tsr_metrics_have_eval(const tsr_metrics *metrics, int64_t step) {
+  char line[64];
+  snprintf(line, sizeof line, "{\"event\":\"eval\",\"step\":%" PRId64 ",", step);
+  return tsr_json_lines_have(metrics->lines, line);
+}
+
 void tsr_metrics_write_eval(tsr_metrics *metrics, const tsr_metrics_eval *e, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "eval");
   if (!line) return;

@@ -18,6 +18,9 @@ bool tsr_sweep_add(
   if (!tsr_sweep_key_find(arena, name, config, place, &key, &field, diags) ||
       !tsr_sweep_parameter_read(arena, name, key, field, value, &p, diags))
     return false;
+  if (!strcmp(key, "training_config.checkpoint_dir"))
+    return tsr_diag_error(
+        diags, place, "'%s' is no parameter: each run has its checkpoints in its own folder", name);
   p.from_line = from_line;
   int at = 0;
   while (at < s->parameters_count && strcmp(s->parameters[at].key, key)) at++;

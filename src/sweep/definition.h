@@ -34,7 +34,8 @@ typedef struct {
 tsr_sweep tsr_sweep_begin(void);
 
 /* Reads the section, NULL: there is none. `config` has the names of the model's keys and max_steps.
- * Errors: keys that it does not have, two parameters of one key, values (parameter.h). */
+ * Errors: keys that it does not have, two parameters of one key, checkpoint_dir,
+ * values (parameter.h). */
 bool tsr_sweep_read(
     tsr_arena *arena, const tsr_yaml *section, const tsr_config *config, tsr_sweep *sweep,
     tsr_diags *diags);

@@ -4,12 +4,13 @@
 #include "base/file_read.h"
 #include "base/json.h"
 #include "html_report/series.h"
+#include "train/out_folder.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-static const char begin[] = "{\"event\":\"sweep\",";
+static const char begin[] = TSR_SWEEP_JOURNAL_BEGIN;
 
 /* ---- writing ---- */
 
@@ -74,7 +75,7 @@ typedef struct {
   tsr_arena *arena;
   tsr_sweep_journal *journal;
   tsr_sweep_result *results;
-  int count, line;
+  int count, decisions, line;
   tsr_diags *diags;
 } reader;
 
@@ -117,6 +118,7 @@ static bool read_result(reader *r, const cJSON *line) {
 /* Those of the ranking stop, those that are kept go on. */
 static bool read_decision(reader *r, const cJSON *line) {
   static const char *const lists[] = {"ranking", "kept"};
+  if (r->journal->rung >= r->decisions) return refuse_line(r);
   for (int k = 0; k < 2; k++) {
     const cJSON *list = tsr_json_get(line, lists[k]), *item;
     if (!cJSON_IsArray(list)) return refuse_line(r);
@@ -215,11 +217,11 @@ static void forget_failures(tsr_sweep_result *results, int count, int rung) {
 
 bool tsr_sweep_journal_open(
     tsr_arena *arena, const char *folder, const tsr_sweep_entry *definition, int entries,
-    tsr_sweep_result *results, int count, tsr_sweep_journal *j, tsr_diags *diags) {
+    int decisions, tsr_sweep_result *results, int count, tsr_sweep_journal *j, tsr_diags *diags) {
   *j = (tsr_sweep_journal){tsr_path_join(arena, folder, TSR_SWEEP_JOURNAL_NAME), -1, 0};
   for (int i = 0; i < count; i++)
     results[i] = (tsr_sweep_result){.rung = -1, .objective = NAN, .sha256 = "", .why = ""};
-  reader r = {arena, j, results, count, 0, diags};
+  reader r = {arena, j, results, count, decisions, 0, diags};
   size_t end = 0;
   bool is_there = tsr_file_exists(j->path);
   if (is_there && !read_lines(&r, definition, entries, &end)) return false;

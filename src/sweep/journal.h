@@ -13,8 +13,6 @@
 #define TSR_SWEEP_JOURNAL_H
 #include "sweep/result.h"
 
-#define TSR_SWEEP_JOURNAL_NAME "decisions.jsonl"
-
 typedef struct {
   const char *key, *value;
 } tsr_sweep_entry;
@@ -26,12 +24,13 @@ typedef struct {
 } tsr_sweep_journal;
 
 /* Opens the folder's journal, which the caller has locked, or begins one with the definition.
- * Results and decisions of before are put into `results` (of `count` runs). A run that failed waits
- * again, unless a decision has ranked it. Errors: the file is of another definition, whose
- * differences are named; a line that no sweep has written. */
+ * Results and decisions of before are put into `results` (of `count` runs); there are `decisions`
+ * at most. A run that failed waits again, unless a decision has ranked it. Errors: the file is of
+ * another definition, whose differences are named; a line that no sweep has written. */
 bool tsr_sweep_journal_open(
     tsr_arena *arena, const char *folder, const tsr_sweep_entry *definition, int entries,
-    tsr_sweep_result *results, int count, tsr_sweep_journal *ret_journal, tsr_diags *diags);
+    int decisions, tsr_sweep_result *results, int count, tsr_sweep_journal *ret_journal,
+    tsr_diags *diags);
 
 /* Each writes a line. Failure: it is not on the disk. */
 bool tsr_sweep_journal_result(

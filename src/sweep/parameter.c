@@ -72,21 +72,31 @@ static const char *line_of(tsr_arena *arena, const tsr_yaml *node) {
   return line;
 }
 
-static bool
-read_list(tsr_arena *arena, const tsr_yaml *v, tsr_sweep_parameter *p, tsr_diags *diags) {
+/* Numbers may be written in several ways. NaN: the value is none, or an integer that may have no
+ * double. */
+static double number_of(const tsr_field *f, const tsr_yaml *v) {
+  double x;
+  return holds_number(f) && tsr_yaml_float(v, &x) && fabs(x) < 0x1p53 ? x : NAN;
+}
+
+static bool read_list(
+    tsr_arena *arena, const tsr_field *f, const tsr_yaml *v, tsr_sweep_parameter *p,
+    tsr_diags *diags) {
   bool ok = true;
   int count = v->count;
   const char **values = tsr_arena_array(arena, const char *, count + 1);
+  double *numbers = tsr_arena_array(arena, double, count + 1);
   if (!count) return tsr_diag_error(diags, v->location, "'%s' has no values", p->name);
   for (int i = 0; i < count; i++) {
     const tsr_yaml *item = v->items[i];
     if (item->kind == TSR_YAML_NULL)
       ok = tsr_diag_error(diags, item->location, "a value of '%s' is empty", p->name);
     values[i] = line_of(arena, item);
+    numbers[i] = number_of(f, item);
     for (int k = 0; k < i; k++)
-      if (!strcmp(values[k], values[i]))
+      if (numbers[k] == numbers[i] || !strcmp(values[k], values[i]))
         ok = tsr_diag_error(
-            diags, item->location, "'%s' has the value %s twice", p->name, values[i]);
+            diags, item->location, "'%s' has the value %s twice", p->name, values[k]);
   }
   p->space = TSR_SWEEP_LIST;
   p->values = values;
@@ -160,6 +170,8 @@ read_distribution(tsr_arena *arena, const tsr_yaml *v, tsr_sweep_parameter *p, t
   if (p->low >= p->high)
     return tsr_diag_error(
         diags, v->location, "'%s': the first number must be below the second", v->text);
+  if (!isfinite(p->high - p->low))
+    return tsr_diag_error(diags, v->location, "'%s': the range is too wide", v->text);
   if (is_log && p->low <= 0)
     return tsr_diag_error(diags, v->location, "'%s': a logarithm needs numbers above 0", v->text);
   bool whole = p->low == floor(p->low) && p->high == floor(p->high) && fabs(p->low) <= EXACT &&
@@ -181,7 +193,7 @@ bool tsr_sweep_parameter_read(
   if (numbers && is_distribution(value)) return read_distribution(arena, value, ret, diags);
   tsr_yaml one = {.kind = TSR_YAML_LIST, .location = value->location, .count = 1};
   one.items = (tsr_yaml *[]){(tsr_yaml *)value};
-  return read_list(arena, tsr_sweep_is_space(field, value) ? value : &one, ret, diags);
+  return read_list(arena, field, tsr_sweep_is_space(field, value) ? value : &one, ret, diags);
 }
 
 /* ---- values ---- */

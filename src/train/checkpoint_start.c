@@ -53,6 +53,16 @@ bool tsr_checkpoint_manager_none_whole(const char *folder, tsr_diags *diags) {
   return false;
 }
 
+/* A fork has steps of its own behind the checkpoint, or ends there. */
+static bool
+check_fork(const tsr_checkpoint_manager_run *r, const tsr_manifest *m, tsr_diags *diags) {
+  if (!r->forks || m->state.step <= r->total_steps) return true;
+  return tsr_diag_error(
+      diags, tsr_config_location(r->config, "training_config.max_steps"),
+      "'%s' is after step %lld, and the run that forks from it has %lld", m->folder,
+      (long long)m->state.step, (long long)r->total_steps);
+}
+
 /* Whether the run is the one that a checkpoint is of. */
 bool tsr_checkpoint_start_check(
     const tsr_checkpoint_manager *k, const tsr_manifest *m, const tsr_recipe_entry *recipe,
@@ -62,7 +72,7 @@ bool tsr_checkpoint_start_check(
         diags, TSR_NOWHERE, "'%s' holds weights alone: training_config.model_path begins with them",
         m->folder);
   return tsr_resume_recipe_check(&k->run, m, recipe, count, diags) &&
-         check_position(&k->run, m, diags);
+         check_fork(&k->run, m, diags) && check_position(&k->run, m, diags);
 }
 
 /* A run whose steps are all made is done again, for scripts that ask for it; one that has made more

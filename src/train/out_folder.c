@@ -206,6 +206,10 @@ static bool check_content(
   if (!check_checkpoints(arena, folder, diags) ||
       !tsr_checkpoints_list(arena, below, &entries, &count, diags))
     return false;
+  if (tsr_file_begins(
+          tsr_path_join(arena, folder, TSR_SWEEP_JOURNAL_NAME), TSR_SWEEP_JOURNAL_BEGIN))
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' is the folder of a sweep: --out names another one", folder);
   struct stat info;
   if (!lstat(metrics, &info) && S_ISLNK(info.st_mode)) /* it would be written through */
     return tsr_file_cannot("write", metrics, EMLINK, TSR_NOWHERE, diags);

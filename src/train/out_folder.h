@@ -30,7 +30,7 @@ bool tsr_out_folder_lock(
 
 /* The same of the folder of --out. Errors: another process has it; it has a
  * run's results, of which the purpose says that there are none; it has a config.yaml that no run
- * has written. */
+ * has written; it is a sweep's. */
 bool tsr_out_folder_take(
     tsr_arena *arena, const char *path, tsr_out_purpose purpose, const tsr_config *config,
     tsr_out_folder *ret_folder, tsr_diags *diags);
@@ -52,6 +52,10 @@ bool tsr_out_folder_suggest(tsr_out_purpose purpose, const char *other, tsr_diag
  * False with an error where that cannot be read. */
 bool tsr_out_folder_has_results(
     tsr_arena *arena, const char *path, const char *own_metrics, bool *ret_has, tsr_diags *diags);
+
+/* The file that a sweep keeps in its folder, which holds its runs' folders, and how it begins. */
+#define TSR_SWEEP_JOURNAL_NAME "decisions.jsonl"
+#define TSR_SWEEP_JOURNAL_BEGIN "{\"event\":\"sweep\","
 
 /* Whether a run has its config.yaml there. */
 bool tsr_out_folder_has_run(tsr_arena *arena, const char *path);

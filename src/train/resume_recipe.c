@@ -207,11 +207,23 @@ is_later_rate(const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const 
          tsr_lr_recipe_agrees(m->recipe, m->recipe_count, &curve, m->state.step);
 }
 
+/* Some steps before the checkpoint have other bits than those of a run from the first step on. */
+static bool refuse_mixed(
+    const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
+    tsr_diags *diags) {
+  bool level = !strcmp(key, TSR_RECIPE_ISA_BEFORE);
+  return tsr_diag_error(
+      diags, place_of(r->config, level ? TSR_RECIPE_ISA : TSR_RECIPE_VOCAB),
+      "'%s' has the bits of %s%s: no run from the first step on has them", m->folder,
+      level ? "" : "a vocabulary that was stored in ", there);
+}
+
 /* Nothing else may. */
 static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
     const char *here, tsr_diags *diags) {
-  if (!strcmp(key, TSR_RECIPE_ISA_BEFORE) || !strcmp(key, TSR_RECIPE_VOCAB_BEFORE)) return true;
+  if (!strcmp(key, TSR_RECIPE_ISA_BEFORE) || !strcmp(key, TSR_RECIPE_VOCAB_BEFORE))
+    return !r->forks || !there || refuse_mixed(r, m, key, there, diags);
   if (!strcmp(key, TSR_RECIPE_VOCAB) && here && (!there || is_same(there, here)))
     return warn_of_vocab(r, m, there, diags);
   if (!strcmp(key, TSR_RECIPE_ISA) && !r->forks) return warn_of_level(r, m, there, diags);

@@ -328,10 +328,18 @@ static bool run_steps(tsr_trainer *t, uint64_t *requests) {
   return true;
 }
 
+/* A run that was killed behind its last checkpoint has not made what follows that step. */
+static bool lacks_evaluation(const tsr_trainer *t) {
+  if (t->step != t->steps || !t->eval || t->is_repetition || t->ends_early || t->o->recording ||
+      tsr_validation_is_monitored(t->o->config)) /* which is evaluated before its checkpoint */
+    return false;
+  return tsr_executable_agree(t->train, !tsr_metrics_have_eval(t->o->metrics, t->step));
+}
+
 /* A run that returns to a checkpoint at its end makes the steps from there again. */
 static bool run_loop(tsr_trainer *t, int *ret_signal) {
   uint64_t requests = is_at_stop(t) ? REQUEST_STOP : 0;
-  bool ends_here = t->step < t->steps;
+  bool ends_here = t->step < t->steps || lacks_evaluation(t);
   tsr_replicas_outcome replicas;
   do {
     if (!run_steps(t, &requests)) return false;

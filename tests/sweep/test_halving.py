@@ -81,6 +81,28 @@ def check_none(c, s, losses):
     c.same([(r["run"], r["state"]) for r in rows("none")], [("1", "stopped"), ("2", "stopped")], "the table of these")
 
 
+def check_failed(c, s):
+    """A rung whose runs have all failed is not decided: the same command tries them again."""
+    s.config(name="half.yaml", steps=2, every=1,
+             more="sweep: {parameters: {top_k: 1..2}, method: {halving: {eta: 2, min_steps: 1, max_steps: 2}}}\n")
+    losses = {run: {"1": "exit", "2": 0.5} for run in "12"}
+    s.sweep("failed", *s.launcher(losses, 2), config="half.yaml", code=1, says="2 of 2 runs failed")
+    c.same(decisions("failed"), [], "the decisions where all runs failed")
+    losses["1"]["1"], losses["2"]["1"] = 1.0, 0.5
+    s.sweep("failed", *s.launcher(losses, 2), config="half.yaml")
+    c.same(decisions("failed"), [{"event": "rung", "rung": 0, "ranking": [2, 1], "kept": [2]}], "the decision about them after that")
+
+
+def check_journal(c, s):
+    """A journal with a decision behind the last one."""
+    path = Path("case-0/decisions.jsonl")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, '{"event":"rung","rung":2,"ranking":[1],"kept":[1]}\n']))
+    s.config(name="half.yaml", steps=9, every=1,
+             more="sweep: {parameters: {top_k: 1..9}, method: {halving: {eta: 3, min_steps: 1, max_steps: 9}}}\n")
+    s.sweep("case-0", config="half.yaml", code=2, says=f"decisions.jsonl:{len(lines) + 1}:1: error: this is no line of a sweep with 9 runs")
+
+
 def check_real(c, s):
     """The winner has the bits of a run that nothing stopped; the others those of their first steps."""
     s.config(name="real.yaml", steps=8, every=2, more="""\
@@ -105,6 +127,8 @@ def main():
     c = Checks()
     s = Sweeps(c, sys.argv[1])
     check_cases(c, s)
+    check_journal(c, s)
+    check_failed(c, s)
     check_real(c, s)
     c.end("sweep.halving", 40)
 

@@ -112,6 +112,27 @@ def check_failures(c, s):
     c.same(Path("lost/sweep.csv").read_text(), want, "the table after that")
 
 
+def check_damage(c, s):
+    """Runs that cannot fork from a prefix make its steps themselves."""
+    s.config(steps=8, every=4, more="scheduler_config: {type: wsd, warmup_steps: 2}\n")
+    words = ["--set", "hold_steps=[3, 5, 6]"]
+    s.sweep("damaged", *words)
+    want = Path("damaged/sweep.csv").read_text()
+    nodes = [path.parts[1] for path in sorted(Path("damaged").glob("prefix-*"))]
+    c.same(nodes, ["prefix-001", "prefix-002"], "the prefixes")
+    for path in Path("damaged").glob("prefix-*/checkpoints/step-*/rank-00000.safetensors"):
+        data = bytearray(path.read_bytes())
+        data[-5] ^= 1
+        path.write_bytes(data)
+    for run in ("run-001", "run-002", "run-003"):
+        shutil.rmtree(f"damaged/{run}")
+    journal = Path("damaged/decisions.jsonl")
+    journal.write_text(journal.read_text().splitlines(True)[0])
+    said = s.sweep("damaged", *words, says="cannot begin behind prefix-001, see damaged/run-001/log.txt")
+    c.same(starts(said), ["run 1", "run 1", "run 2", "run 2", "run 3"], "what is started: a prefix is tried once")
+    c.same(Path("damaged/sweep.csv").read_text(), want, "the table after that")
+
+
 def main():
     c = Checks()
     s = Sweeps(c, sys.argv[1])
@@ -119,6 +140,7 @@ def main():
     check_halving(c, s)
     check_kills(c, s)
     check_failures(c, s)
+    check_damage(c, s)
     c.end("sweep.shared", 80)
 
 

@@ -133,6 +133,12 @@ def check_errors(c, s):
     s.config()
     for word, says in [
             ("lr=[1e-3, 1e-3]", "--set:1:11: error: 'lr' has the value 1e-3 twice"),
+            ("lr=[1e-3, 2e-3, 0.001]", "--set:1:17: error: 'lr' has the value 1e-3 twice"),
+            ("seed=[9007199254740992, 9007199254740993, x]", "run 3 (seed=x):"),
+            ("num_heads=[1, 1.0]", "'num_heads' has the value 1 twice"),
+            ("checkpoint_dir=[a, b]", "--set:1:1: error: 'checkpoint_dir' is no parameter: each run has its checkpoints in its own folder"),
+            ("checkpoint.dir=[a, b]", "'checkpoint.dir' is no parameter"),
+            ("lr=uniform(-1e308, 1e308)", "--set:1:4: error: 'uniform(-1e308, 1e308)': the range is too wide"),
             ("lr=3..1", "'3..1': the range ends before it begins"),
             ("lr=1..", "'1..' is no range of integers"),
             ("seed=1..3:0", "the step of a range is at least 1"),
@@ -159,6 +165,10 @@ def check_errors(c, s):
             ("data_path=[train.txt, none.txt]", "run 2 (data_path=none.txt):")]:
         s.sweep("wrong", "--set", word, code=2, says=says)
     s.sweep("wrong", "--set", "lr=[1]", "--set", f"{LR}=[2]", code=2, says=f"'lr' and '{LR}' are both '{LR}'")
+    for words in (["--set", f"{LR}=0.5"], ["--set", "lr=[0.1, 0.2]"]), (["--set", "lr=[0.1, 0.2]"], ["--set", f"{LR}=0.5"]):
+        s.sweep("wrong", *words[0], *words[1], code=2, says=f":1: error: '{LR}' is of all runs here, and 'lr' is a parameter")
+    scheduler = ["--set", "scheduler_config={type: wsd, hold_steps: 2}"]
+    s.sweep("wrong", "--set", "hold_steps=[1, 2]", *scheduler, code=2, says="'scheduler_config' is of all runs here, with the parameter 'hold_steps' in it")
     s.sweep("wrong", code=2, says="the sweep has no parameters")
     s.run("sweep", "--config", "run.yaml", "--set", "seed=1..2", code=2, says="no folder to write")
     s.sweep("wrong", "--set", "seed=1..2", "--jobs", "0", code=2, says="--jobs")
@@ -194,13 +204,27 @@ def check_continued(c, s):
                         (["--set", "seed=1..2", "--set", "sweep.metric=loss/train"], "'sweep.metric' is loss/train in this"),
                         (["--set", "seed=1..2", "--random", "2"], "'sweep.method' is random: 2 runs, seed 0 in this")]:
         s.sweep("kept", *words, code=2, says=says)
+    for more in ([], ["--resume"], ["--overwrite"]):
+        s.run("train", "--config", "run.yaml", "--out", "kept", *more, code=2, says="'kept' is the folder of a sweep")
     s.sweep("kept", "--set", "seed=1..2", "--set", "training_config.log_every=1", "--set", "numerics.threads=2")  # may change
+    data = Path("train.txt").read_text()
+    Path("train.txt").write_text(data.replace("3", "4", 1))
+    s.sweep("kept", "--set", "seed=1..2", code=2, says="'content of train.txt' is ")
+    Path("train.txt").write_text(data)
     path, text = Path("kept/decisions.jsonl"), Path("kept/decisions.jsonl").read_text()
     path.write_text(text[:-20])  # a line that is cut off is one that was not written
     again = s.sweep("kept", "--set", "seed=1..2")
     c.check(re.findall(r"run \d \(seed=\d\): starts", again) == ["run 2 (seed=2): starts"], f"after a cut line: {again}")
     c.same(path.read_text(), text, "the journal after a line was cut off")
-    for wrong in ['{"event":"result","run":9,"rung":0,"step":1}', '{"event":"rung","rung":0}', "{", "[]", '{"event":"result"}']:
+    # The run was killed behind its last checkpoint, before the evaluation that it is compared by.
+    table = Path("kept/sweep.csv").read_text()
+    path.write_text("".join(line for line in text.splitlines(True) if '"run":2' not in line))
+    metrics = Path("kept/run-002/metrics.jsonl")
+    metrics.write_text("".join(line for line in metrics.read_text().splitlines(True) if '"eval"' not in line and '"end"' not in line))
+    s.sweep("kept", "--set", "seed=1..2")
+    c.same(Path("kept/sweep.csv").read_text(), table, "the table after a kill before the last evaluation")
+    for wrong in ['{"event":"result","run":9,"rung":0,"step":1}', '{"event":"rung","rung":0}',
+                  '{"event":"rung","rung":0,"ranking":[1,2],"kept":[1]}', "{", "[]", '{"event":"result"}']:
         path.write_text(text + wrong + "\n")
         s.sweep("kept", "--set", "seed=1..2", code=2, says="decisions.jsonl:4:1: error: this is no line of a sweep with 2 runs")
     path.write_text("my notes")
@@ -225,7 +249,17 @@ def check_failures(c, s):
     s.sweep("crashes", "--set", "top_k=5..8", *fake)
     c.same(Path("starts.txt").read_text(), "6 4\n7 4\n", "what the second sweep has run")
     c.same([r["run"] for r in rows("crashes")], ["2", "3", "1", "4"], "equal losses are in the order of the runs")
-    s.sweep("nothing", "--set", "seed=1..2", "--launcher", "no-such-launcher -n 2", code=1, says="failed: exit code 127")
+    # A launcher may report success of a run that has ended before its last step.
+    Path("wrap.sh").write_text('"$@" --set training_config.log_every=1 $(cat more.txt)\nexit 0\n')
+    s.config(steps=4)
+    for number, (more, code, said) in enumerate([("--stop-at 2", 1, "failed: it has ended after step 2 of 4"),
+                                                 ("--nosuch", 1, "failed: it has no metrics"), ("", 0, "step 4")]):
+        Path("more.txt").write_text(more)
+        out = s.sweep("early" if number != 1 else "early-1", "--set", "seed=[1]", "--launcher", "sh wrap.sh", code=code, says=said)
+        c.same(out.count(": starts\n"), 2 if number == 0 else 1, f"{more}: the starts, again behind a new checkpoint: {out}")
+    c.same([(r["state"], r["steps"]) for r in rows("early")], [("done", "4")], "the table after that")
+    said = s.sweep("nothing", "--set", "seed=1..2", "--launcher", "no-such-launcher -n 2", code=1, says="failed: exit code 127")
+    c.check("report:" not in said and not Path("nothing/report.html").exists(), "a page of runs without metrics")
     c.check("cannot run 'no-such-launcher'" in Path("nothing/run-001/log.txt").read_text(), "the log of a missing launcher")
 
 

@@ -71,6 +71,24 @@ says "verified: steps 7 to 10"
 from=parts/checkpoints/step-00000008
 same scheduler_config.hold_steps=7
 
+# a checkpoint behind the last step is none of the run's, also at a rate that never changes
+config "type: constant" > run.yaml
+ends 0 --config run.yaml --out long --stop-at 8
+ends 2 --config run.yaml --out none --fork long --set training_config.max_steps=7
+says "--set:1:27: error: 'long/checkpoints/step-00000008' is after step 8, and the run that forks from it has 7"
+[ ! -e none ] || complain "a fork behind the end has made its folder"
+from=long
+same training_config.max_steps=8 # no step is left
+
+# steps at two instruction-set levels are those of no run
+mapfile -t levels < <("$program" kernels | sed -n '/^levels:/,/^[^ l]/{/not on this machine/d; s/^  \([^ ]*\).*/\1/p}')
+if [ ${#levels[@]} -ge 2 ]; then
+  ends 0 --config run.yaml --out mixed --set numerics.isa="${levels[0]}" --stop-at 2
+  ends 0 --config run.yaml --out mixed --set numerics.isa="${levels[1]}" --stop-at 4 --resume
+  ends 2 --config run.yaml --out none --fork mixed --set numerics.isa="${levels[1]}"
+  says "'mixed/checkpoints/step-00000004' has the bits of ${levels[0]} to step 2: no run from the first step on has them"
+fi
+
 # what a fork would have begun with is what its configuration names
 config "type: constant" > run.yaml
 for seed in 1 2; do ends 0 --config run.yaml --out weights$seed --set training_config.seed=$seed --stop-at 1; done
@@ -101,4 +119,4 @@ ends 2 --config run.yaml --fork flat --resume
 says "--resume continues a run, --fork begins one with another's state"
 ends 2 --config run.yaml --fork nothing
 says "there is no checkpoint 'nothing'"
-end_of train.fork 40
+end_of train.fork 50

@@ -44,6 +44,19 @@ says "nothing is left to train: the run has 3 steps"
 says "run.yaml:1:95: warning: the checkpoint is after step 6, behind the run's last step, 3"
 [ "$(hash_of)" = "$whole" ] || complain "the weights have changed"
 
+# A run that was killed between its last checkpoint and what follows the last step: the next start makes that up, once.
+evaluated=(--config run.yaml --out evaluated --set training_config.eval_every=2 --set training_config.sample_tokens=4 --set device_config={})
+evals() { grep -oE '"event":"(eval|sample)","step":[0-9]+,("loss":[0-9.]+|"text":.*)' evaluated/metrics.jsonl; }
+ends 0 "${evaluated[@]}"
+want=$(evals)
+[ "$(grep -c '^"event":"[es]' <<< "$want")" = 3 ] || complain "not two evaluations and a sample: $want"
+for cut in '"event":"(eval|sample)","step":3,|"event":"end"' nothing; do
+  sed -i -E "/$cut/d" evaluated/metrics.jsonl
+  ends 0 "${evaluated[@]}" --resume
+  says "nothing is left to train: the run has 3 steps"
+  [ "$(evals)" = "$want" ] || complain "after a cut at $cut: $(evals), not $want"
+done
+
 # Default units whose order no other mesh has: the run goes on where that order is, and nowhere else.
 while read -r dp microbatches zero own; do
   mesh=(--set "mesh={axes: [dp], shape: [$dp]}" --set pipeline.microbatches=$microbatches --set zero.stage=$zero
@@ -198,4 +211,4 @@ device_config={enable_fsdp: true, mesh_shape: [2]}
 zero.stage=2
 SETS
 
-end_of train.resume_limits 77
+end_of train.resume_limits 80
