@@ -116,7 +116,8 @@ def check_messages(c, program):
 
 
 def check_crash(c, program):
-    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGQUIT):
+    """Signals of crashes, and others that end a process."""
+    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGQUIT, signal.SIGUSR2, signal.SIGALRM, signal.SIGRTMIN):
         t = Terminal([program, "--config", "run.yaml", "--overwrite", "--tui"], env={"ASAN_OPTIONS": "handle_segv=0:handle_abort=0"})
         c.check(t.until(lambda t: step_of(t) >= 3), "a run")
         modes = t.modes()
