@@ -100,6 +100,21 @@ def check_plain(c, program):
     c.check(re.search("weights sha256 ([0-9a-f]+)", plain[0])[1][:60] in text.replace("\n", ""), f"other bits: {text}")
 
 
+def check_launcher(c, program):
+    """What a launcher ends, or gives one stream that is a terminal, prints plain lines and says which command draws."""
+    words = f"exec '{program}' --config run.yaml --out launched --overwrite --tui --set training_config.max_steps=4"
+    says = ("note: --tui draws nothing in a run whose output a launcher of processes passes on",
+            "= 'tessera-train watch launched --tui' in another terminal shows the run")
+    for env in ({"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}, {"PMI_RANK": "0", "PMI_SIZE": "1"}):
+        t = Terminal(["/bin/sh", "-c", words + " 2>err"], env=env)
+        code, errors = t.end(), Path("err").read_text(errors="replace")
+        c.check(code == 0 and b"\x1b" not in t.raw and b"done: step 4" in t.raw, f"{env}: {code} {t.raw} {errors}")
+        c.check(all(text in errors for text in says), f"{env}: {errors}")
+        t = Terminal(["/bin/sh", "-c", words], env=env)  # both are the terminal, as xterm has them
+        c.same((t.end(), t.raw.count(b"\x1b[?1049h")), (0, 1), f"a terminal of its own: {env}")
+        given_back(c, t, f"a terminal of its own: {env}")
+
+
 def check_messages(c, program):
     """A warning during the run, and an error that ends it."""
     t = Terminal([program, "--config", "run.yaml", "--out", "short", "--tui", "--set", "training_config.max_steps=2000000",
@@ -174,7 +189,7 @@ def main():
         os.chdir(folder)
         Path("text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 100)
         Path("run.yaml").write_text(RUN)
-        for part in (check_train, check_plain, check_messages, check_crash, check_watch, check_refused):
+        for part in (check_train, check_plain, check_launcher, check_messages, check_crash, check_watch, check_refused):
             part(c, program)
     finally:
         os.chdir(here)
