@@ -100,6 +100,21 @@ def check_plain(c, program):
     c.check(re.search("weights sha256 ([0-9a-f]+)", plain[0])[1][:60] in text.replace("\n", ""), f"other bits: {text}")
 
 
+def check_controls(c, program):
+    """What a model writes is no command of the terminal, with and without the picture; the metrics have it as it is."""
+    Path("escapes.txt").write_text("\x1b" * 5000)
+    words = [program, "--config", "run.yaml", "--overwrite", "--set", "training_config.max_steps=60", "--set",
+             "training_config.data_path=escapes.txt", "--metrics", "escapes.jsonl"]
+    out = subprocess.run(words, capture_output=True, check=True, timeout=WAIT).stdout
+    c.check(b"\x1b" not in out and b"\\x1b" in out, f"a sample: {out[-500:]}")
+    texts = [line["text"] for line in map(json.loads, Path("escapes.jsonl").read_text().splitlines()) if line["event"] == "sample"]
+    c.check(texts and "\x1b" in texts[-1], f"the metrics' sample: {texts}")
+    t = Terminal([*words, "--tui"])
+    c.same(t.end(), 0, "a picture of such samples")
+    given_back(c, t, "a picture of such samples")
+    c.check("\\x1b" in "\n".join(t.screens[0].text(4000)), "the sample behind the picture")
+
+
 def check_launcher(c, program):
     """What a launcher ends, or gives one stream that is a terminal, prints plain lines and says which command draws."""
     words = f"exec '{program}' --config run.yaml --out launched --overwrite --tui --set training_config.max_steps=4"
@@ -189,7 +204,7 @@ def main():
         os.chdir(folder)
         Path("text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 100)
         Path("run.yaml").write_text(RUN)
-        for part in (check_train, check_plain, check_launcher, check_messages, check_crash, check_watch, check_refused):
+        for part in (check_train, check_plain, check_controls, check_launcher, check_messages, check_crash, check_watch, check_refused):
             part(c, program)
     finally:
         os.chdir(here)
