@@ -185,6 +185,20 @@ def check_watch(c, program):
         c.check(not env or set(t.styles) <= {"0"}, f"no colours: {set(t.styles)}")
 
 
+def check_newest(c, program):
+    """Of any number of runs the one that was written to last."""
+    text = Path("done/metrics.jsonl").read_text()
+    for i in range(230):
+        os.makedirs(f"many/r{i:03}")
+        path = Path(f"many/r{i:03}/metrics.jsonl")
+        path.write_text(text)
+        os.utime(path, (1e9 + (i == 225), 1e9 + (i == 225)))
+    t = Terminal([program, "watch", "many", "--tui"])
+    c.check(t.until(lambda t: t.picture()[0].startswith("many/r225")), f"the newest run: {t.picture()[0]}")
+    t.send(signal.SIGTERM)
+    t.end()
+
+
 def check_refused(c, program):
     for words, says in ((["done"], "--tui: the output is no terminal"), (["done", "--port", "1"], "--port goes with the page, not with --tui"),
                         (["done", "out"], "watch --tui shows one run")):
@@ -204,7 +218,7 @@ def main():
         os.chdir(folder)
         Path("text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 100)
         Path("run.yaml").write_text(RUN)
-        for part in (check_train, check_plain, check_controls, check_launcher, check_messages, check_crash, check_watch, check_refused):
+        for part in (check_train, check_plain, check_controls, check_launcher, check_messages, check_crash, check_watch, check_newest, check_refused):
             part(c, program)
     finally:
         os.chdir(here)
