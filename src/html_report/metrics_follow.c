@@ -106,8 +106,15 @@ static bool look_at(follow *f, int fd) {
   return take_new_lines(f, fd) || begins || is_touched;
 }
 
+/* A pipe is not opened: its writer would take this process for its reader. */
+static int open_file(const char *path) {
+  struct stat info;
+  if (stat(path, &info) || !S_ISREG(info.st_mode)) return -1;
+  return tsr_disk_open(path, O_RDONLY | O_NONBLOCK);
+}
+
 bool tsr_metrics_follow_look(follow *f) {
-  int fd = tsr_disk_open(f->path, O_RDONLY | O_NONBLOCK);
+  int fd = open_file(f->path);
   bool was_there = f->arena != NULL;
   if (fd < 0) {
     if (was_there) forget(f, NULL);

@@ -203,6 +203,20 @@ def check_memory(c, r, name, plan):
     c.same(live + memory["others"], sum(uses), f"{name}: what fills the peak")
 
 
+def check_pipes(c, r):
+    """A pipe among a run's files is not opened: who waits for a reader still does."""
+    os.mkfifo("pipe.txt")
+    os.mkdir("piped")
+    write("piped/metrics.jsonl", START, step(1))
+    Path("piped/config.yaml").write_text(RUN.replace("text.txt", "pipe.txt"))
+    writer = subprocess.Popen(["/bin/sh", "-c", "exec 3>pipe.txt; echo opened"], stdout=subprocess.PIPE)
+    _, data, _ = r.page("piped")
+    c.check("it is a device or a pipe, not a file" in "".join(data["runs"][0]["warnings"]), data["runs"][0]["warnings"])
+    c.same(writer.poll(), None, "a writer that waits for a reader")
+    writer.kill()
+    c.same(writer.communicate()[0], b"", "what the writer has done")
+
+
 def check_refused(c, r):
     r.run("report", "--html", "x.html", code=2, says="report needs a folder of --out, or a file of --metrics")
     r.run("report", "tiny.jsonl", code=2, says="report needs --html FILE")
@@ -229,7 +243,7 @@ def main():
     here, folder = os.getcwd(), tempfile.mkdtemp()
     try:
         os.chdir(folder)
-        for part in (check_text, check_broken, check_types, check_steps, check_plan, check_refused):
+        for part in (check_text, check_broken, check_types, check_steps, check_plan, check_pipes, check_refused):
             part(c, r)
     finally:
         os.chdir(here)
