@@ -100,8 +100,7 @@ int tsr_file_open(const char *path, unsigned how) {
   int links = how & TSR_FILE_NOFOLLOW ? O_NOFOLLOW : 0;
   bool pipes = how & TSR_FILE_PIPES && !refuses_pipes;
   struct stat info;
-  if (!pipes && !stat(path, &info) && !is_file_or_folder(&info))
-    return errno = ENXIO, -1;
+  if (!pipes && !stat(path, &info) && !is_file_or_folder(&info)) return errno = ENXIO, -1;
   int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | links);
   if (fd < 0 && links && errno == ELOOP) errno = EMLINK;
   if (fd < 0) return -1;
