@@ -86,15 +86,26 @@ bool tsr_file_cannot(
       tsr_file_reason(error));
 }
 
-/* Opening a pipe must not wait for somebody to write into it. */
+static bool refuses_pipes;
+
+void tsr_file_refuse_pipes(bool refuses) { refuses_pipes = refuses; }
+
+static bool is_file_or_folder(const struct stat *info) {
+  return S_ISREG(info->st_mode) || S_ISDIR(info->st_mode);
+}
+
+/* Opening a pipe must not wait for somebody to write into it; one that is not wanted is not opened:
+ * who waits for a reader would begin to write. */
 int tsr_file_open(const char *path, unsigned how) {
   int links = how & TSR_FILE_NOFOLLOW ? O_NOFOLLOW : 0;
-  int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | links);
+  bool pipes = how & TSR_FILE_PIPES && !refuses_pipes;
   struct stat info;
+  if (!pipes && !stat(path, &info) && !is_file_or_folder(&info)) return errno = ENXIO, -1;
+  int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | links);
   if (fd < 0 && links && errno == ELOOP) errno = EMLINK;
   if (fd < 0) return -1;
   int error = fstat(fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
-  if (!error && !S_ISREG(info.st_mode) && !(how & TSR_FILE_PIPES)) error = ENXIO;
+  if (!error && !S_ISREG(info.st_mode) && !pipes) error = ENXIO;
   if (!error) {
     if (S_ISREG(info.st_mode)) remember(&info);
     return fd;

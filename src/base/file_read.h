@@ -45,6 +45,10 @@ void tsr_file_map_close(tsr_file_map *map);
  * bytes are gone: zeros were read there. To be asked before what was made of them lasts. */
 bool tsr_file_maps_check(tsr_diags *diags);
 
+/* While the files of another process's run are read: its pipes are not opened either way. Of one
+ * thread. */
+void tsr_file_refuse_pipes(bool refuses);
+
 /* Whether there is a file, not a link, whose first bytes are these (at most 127). */
 bool tsr_file_begins(const char *path, const char *bytes);
 /* Whether this process has opened the file of that name for reading. */

@@ -28,9 +28,7 @@ static struct {
 static const char enter_text[] = "\033[?1049h\033[?25l\033[?7l\033[2J";
 static const char leave_text[] = "\033[0m\033[?7h\033[?25h\033[?1049l";
 
-static const int crashes[] = {SIGSEGV, SIGFPE, SIGILL, SIGABRT, SIGQUIT};
-enum { CRASHES = sizeof crashes / sizeof *crashes };
-static struct sigaction crash_actions[CRASHES]; /* as they were */
+static struct sigaction actions_before[NSIG]; /* of signals that end the process */
 
 /* ---- what it is ---- */
 
@@ -123,10 +121,9 @@ static void on_resize(int number) {
   atomic_store(&terminal.is_damaged, true);
 }
 
-static void on_crash(int number) {
+static void on_end(int number) {
   tsr_terminal_leave();
-  for (int i = 0; i < CRASHES; i++)
-    if (crashes[i] == number) sigaction(number, &crash_actions[i], NULL);
+  sigaction(number, &actions_before[number], NULL);
   raise(number); /* behind this handler */
 }
 
@@ -150,12 +147,36 @@ static void on_stop(int number) {
   errno = error;
 }
 
+/* Whether the signal ends a process that has no handler for it: signal(7). */
+static bool ends_process(int number) {
+  static const int others[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
+                               SIGCONT, SIGCHLD, SIGURG,  SIGWINCH};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (others[i] == number) return false;
+  return true;
+}
+
+/* Those of a crash are caught where another handler is, too: it runs behind this one. */
+static bool is_crash(int number) {
+  return number == SIGSEGV || number == SIGFPE || number == SIGILL || number == SIGABRT ||
+         number == SIGQUIT;
+}
+
+static void catch_ends(void) {
+  struct sigaction end = {.sa_handler = on_end};
+  sigemptyset(&end.sa_mask);
+  for (int number = 1; number < NSIG; number++) {
+    struct sigaction *before = &actions_before[number];
+    if (!ends_process(number) || sigaction(number, NULL, before)) continue;
+    bool is_default = !(before->sa_flags & SA_SIGINFO) && before->sa_handler == SIG_DFL;
+    if (is_default || is_crash(number)) sigaction(number, &end, NULL);
+  }
+}
+
 static void catch_signals(void) {
-  struct sigaction crash = {.sa_handler = on_crash}, resize = {.sa_handler = on_resize};
-  resize.sa_flags = SA_RESTART;
-  sigemptyset(&crash.sa_mask);
+  struct sigaction resize = {.sa_handler = on_resize, .sa_flags = SA_RESTART};
   sigemptyset(&resize.sa_mask);
-  for (int i = 0; i < CRASHES; i++) sigaction(crashes[i], &crash, &crash_actions[i]);
+  catch_ends();
   sigaction(SIGWINCH, &resize, NULL);
   if (signal(SIGTSTP, on_stop) == SIG_IGN) signal(SIGTSTP, SIG_IGN);
 }

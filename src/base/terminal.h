@@ -5,8 +5,8 @@
  * terminal of today has; the hundred lines here need no description of terminals, and a library for
  * windows would add nothing to one picture without input). What the process writes to its standard
  * streams meanwhile is kept, where they are the terminal, and written to them when it is left. It
- * is left by tsr_terminal_leave, at exit, and by a signal of a crash; SIGTSTP leaves it until the
- * process continues. */
+ * is left by tsr_terminal_leave, at exit, and by each signal that ends the process and has no
+ * handler when the terminal is taken; SIGTSTP leaves it until the process continues. */
 #ifndef TSR_BASE_TERMINAL_H
 #define TSR_BASE_TERMINAL_H
 #include <stdbool.h>

@@ -50,6 +50,18 @@ void tsr_text_add_clean(tsr_text *text, const char *bytes, size_t length) {
   }
 }
 
+void tsr_text_add_shown(tsr_text *text, const char *bytes, size_t length) {
+  for (size_t at = 0, used; at < length; at += used) {
+    uint32_t code, byte = (unsigned char)bytes[at];
+    int valid = tsr_utf8_next(bytes + at, length - at, &code);
+    used = valid ? (size_t)valid : 1;
+    if (!valid) code = byte;
+    bool is_control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+    if (!is_control || code == '\n' || code == '\t') tsr_text_add_bytes(text, bytes + at, used);
+    else tsr_text_add(text, used == 1 ? "\\x%02x" : "\\u%04x", (unsigned)code);
+  }
+}
+
 void tsr_text_free(tsr_text *text) {
   free(text->data);
   *text = (tsr_text){0};

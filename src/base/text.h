@@ -19,6 +19,9 @@ void tsr_text_add_bytes(tsr_text *text, const void *bytes, size_t length);
 void tsr_text_add_code_point(tsr_text *text, uint32_t code);
 /* Bytes that are not UTF-8, and NUL, become U+FFFD. */
 void tsr_text_add_clean(tsr_text *text, const char *bytes, size_t length);
+/* For a terminal: control characters, but newlines and tabs, become "\x1b" (bytes, also of C1 in
+ * text that is no UTF-8) or "\u009b" (characters). */
+void tsr_text_add_shown(tsr_text *text, const char *bytes, size_t length);
 void tsr_text_free(tsr_text *text);
 
 /* The candidate within an edit distance (insert, delete, replace, swap) of a third of the word's

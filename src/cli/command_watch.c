@@ -11,12 +11,13 @@
 #include <string.h>
 #include <time.h>
 
+enum { RUNS_MAX = 200 };
+
 typedef struct {
   app *a;
   tsr_feed *feed;
-  watched_run *runs[TSR_FOUND_RUNS_MAX];
-  int count;
-  bool is_full; /* which was said */
+  watched_run *runs[RUNS_MAX];
+  int count, left_out;
 } watching;
 
 static bool has(const watching *w, const char *path) {
@@ -27,17 +28,33 @@ static bool has(const watching *w, const char *path) {
 
 static void add(watching *w, const char *path) {
   app *a = w->a;
-  if (has(w, path)) return;
-  if (w->count == TSR_FOUND_RUNS_MAX) {
-    if (!w->is_full)
-      tsr_diag_warning(
-          a->diags, TSR_NOWHERE, "'%s' is not followed: there are %d runs already", path, w->count);
-    w->is_full = true;
-    return;
-  }
   watched_run *run = tsr_arena_alloc(a->arena, sizeof *run);
   watched_run_open(a->arena, tsr_arena_strdup(a->arena, path), run);
   w->runs[w->count++] = run;
+}
+
+/* Of more runs than are followed, those that were written to last. */
+static int add_new(watching *w, tsr_found_runs *found) {
+  int fresh = 0;
+  for (int i = 0; i < found->count; i++)
+    if (!has(w, found->items[i].path)) found->items[fresh++] = found->items[i];
+  found->count = fresh;
+  int most = fresh < RUNS_MAX - w->count ? fresh : RUNS_MAX - w->count;
+  tsr_found_runs_sort_by_time(found);
+  tsr_found_runs_sort_by_name(found, most);
+  for (int i = 0; i < most; i++)
+    if (!has(w, found->items[i].path)) add(w, found->items[i].path); /* which was given twice */
+  return fresh - most;
+}
+
+static void say_left_out(watching *w, int left_out) {
+  if (left_out > 0 && !w->left_out)
+    tsr_diag_warning(
+        w->a->diags, TSR_NOWHERE, "%d runs are left out: at most %d are followed", left_out,
+        RUNS_MAX);
+  if (left_out > 0 && !w->left_out)
+    tsr_diag_hint(w->a->diags, "paths of single runs, or of a smaller folder, select others");
+  w->left_out = left_out;
 }
 
 /* Adds the runs that are new, and names the paths that have none. */
@@ -46,14 +63,16 @@ static void find(watching *w) {
   const char *waiting[TSR_WORDS_MAX];
   int count = 0;
   tsr_arena *scratch = tsr_arena_new();
-  tsr_found_runs *found = tsr_arena_alloc(scratch, sizeof *found);
+  tsr_found_runs found = {0};
   for (int i = 0; i < paths->count; i++) {
-    tsr_find_runs(scratch, paths->items[i], found);
-    for (int k = 0; k < found->count; k++) add(w, found->paths[k]);
-    if (!found->count) waiting[count++] = paths->items[i];
+    int before = found.count;
+    tsr_find_runs(scratch, paths->items[i], &found);
+    if (found.count == before) waiting[count++] = paths->items[i];
   }
+  say_left_out(w, add_new(w, &found));
   tsr_feed_lock(w->feed);
   tsr_feed_set_waiting(w->feed, waiting, count);
+  tsr_feed_set_left_out(w->feed, w->left_out);
   tsr_feed_unlock(w->feed);
   tsr_arena_free(scratch);
   tsr_diags_print(w->a->diags, stderr);

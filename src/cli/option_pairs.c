@@ -14,6 +14,14 @@ static void check_check(const tsr_options *c, tsr_diags *diags) {
     tsr_diag_error(diags, TSR_NOWHERE, "--machine goes with --svg, whose pictures have its times");
 }
 
+/* Without a configuration the machine is measured, and there is no plan. */
+static void check_plan(const tsr_options *c, tsr_diags *diags) {
+  if (c->command != TSR_COMMAND_PLAN || c->config || !c->calibration) return;
+  if (c->svg) tsr_diag_error(diags, TSR_NOWHERE, "--svg goes with --config, whose plan it draws");
+  if (c->gantt)
+    tsr_diag_error(diags, TSR_NOWHERE, "--gantt goes with --config, whose plan it draws");
+}
+
 static void check_save(const tsr_options *c, tsr_diags *diags) {
   if (c->command != TSR_COMMAND_TRACE) return;
   if (c->save && c->rank_text)
@@ -95,6 +103,7 @@ static void check_watch(const tsr_options *c, tsr_diags *diags) {
 void tsr_options_check_pairs(const tsr_options *c, tsr_diags *diags) {
   check_bench(c, diags);
   check_check(c, diags);
+  check_plan(c, diags);
   check_tensor(c, diags);
   check_tensorboard(c, diags);
   check_report(c, diags);

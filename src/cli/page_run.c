@@ -92,9 +92,11 @@ void page_run_read_config(
   if (!ok) return;
   run->config = ret->text = text;
   own = begin_notes(a);
+  tsr_file_refuse_pipes(true);
   if (!make_plan(a, path, ret, &json))
     tsr_text_add(notes, "the plan of this run cannot be made:\n");
   else if (json.data) run->plan = tsr_arena_strdup(a->arena, json.data);
+  tsr_file_refuse_pipes(false);
   end_notes(a, own, notes);
   tsr_text_free(&json);
 }

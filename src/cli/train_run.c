@@ -4,6 +4,7 @@
 #include "cli/run_begin.h"
 #include "base/file_read.h"
 #include "base/folder_lock.h"
+#include "comm/transport.h"
 #include "train/determinism.h"
 #include "train/epochs.h"
 #include "train/plan_run.h"
@@ -12,6 +13,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What a run leaves, on the process that writes it. */
 typedef struct {
@@ -126,13 +128,30 @@ static bool choose_tensorboard(
   return !wanted || tsr_tensorboard_choose(a->arena, p->training.graph, wanted, ret, a->diags);
 }
 
-/* Of the first process, on a terminal: "run.yaml, gpt2, dp=2". */
-static tsr_dashboard_run *open_dashboard(const app *a, const setup *s, const prepared *p) {
+/* A launcher ends its processes before they can give the terminal back, and may give them one
+ * stream alone that is a terminal: Open MPI's mpirun does. */
+static bool can_draw(app *a) {
+  bool several = a->job.transport.processes > 1;
+  bool passed = tsr_transport_has_launcher() && !(isatty(STDOUT_FILENO) && isatty(STDERR_FILENO));
+  if (!several && !passed) return true;
+  tsr_diag_note(
+      a->diags, TSR_NOWHERE,
+      "--tui draws nothing in a run whose output a launcher of processes passes on");
+  tsr_diag_hint(
+      a->diags, "'tessera-train watch %s --tui' in another terminal shows the run",
+      a->options.out ? a->options.out : "OUT");
+  tsr_diags_print(a->diags, stderr);
+  return false;
+}
+
+/* Of a process that has the terminal: "run.yaml, gpt2, dp=2". */
+static tsr_dashboard_run *open_dashboard(app *a, const setup *s, const prepared *p) {
   if (!a->options.tui || a->job.transport.process || p->training.graph->loss < 0) return NULL;
+  if (!can_draw(a)) return NULL;
   const char *name = a->options.out ? a->options.out : s->config->file;
   const char *title = tsr_arena_printf(
       a->arena, "%s, %s, %s", name, p->training.graph->name, setup_mesh_text(s, a->arena));
-  return tsr_dashboard_run_open(a->arena, title, ideal_step(a, s, p));
+  return tsr_dashboard_run_open(a->arena, title, ideal_step(a, s, p), a->stop);
 }
 
 static bool train(

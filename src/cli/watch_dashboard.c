@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 typedef struct {
@@ -28,19 +27,10 @@ typedef struct {
 
 /* The run that was written to last. */
 static const char *newest_run(app *a, tsr_arena *scratch) {
-  tsr_found_runs *found = tsr_arena_alloc(scratch, sizeof *found);
-  const char *newest = NULL;
-  double last = -1;
-  tsr_find_runs(scratch, a->options.arguments.items[0], found);
-  for (int i = 0; i < found->count; i++) {
-    const char *path = found->paths[i];
-    struct stat info;
-    if (tsr_file_is_folder(path)) path = tsr_path_join(scratch, path, "metrics.jsonl");
-    if (stat(path, &info)) continue;
-    double at = (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec;
-    if (at > last) last = at, newest = found->paths[i];
-  }
-  return newest;
+  tsr_found_runs found = {0};
+  tsr_find_runs(scratch, a->options.arguments.items[0], &found);
+  tsr_found_runs_sort_by_time(&found);
+  return found.count ? found.items[0].path : NULL;
 }
 
 /* A folder has the configuration of its run, by which the number of steps is known. */

@@ -83,6 +83,11 @@ bool tsr_transport_is_name(const char *text) {
   return false;
 }
 
+bool tsr_transport_has_launcher(void) {
+  return getenv("OMPI_COMM_WORLD_SIZE") || (getenv("PMI_RANK") && getenv("PMI_SIZE")) ||
+         getenv("PMIX_RANK");
+}
+
 static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags) {
   const char *request = getenv("TESSERA_TRANSPORT");
   if (!request || !*request) return read_launcher(arena, ret_launch, diags);
@@ -93,10 +98,8 @@ static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags
   }
   for (int i = 0; i < (int)(sizeof libraries / sizeof *libraries); i++) {
     if (strcmp(request, libraries[i].name)) continue;
-    bool known = getenv("OMPI_COMM_WORLD_SIZE") || (getenv("PMI_RANK") && getenv("PMI_SIZE")) ||
-                 getenv("PMIX_RANK");
     *ret_launch = (launch){0};
-    if (known && !read_launcher(arena, ret_launch, diags)) return false;
+    if (tsr_transport_has_launcher() && !read_launcher(arena, ret_launch, diags)) return false;
     ret_launch->library = &libraries[i];
     if (ret_launch->processes != 1) ret_launch->by = by;
     return true;

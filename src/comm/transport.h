@@ -87,6 +87,9 @@ bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diag
 int tsr_transport_launched(tsr_arena *arena);
 /* The same by the launcher's variables alone, whatever TESSERA_TRANSPORT is. */
 int tsr_transport_started(tsr_arena *arena);
+/* Whether a launcher of MPI processes has started this one, of whatever count: its variables are
+ * there. */
+bool tsr_transport_has_launcher(void);
 /* Whether TESSERA_TRANSPORT can have this value. */
 bool tsr_transport_is_name(const char *text);
 void tsr_transport_close(tsr_transport *transport);

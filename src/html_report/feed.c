@@ -34,6 +34,7 @@ struct tsr_feed {
   fed_run **runs;
   int count, capacity;
   tsr_text waiting; /* JSON */
+  int left_out;
 };
 
 tsr_feed *tsr_feed_new(tsr_arena *arena, const char *version) {
@@ -110,6 +111,8 @@ void tsr_feed_set_waiting(tsr_feed *f, const char *const *paths, int count) {
   f->waiting = now;
 }
 
+void tsr_feed_set_left_out(tsr_feed *f, int count) { f->left_out = count; }
+
 /* ---- answers ---- */
 
 static void add_head(const tsr_feed *f, tsr_text *json) {
@@ -118,8 +121,10 @@ static void add_head(const tsr_feed *f, tsr_text *json) {
   tsr_text_add(json, "{\"format\":1,\"version\":");
   tsr_json_add_text(json, f->version, strlen(f->version));
   tsr_text_add(
-      json, ",\"session\":\"%s\",\"revision\":%" PRId64 ",\"now\":%.3f,\"waiting\":%s", f->session,
-      f->revision, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, f->waiting.data);
+      json,
+      ",\"session\":\"%s\",\"revision\":%" PRId64 ",\"now\":%.3f,\"waiting\":%s,\"left_out\":%d",
+      f->session, f->revision, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, f->waiting.data,
+      f->left_out);
 }
 
 /* What an asker of a revision has; NULL: the series that it has are not known, or others. */

@@ -5,6 +5,7 @@
  *   "revision"  grows with each change
  *   "now"       the server's clock, in seconds since 1970
  *   "waiting"   paths at which there is no run yet: [text…]
+ *   "left_out"  how many runs are beyond those that are followed
  *
  * or an increment for a page that has an older revision: instead of "runs"
  *
@@ -32,6 +33,7 @@ void tsr_feed_unlock(tsr_feed *feed);
 void tsr_feed_update(tsr_feed *feed, int index, const tsr_page_run *run, int64_t begins);
 /* Locked. */
 void tsr_feed_set_waiting(tsr_feed *feed, const char *const *paths, int count);
+void tsr_feed_set_left_out(tsr_feed *feed, int count); /* locked */
 
 /* Of any thread. `since`: "SESSION-REVISION" of what the asker has; NULL: nothing. An increment
  * where that is of this session, else the whole object. */

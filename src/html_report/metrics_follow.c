@@ -24,6 +24,7 @@ static void forget(follow *f, tsr_arena *arena) {
   f->arena = arena;
   f->reader = tsr_run_metrics_begin(arena, f->path, &f->metrics);
   f->offset = 0;
+  f->is_long = false;
 }
 
 static int64_t tail_length(const follow *f) {
@@ -51,26 +52,41 @@ static void begin(follow *f, const struct stat *info) {
 static size_t take_lines(follow *f, const char *bytes, size_t length) {
   const char *at = bytes, *end = bytes + length, *newline;
   while ((newline = memchr(at, '\n', (size_t)(end - at)))) {
-    if (newline > at) tsr_run_metrics_add(&f->reader, at, (size_t)(newline - at), false);
+    size_t line = (size_t)(newline - at);
+    if (f->is_long) line = (size_t)TSR_RUN_LINE_MAX + 1;
+    if (line) tsr_run_metrics_add(&f->reader, at, line, false);
+    f->is_long = false;
     at = newline + 1;
   }
   return (size_t)(at - bytes);
 }
 
+/* A last line whose newline is missing is taken as soon as it is whole: no begin of an object is
+ * one. */
+static size_t take_rest(follow *f, const char *bytes, size_t length) {
+  bool may_be_whole = !f->is_long && length && bytes[length - 1] == '}';
+  return may_be_whole && tsr_run_metrics_add(&f->reader, bytes, length, true) ? length : 0;
+}
+
+static void take(follow *f, tsr_text *text, size_t length) {
+  f->offset += (int64_t)length;
+  if (!length) return;
+  memmove(text->data, text->data + length, text->length - length + 1);
+  text->length -= length;
+}
+
 static bool take_new_lines(follow *f, int fd) {
-  enum { BLOCK = 1 << 16, LINE_MAX_BYTES = 1 << 24 /* no line of metrics is longer */ };
+  enum { BLOCK = 1 << 16 };
   char block[BLOCK];
   tsr_text text = {0};
   int64_t before = f->offset, at = f->offset;
-  for (ptrdiff_t got;
-       text.length < LINE_MAX_BYTES && (got = tsr_disk_read_at(fd, block, BLOCK, at)) > 0;
-       at += got) {
+  for (ptrdiff_t got; (got = tsr_disk_read_at(fd, block, BLOCK, at)) > 0; at += got) {
     tsr_text_add_bytes(&text, block, (size_t)got);
-    size_t used = take_lines(f, text.data, text.length);
-    f->offset += (int64_t)used;
-    memmove(text.data, text.data + used, text.length - used + 1);
-    text.length -= used;
+    take(f, &text, take_lines(f, text.data, text.length));
+    if (text.length > TSR_RUN_LINE_MAX) f->is_long = true; /* its bytes are not needed */
+    if (f->is_long) take(f, &text, text.length);
   }
+  take(f, &text, take_rest(f, text.data, text.length));
   tsr_text_free(&text);
   int64_t length = tail_length(f);
   if (f->offset > before)
@@ -90,8 +106,15 @@ static bool look_at(follow *f, int fd) {
   return take_new_lines(f, fd) || begins || is_touched;
 }
 
+/* A pipe is not opened: its writer would take this process for its reader. */
+static int open_file(const char *path) {
+  struct stat info;
+  if (stat(path, &info) || !S_ISREG(info.st_mode)) return -1;
+  return tsr_disk_open(path, O_RDONLY | O_NONBLOCK);
+}
+
 bool tsr_metrics_follow_look(follow *f) {
-  int fd = tsr_disk_open(f->path, O_RDONLY | O_NONBLOCK);
+  int fd = open_file(f->path);
   bool was_there = f->arena != NULL;
   if (fd < 0) {
     if (was_there) forget(f, NULL);

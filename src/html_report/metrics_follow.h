@@ -19,15 +19,16 @@ typedef struct {
   int64_t returns; /* of the metrics, which `begins` counts already */
   dev_t device;
   ino_t inode;
-  int64_t offset;             /* behind the last whole line that was read */
+  int64_t offset;             /* behind the bytes that were taken */
+  bool is_long;               /* which are those of a line beyond TSR_RUN_LINE_MAX so far */
   char tail[TSR_FOLLOW_TAIL]; /* the bytes before it, by which a file that was cut is known */
 } tsr_metrics_follow;
 
 /* `path` outlives it. Nothing is read yet. */
 void tsr_metrics_follow_open(const char *path, tsr_metrics_follow *ret_follow);
 void tsr_metrics_follow_close(tsr_metrics_follow *follow);
-/* Whether anything has changed. A line without its newline waits for it. What the metrics had may
- * be gone. */
+/* Whether anything has changed. A last line without its newline waits until it is whole. What the
+ * metrics had may be gone. */
 bool tsr_metrics_follow_look(tsr_metrics_follow *follow);
 
 #endif

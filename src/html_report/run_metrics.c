@@ -133,36 +133,72 @@ static bool read_sample(reader *r, const cJSON *line) {
   return true;
 }
 
+/* Of a line that the page is given as it is: its keys are texts and numbers, or null. */
+static bool has_types(const cJSON *line, const char *const *texts, const char *const *numbers) {
+  for (; *texts; texts++) {
+    const cJSON *item = tsr_json_get(line, *texts);
+    if (item && !cJSON_IsString(item) && !cJSON_IsNull(item)) return false;
+  }
+  for (; *numbers; numbers++) {
+    const cJSON *item = tsr_json_get(line, *numbers);
+    if (item && !cJSON_IsNumber(item) && !cJSON_IsNull(item)) return false;
+  }
+  return true;
+}
+
+static bool read_start(reader *r, const cJSON *line, const char *text, size_t length) {
+  static const char *const texts[] = {"config", "module", "mesh", "policy", "isa", "recipe", NULL};
+  static const char *const numbers[] = {"ranks", "parameters", "seed", "threads", NULL};
+  if (!has_types(line, texts, numbers)) return false;
+  if (r->metrics->start && r->step) add_restart(r, r->step);
+  r->metrics->end = NULL;
+  r->metrics->start = tsr_arena_strndup(r->arena, text, length);
+  return true;
+}
+
+static bool read_end(reader *r, const cJSON *line, const char *text, size_t length) {
+  static const char *const texts[] = {"reason", "weights_sha256", "recipe", NULL};
+  static const char *const numbers[] = {"step", "loss", NULL};
+  if (!has_types(line, texts, numbers) || !cJSON_IsString(tsr_json_get(line, "reason")))
+    return false;
+  r->metrics->end = tsr_arena_strndup(r->arena, text, length);
+  return true;
+}
+
 static bool read_object(reader *r, const cJSON *line, const char *text, size_t length) {
   const cJSON *event = tsr_json_get(line, "event");
   const char *name = cJSON_IsString(event) ? event->valuestring : "";
   if (!strcmp(name, "step")) return read_step_line(r, line);
   if (!strcmp(name, "eval")) return read_eval(r, line);
   if (!strcmp(name, "sample")) return read_sample(r, line);
-  if (!strcmp(name, "start")) {
-    if (r->metrics->start && r->step) add_restart(r, r->step);
-    r->metrics->end = NULL;
-    return (r->metrics->start = tsr_arena_strndup(r->arena, text, length));
-  }
-  return !strcmp(name, "end") && (r->metrics->end = tsr_arena_strndup(r->arena, text, length));
+  if (!strcmp(name, "start")) return read_start(r, line, text, length);
+  return !strcmp(name, "end") && read_end(r, line, text, length);
 }
 
-void tsr_run_metrics_add(reader *r, const char *text, size_t length, bool is_cut) {
+static void add_broken(reader *r, const char *why) {
+  tsr_run_metrics *m = r->metrics;
+  if (m->broken < TSR_RUN_PROBLEMS_MAX)
+    m->problems[m->broken] =
+        tsr_arena_printf(r->arena, "%s:%" PRId64 ": %s", m->path, m->lines, why);
+  m->broken++;
+}
+
+bool tsr_run_metrics_add(reader *r, const char *text, size_t length, bool is_cut) {
   tsr_run_metrics *m = r->metrics;
   tsr_arena *scratch = tsr_arena_new();
   tsr_diags *ignored = tsr_diags_new(scratch);
   cJSON *line = NULL;
-  bool parsed = tsr_json_parse(scratch, "metrics", text, length, &line, ignored);
+  bool is_long = length > TSR_RUN_LINE_MAX;
+  bool parsed = !is_long && tsr_json_parse(scratch, "metrics", text, length, &line, ignored);
   bool valid = parsed && read_object(r, line, text, length);
   m->lines += valid || !is_cut;
-  if (!valid && !is_cut) {
-    if (m->broken < TSR_RUN_PROBLEMS_MAX)
-      m->problems[m->broken] = tsr_arena_printf(
-          r->arena, "%s:%" PRId64 ": %s", m->path, m->lines,
-          parsed ? "this is no line of a run's metrics" : "this is no JSON");
-    m->broken++;
-  }
+  if (!valid && !is_cut)
+    add_broken(
+        r, is_long  ? "no line of a run's metrics is as long"
+           : parsed ? "this is no line of a run's metrics"
+                    : "this is no JSON");
   tsr_arena_free(scratch);
+  return valid;
 }
 
 tsr_run_metrics_reader

@@ -27,7 +27,7 @@ typedef struct {
   const char *text;
 } tsr_run_sample;
 
-enum { TSR_RUN_SAMPLES_MAX = 200, TSR_RUN_PROBLEMS_MAX = 10 };
+enum { TSR_RUN_SAMPLES_MAX = 200, TSR_RUN_PROBLEMS_MAX = 10, TSR_RUN_LINE_MAX = 1 << 24 };
 
 typedef struct {
   const char *path;
@@ -53,8 +53,9 @@ typedef struct {
 /* `path` is what messages name. */
 tsr_run_metrics_reader
 tsr_run_metrics_begin(tsr_arena *arena, const char *path, tsr_run_metrics *ret_metrics);
-/* `is_cut`: its newline is missing; such a line counts where it is whole. */
-void tsr_run_metrics_add(
+/* `is_cut`: its newline is missing; such a line counts where it is whole. False: it was not taken.
+ * A line of more than TSR_RUN_LINE_MAX bytes is broken; of such a one the length alone is used. */
+bool tsr_run_metrics_add(
     tsr_run_metrics_reader *reader, const char *line, size_t length, bool is_cut);
 
 /* Errors: a file that cannot be read. Lines that are broken are counted; a last line that is cut

@@ -32,6 +32,7 @@ static const tsr_part *part_of(const tsr_program *p, int task) {
 
 /* A line where a part of the step begins, and its name where that has room. */
 static void draw_parts(const tsr_memory_plot *m, bool with_names, tsr_text *svg) {
+  enum { NAME = 96, CHARACTER = 7 }; /* room for a name, and for one of its characters */
   const tsr_program *p = m->program;
   const tsr_part *before = NULL;
   double named = -1e9;
@@ -41,14 +42,15 @@ static void draw_parts(const tsr_memory_plot *m, bool with_names, tsr_text *svg)
     if (!before) continue;
     double x = x_at(m, at);
     tsr_svg_line(svg, "grid", x, m->top, x, m->top + m->height);
-    if (!with_names || x < named + 96) continue;
-    if (p->pipeline->chunks > 1 && before->section != TSR_PROLOGUE && before->section != TSR_UPDATE)
-      tsr_svg_textf(
-          svg, "small soft", "start", x + 2, m->top - 6, "%s, chunk %d",
-          tsr_section_name(before->section), before->chunk);
-    else
-      tsr_svg_text(
-          svg, "small soft", "start", x + 2, m->top - 6, tsr_section_name(before->section));
+    if (!with_names || x < named + NAME) continue;
+    bool chunks =
+        p->pipeline->chunks > 1 && before->section != TSR_PROLOGUE && before->section != TSR_UPDATE;
+    char name[64];
+    if (chunks)
+      snprintf(name, sizeof name, "%s, chunk %d", tsr_section_name(before->section), before->chunk);
+    else snprintf(name, sizeof name, "%s", tsr_section_name(before->section));
+    double last = m->left + m->width - CHARACTER * (double)strlen(name); /* which is not cut off */
+    tsr_svg_text(svg, "small soft", "start", x + 2 < last ? x + 2 : last, m->top - 6, name);
     named = x;
   }
 }

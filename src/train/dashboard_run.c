@@ -7,6 +7,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -15,7 +16,8 @@ struct tsr_dashboard_run {
   pthread_mutex_t lock;
   pthread_cond_t ended; /* waits with CLOCK_MONOTONIC */
   pthread_t thread;
-  tsr_painter *painter;
+  tsr_painter *painter; /* NULL: the terminal was given back */
+  const volatile sig_atomic_t *stop;
   tsr_dashboard dashboard;
   double ideal_step_s;
   double begin, stepped; /* of the steps, and when the newest was reported */
@@ -48,10 +50,22 @@ static void wait_a_moment(tsr_dashboard_run *r) {
   pthread_cond_timedwait(&r->ended, &r->lock, &until);
 }
 
+/* Nothing else is printed before what was kept. */
+static void give_back(tsr_dashboard_run *r) {
+  flockfile(stdout);
+  flockfile(stderr);
+  fflush(stdout);
+  fflush(stderr);
+  tsr_painter_close(r->painter);
+  r->painter = NULL;
+  funlockfile(stderr);
+  funlockfile(stdout);
+}
+
 static void *draw(void *context) {
   tsr_dashboard_run *r = context;
   pthread_mutex_lock(&r->lock);
-  while (!r->is_ending) {
+  while (!r->is_ending && !*r->stop) {
     pthread_mutex_unlock(&r->lock);
     int64_t resident = tsr_process_resident_bytes();
     pthread_mutex_lock(&r->lock);
@@ -64,6 +78,7 @@ static void *draw(void *context) {
     if (!r->is_ending) wait_a_moment(r);
   }
   pthread_mutex_unlock(&r->lock);
+  give_back(r); /* a run that was asked to stop may take long for it, and may be killed meanwhile */
   return NULL;
 }
 
@@ -77,11 +92,11 @@ static bool start(tsr_dashboard_run *r) {
   return ok;
 }
 
-tsr_dashboard_run *
-tsr_dashboard_run_open(tsr_arena *arena, const char *title, double ideal_step_s) {
+tsr_dashboard_run *tsr_dashboard_run_open(
+    tsr_arena *arena, const char *title, double ideal_step_s, const volatile sig_atomic_t *stop) {
   tsr_dashboard_run *r = tsr_arena_alloc(arena, sizeof *r);
   pthread_condattr_t monotonic;
-  *r = (tsr_dashboard_run){.ideal_step_s = ideal_step_s, .eta = NAN};
+  *r = (tsr_dashboard_run){.ideal_step_s = ideal_step_s, .eta = NAN, .stop = stop};
   pthread_mutex_init(&r->lock, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -102,9 +117,6 @@ void tsr_dashboard_run_close(tsr_dashboard_run *r) {
   pthread_cond_broadcast(&r->ended);
   pthread_mutex_unlock(&r->lock);
   pthread_join(r->thread, NULL);
-  fflush(stdout);
-  fflush(stderr);
-  tsr_painter_close(r->painter);
 }
 
 /* ---- what the run reports ---- */

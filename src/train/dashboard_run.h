@@ -9,8 +9,11 @@ typedef struct tsr_trainer tsr_trainer;
 typedef struct tsr_dashboard_run tsr_dashboard_run;
 
 /* Takes the terminal. NULL: there is none that can be taken, and the run prints plain lines.
- * `title`: what the run is; `ideal_step_s`: a step's time at the devices' peak, 0: unknown. */
-tsr_dashboard_run *tsr_dashboard_run_open(tsr_arena *arena, const char *title, double ideal_step_s);
+ * `title`: what the run is; `ideal_step_s`: a step's time at the devices' peak, 0: unknown; `stop`:
+ * not 0 where a signal has asked for the end: the terminal is given back then, before the run has
+ * stopped. */
+tsr_dashboard_run *tsr_dashboard_run_open(
+    tsr_arena *arena, const char *title, double ideal_step_s, const volatile sig_atomic_t *stop);
 /* Gives the terminal back, with what was printed meanwhile. NULL is fine. */
 void tsr_dashboard_run_close(tsr_dashboard_run *run);
 

@@ -137,9 +137,13 @@ static bool is_sample_over(void *context) {
   return tsr_executable_agree(t->train, *t->o->stop || late);
 }
 
+/* A model may write what a terminal takes as its commands. */
 static void print_sample(const tsr_trainer *t, int64_t tokens, const tsr_text *text) {
   int64_t most = t->o->config->training.sample_tokens;
-  printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, text->data ? text->data : "");
+  tsr_text shown = {0};
+  if (text->data) tsr_text_add_shown(&shown, text->data, text->length);
+  printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, shown.data ? shown.data : "");
+  tsr_text_free(&shown);
   if (tokens < most && !*t->o->stop)
     printf("time limit: the sample has %lld of %lld tokens\n", (long long)tokens, (long long)most);
 }

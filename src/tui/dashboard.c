@@ -76,13 +76,19 @@ static void add_number(fields *f, const char *name, const char *unit, double val
   add(f, !isnan(value), name, "%.4g%s", value, unit);
 }
 
+/* Of numbers in a file that no run has written, too. */
+static int64_t whole(double value) {
+  const double limit = 9e18;
+  return (int64_t)(value < -limit ? -limit : value > limit ? limit : value);
+}
+
 /* Of what is not known nothing is added. */
 static void add_count(fields *f, const char *name, double value) {
-  if (isfinite(value)) add(f, true, name, "%s", tsr_text_count((int64_t)(value + 0.5)).text);
+  if (isfinite(value)) add(f, true, name, "%s", tsr_text_count(whole(value + 0.5)).text);
 }
 
 static void add_bytes(fields *f, const char *name, double value) {
-  if (isfinite(value)) add(f, true, name, "%s", tsr_text_bytes((int64_t)value).text);
+  if (isfinite(value)) add(f, true, name, "%s", tsr_text_bytes(whole(value)).text);
 }
 
 static void add_checkpoint(const tsr_dashboard *d, fields *f) {
@@ -147,7 +153,7 @@ static void draw_head(const tsr_dashboard *d, tsr_screen *s, int row) {
 /* "[#####-----]  42 %  0:12, ETA 0:16" */
 static void draw_bar(const tsr_dashboard *d, tsr_screen *s, int row) {
   char text[128], elapsed[32], eta[32];
-  double done = d->steps ? (double)d->step / (double)d->steps : 0;
+  double done = d->steps ? fmin((double)d->step / (double)d->steps, 1) : 0;
   format_time(d->elapsed_s, elapsed);
   format_time(d->eta_s, eta);
   snprintf(text, sizeof text, "%3.0f %%  %s, ETA %s", 100 * done, elapsed, eta);
@@ -164,9 +170,9 @@ static void draw_bar(const tsr_dashboard *d, tsr_screen *s, int row) {
   tsr_screen_text(s, row, at, s->columns, text, TSR_STYLE_PLAIN);
 }
 
-/* What is left of a text behind `columns` characters. */
+/* What is left of a text behind `columns` characters, which may be less than none. */
 static const char *behind(const char *text, int columns) {
-  for (; *text && columns; columns--)
+  for (; *text && columns > 0; columns--)
     for (text++; ((unsigned char)*text & 0xc0) == 0x80;) text++;
   return text;
 }
@@ -185,23 +191,26 @@ static int draw_sample(const tsr_dashboard *d, tsr_screen *s, int row, int rows)
   return used;
 }
 
-/* The newest lines, the newest one last. */
+/* Quoted lines, carets and hints are below their message, and begin with a blank. */
+static bool is_message(const char *line) { return *line && *line != ' ' && *line != '\n'; }
+
+/* The newest messages, the newest one last. */
 static void draw_messages(const tsr_dashboard *d, tsr_screen *s, int row, int rows) {
   const char *end = d->messages + strlen(d->messages);
-  while (end > d->messages && end[-1] == '\n') end--;
-  for (int i = rows - 1; i >= 0 && end > d->messages; i--) {
+  for (int i = rows - 1; i >= 0 && end > d->messages;) {
     char line[TSR_DASHBOARD_TEXT];
     const char *begin = end;
     while (begin > d->messages && begin[-1] != '\n') begin--;
     snprintf(line, sizeof line, "%.*s", (int)(end - begin), begin);
-    tsr_screen_text(s, row + i, 0, s->columns, line, TSR_STYLE_WARNING);
+    if (is_message(line)) tsr_screen_text(s, row + i--, 0, s->columns, line, TSR_STYLE_WARNING);
     end = begin > d->messages ? begin - 1 : begin;
   }
 }
 
-static int count_lines(const char *text, int most) {
+static int count_messages(const char *text, int most) {
   int lines = 0;
-  for (const char *at = text; *at && lines < most; lines++) {
+  for (const char *at = text; *at && lines < most;) {
+    lines += is_message(at);
     at += strcspn(at, "\n");
     at += *at == '\n';
   }
@@ -219,7 +228,7 @@ void tsr_dashboard_draw(const tsr_dashboard *d, tsr_screen *s) {
   int top = 0, bottom = s->rows;
   if (s->rows >= 1) draw_head(d, s, top++);
   if (s->rows >= 3) draw_bar(d, s, top++);
-  int messages = count_lines(d->messages, s->rows >= LARGE ? 3 : s->rows >= SMALL ? 1 : 0);
+  int messages = count_messages(d->messages, s->rows >= LARGE ? 3 : s->rows >= SMALL ? 1 : 0);
   bottom -= messages;
   draw_messages(d, s, bottom, messages);
   int samples = s->rows >= LARGE ? 3 : s->rows >= MIDDLE ? 1 : 0;

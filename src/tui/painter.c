@@ -26,7 +26,7 @@ void tsr_painter_close(tsr_painter *p) {
   free(p);
 }
 
-/* The first line may be cut. Quoted lines and carets of a message are beside it. */
+/* The first line may be cut. */
 static void read_messages(tsr_dashboard *d) {
   size_t length = tsr_terminal_read_errors(d->messages, sizeof d->messages - 1);
   if (!length) return;

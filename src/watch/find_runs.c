@@ -6,15 +6,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { LEVELS = 3, ENTRIES_MAX = 10000 /* of a folder; one of data may have millions */ };
+enum { LEVELS = 3, ENTRIES_MAX = 1 << 20 /* of a folder; one of data may have many millions */ };
 
-static bool has(tsr_arena *arena, const char *folder, const char *name) {
-  return tsr_file_exists(tsr_path_join(arena, folder, name));
-}
-
-static void add(tsr_found_runs *runs, const char *path) {
-  if (runs->count < TSR_FOUND_RUNS_MAX) runs->paths[runs->count++] = path;
-  else runs->is_cut = true;
+/* Whether `file` exists, which has the metrics of the run at `path`. */
+static bool add(tsr_arena *arena, const char *path, const char *file, tsr_found_runs *runs) {
+  struct stat info;
+  if (stat(file, &info)) return false;
+  tsr_arena_grow(arena, (void **)&runs->items, sizeof *runs->items, runs->count, &runs->capacity);
+  runs->items[runs->count++] =
+      (tsr_found_run){path, (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec};
+  return true;
 }
 
 static bool is_real_folder(const char *path) {
@@ -23,10 +24,7 @@ static bool is_real_folder(const char *path) {
 }
 
 static void find_in(tsr_arena *arena, const char *folder, int levels, tsr_found_runs *runs) {
-  if (has(arena, folder, "metrics.jsonl")) {
-    add(runs, folder);
-    return;
-  }
+  if (add(arena, folder, tsr_path_join(arena, folder, "metrics.jsonl"), runs)) return;
   DIR *d = levels ? tsr_disk_open_folder(folder) : NULL;
   if (!d) return;
   struct dirent *e;
@@ -39,14 +37,26 @@ static void find_in(tsr_arena *arena, const char *folder, int levels, tsr_found_
   closedir(d);
 }
 
-static int by_name(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
+void tsr_find_runs(tsr_arena *arena, const char *path, tsr_found_runs *runs) {
+  if (!tsr_file_is_folder(path)) add(arena, path, path, runs);
+  else find_in(arena, path, LEVELS, runs);
 }
 
-void tsr_find_runs(tsr_arena *arena, const char *path, tsr_found_runs *ret) {
-  *ret = (tsr_found_runs){0};
-  if (!tsr_file_exists(path)) return;
-  if (!tsr_file_is_folder(path)) add(ret, path);
-  else find_in(arena, path, LEVELS, ret);
-  qsort(ret->paths, (size_t)ret->count, sizeof *ret->paths, by_name);
+/* ---- order ---- */
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const tsr_found_run *)a)->path, ((const tsr_found_run *)b)->path);
+}
+
+static int by_time(const void *a, const void *b) {
+  double first = ((const tsr_found_run *)a)->changed, other = ((const tsr_found_run *)b)->changed;
+  return first != other ? (first < other ? 1 : -1) : by_name(a, b);
+}
+
+void tsr_found_runs_sort_by_time(tsr_found_runs *runs) {
+  if (runs->count) qsort(runs->items, (size_t)runs->count, sizeof *runs->items, by_time);
+}
+
+void tsr_found_runs_sort_by_name(tsr_found_runs *runs, int count) {
+  if (count) qsort(runs->items, (size_t)count, sizeof *runs->items, by_name);
 }

@@ -6,16 +6,24 @@
 #include "base/arena.h"
 #include <stdbool.h>
 
-enum { TSR_FOUND_RUNS_MAX = 200 };
+typedef struct {
+  const char *path;
+  double changed; /* when its metrics were written to, in seconds since 1970 */
+} tsr_found_run;
 
 typedef struct {
-  const char *paths[TSR_FOUND_RUNS_MAX]; /* rising by name */
-  int count;
-  bool is_cut; /* there are more */
+  tsr_found_run *items;
+  int count, capacity;
 } tsr_found_runs;
 
-/* A folder that has metrics.jsonl is a run's. What cannot be read has no runs. Links to folders
- * are not followed below the path; neither are hidden folders, nor more than three levels. */
-void tsr_find_runs(tsr_arena *arena, const char *path, tsr_found_runs *ret_runs);
+/* Adds the runs at a path, in no order. A folder that has metrics.jsonl is a run's. What cannot be
+ * read has no runs. Links to folders are not followed below the path; neither are hidden folders,
+ * nor more than three levels. */
+void tsr_find_runs(tsr_arena *arena, const char *path, tsr_found_runs *runs);
+
+/* The runs that were written to last come first; of one time, by name. */
+void tsr_found_runs_sort_by_time(tsr_found_runs *runs);
+/* The first `count` runs rise by name. */
+void tsr_found_runs_sort_by_name(tsr_found_runs *runs, int count);
 
 #endif

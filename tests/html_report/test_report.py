@@ -100,6 +100,20 @@ def check_broken(c, r):
     c.same(data["runs"][0]["plan"], None, "a plan of no configuration")
 
 
+def check_types(c, r):
+    """The page shows values of the first and the last line as they are: those of other types are broken lines."""
+    for hostile in ({"toString": 1}, [], True):
+        end = {"event": "end", "step": 1, "loss": 1, "reason": "max_steps"}
+        write("types.jsonl", START, step(1), *[{**START, key: hostile} for key in START if key != "event"],
+              *[{**end, key: hostile} for key in ("step", "loss", "reason", "weights_sha256", "recipe")], {"event": "end", "step": 1})
+        _, data, _ = r.page("types.jsonl")
+        run = data["runs"][0]
+        c.same((run["start"], run["end"], run["broken"]), (START, None, len(START) - 1 + 6), f"lines with {hostile}")
+    write("long.jsonl", START, step(1), '{"event":"sample","step":1,"text":"' + "x" * (1 << 24) + '"}', step(2))
+    _, data, _ = r.page("long.jsonl", says="long.jsonl: 2 steps, the last one 2, 1 broken line, no plan")
+    c.same((data["runs"][0]["problems"], data["runs"][0]["samples"]), (["long.jsonl:3: no line of a run's metrics is as long"], []), "a long line")
+
+
 def check_steps(c, r):
     write("empty.jsonl", "", end="")
     _, data, _ = r.page("empty.jsonl", says="empty.jsonl: 0 steps, no plan")
@@ -189,6 +203,20 @@ def check_memory(c, r, name, plan):
     c.same(live + memory["others"], sum(uses), f"{name}: what fills the peak")
 
 
+def check_pipes(c, r):
+    """A pipe among a run's files is not opened: who waits for a reader still does."""
+    os.mkfifo("pipe.txt")
+    os.mkdir("piped")
+    write("piped/metrics.jsonl", START, step(1))
+    Path("piped/config.yaml").write_text(RUN.replace("text.txt", "pipe.txt"))
+    writer = subprocess.Popen(["/bin/sh", "-c", "exec 3>pipe.txt; echo opened"], stdout=subprocess.PIPE)
+    _, data, _ = r.page("piped")
+    c.check("it is a device or a pipe, not a file" in "".join(data["runs"][0]["warnings"]), data["runs"][0]["warnings"])
+    c.same(writer.poll(), None, "a writer that waits for a reader")
+    writer.kill()
+    c.same(writer.communicate()[0], b"", "what the writer has done")
+
+
 def check_refused(c, r):
     r.run("report", "--html", "x.html", code=2, says="report needs a folder of --out, or a file of --metrics")
     r.run("report", "tiny.jsonl", code=2, says="report needs --html FILE")
@@ -215,7 +243,7 @@ def main():
     here, folder = os.getcwd(), tempfile.mkdtemp()
     try:
         os.chdir(folder)
-        for part in (check_text, check_broken, check_steps, check_plan, check_refused):
+        for part in (check_text, check_broken, check_types, check_steps, check_plan, check_pipes, check_refused):
             part(c, r)
     finally:
         os.chdir(here)

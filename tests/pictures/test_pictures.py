@@ -64,7 +64,12 @@ class Pictures:
 
 
 def check_memory(c, root, printed, dump):
-    """Against the table of all stages, and --dump memory of the one that needs the most."""
+    """Against the table of all stages, and --dump memory of the one that needs the most. No name of a section ends behind the map."""
+    panel = next(r for r in root.iter("{http://www.w3.org/2000/svg}rect") if r.get("class") == "panel")
+    right = float(panel.get("x")) + float(panel.get("width"))
+    names = [t for t in root.iter("{http://www.w3.org/2000/svg}text") if t.get("class") == "small soft" and not t.get("text-anchor")]
+    ends = [float(t.get("x")) + 6.2 * len(t.text) for t in names]
+    c.check(len(ends) >= 2 and max(ends) <= right, f"names end at {ends} of {right}")
     totals = [number(x) for x in re.findall(r"^  [\d-]+ .* ([\d,]+)$", printed.partition("memory of each")[2].partition("work of")[0], re.M)]
     about = root.find("{*}desc").text
     c.same(number(re.search(r"total ([\d,]+) bytes", about)[1]), max(totals), "bytes of the rank")
@@ -230,6 +235,7 @@ def main():
         check_mesh_of(c, p, {"pp": 2, "tp": 2}, 4)
         check_mesh_of(c, p, {"dp": 2, "tp": 2}, 1, "--set", "zero.stage=2")
         check_mesh_of(c, p, {"dp": 2, "pp": 2, "cp": 2}, 2)
+        check_mesh_of(c, p, {"pp": 2, "tp": 2}, 8)  # whose update is a narrow part
         one, _ = p.draw(command="check")
         c.same(one, p.run("check", "--config", "run.yaml"), "what check prints with pictures")
         check_many(c, p)

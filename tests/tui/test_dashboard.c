@@ -134,6 +134,30 @@ static void test_unknown(void) {
   CHECK(strstr(picture, "sample @ 2:  [2Jx") && !strchr(picture, '\x1b'));
 }
 
+/* A sample below a head that fills its row; quoted lines and a caret below a message. */
+static void test_rows(void) {
+  tsr_dashboard_init(&dashboard);
+  tsr_dashboard_set_sample(&dashboard, 20, "abcdefgh", 8);
+  draw(24, 10, true);
+  CHECK(strstr(picture, "\nabcdefgh\n") != NULL);
+  snprintf(
+      dashboard.messages, sizeof dashboard.messages,
+      "run.yaml:2:3: warning: no effect\n   2 |   x: 1\n     |   ^\n     = a hint\n");
+  draw(8, 40, true);
+  CHECK(strstr(picture, "\nrun.yaml:2:3: warning: no effect\n") && !strchr(picture, '^'));
+}
+
+/* Numbers of a file that no run has written. */
+static void test_huge(void) {
+  tsr_dashboard_init(&dashboard);
+  dashboard.tokens = dashboard.tokens_per_s = 1e300;
+  dashboard.resident_bytes = -1e300;
+  dashboard.step = (int64_t)1 << 53;
+  dashboard.steps = 1;
+  draw(24, 80, true);
+  CHECK(strstr(picture, "100 %") != NULL);
+}
+
 /* More steps than there is room for, a run that goes back, and numbers at the ends of a double. */
 static void test_curve(void) {
   static tsr_curve c;
@@ -176,6 +200,8 @@ static void test_flush(void) {
 int main(void) {
   test_sizes();
   test_unknown();
+  test_rows();
+  test_huge();
   test_curve();
   test_flush();
   return check_done("tui.dashboard");

@@ -100,6 +100,36 @@ def check_plain(c, program):
     c.check(re.search("weights sha256 ([0-9a-f]+)", plain[0])[1][:60] in text.replace("\n", ""), f"other bits: {text}")
 
 
+def check_controls(c, program):
+    """What a model writes is no command of the terminal, with and without the picture; the metrics have it as it is."""
+    Path("escapes.txt").write_text("\x1b" * 5000)
+    words = [program, "--config", "run.yaml", "--overwrite", "--set", "training_config.max_steps=60", "--set",
+             "training_config.data_path=escapes.txt", "--metrics", "escapes.jsonl"]
+    out = subprocess.run(words, capture_output=True, check=True, timeout=WAIT).stdout
+    c.check(b"\x1b" not in out and b"\\x1b" in out, f"a sample: {out[-500:]}")
+    texts = [line["text"] for line in map(json.loads, Path("escapes.jsonl").read_text().splitlines()) if line["event"] == "sample"]
+    c.check(texts and "\x1b" in texts[-1], f"the metrics' sample: {texts}")
+    t = Terminal([*words, "--tui"])
+    c.same(t.end(), 0, "a picture of such samples")
+    given_back(c, t, "a picture of such samples")
+    c.check("\\x1b" in "\n".join(t.screens[0].text(4000)), "the sample behind the picture")
+
+
+def check_launcher(c, program):
+    """What a launcher ends, or gives one stream that is a terminal, prints plain lines and says which command draws."""
+    words = f"exec '{program}' --config run.yaml --out launched --overwrite --tui --set training_config.max_steps=4"
+    says = ("note: --tui draws nothing in a run whose output a launcher of processes passes on",
+            "= 'tessera-train watch launched --tui' in another terminal shows the run")
+    for env in ({"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}, {"PMI_RANK": "0", "PMI_SIZE": "1"}):
+        t = Terminal(["/bin/sh", "-c", words + " 2>err"], env=env)
+        code, errors = t.end(), Path("err").read_text(errors="replace")
+        c.check(code == 0 and b"\x1b" not in t.raw and b"done: step 4" in t.raw, f"{env}: {code} {t.raw} {errors}")
+        c.check(all(text in errors for text in says), f"{env}: {errors}")
+        t = Terminal(["/bin/sh", "-c", words], env=env)  # both are the terminal, as xterm has them
+        c.same((t.end(), t.raw.count(b"\x1b[?1049h")), (0, 1), f"a terminal of its own: {env}")
+        given_back(c, t, f"a terminal of its own: {env}")
+
+
 def check_messages(c, program):
     """A warning during the run, and an error that ends it."""
     t = Terminal([program, "--config", "run.yaml", "--out", "short", "--tui", "--set", "training_config.max_steps=2000000",
@@ -116,7 +146,8 @@ def check_messages(c, program):
 
 
 def check_crash(c, program):
-    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGQUIT):
+    """Signals of crashes, and others that end a process."""
+    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGQUIT, signal.SIGUSR2, signal.SIGALRM, signal.SIGRTMIN):
         t = Terminal([program, "--config", "run.yaml", "--overwrite", "--tui"], env={"ASAN_OPTIONS": "handle_segv=0:handle_abort=0"})
         c.check(t.until(lambda t: step_of(t) >= 3), "a run")
         modes = t.modes()
@@ -154,6 +185,20 @@ def check_watch(c, program):
         c.check(not env or set(t.styles) <= {"0"}, f"no colours: {set(t.styles)}")
 
 
+def check_newest(c, program):
+    """Of any number of runs the one that was written to last."""
+    text = Path("done/metrics.jsonl").read_text()
+    for i in range(230):
+        os.makedirs(f"many/r{i:03}")
+        path = Path(f"many/r{i:03}/metrics.jsonl")
+        path.write_text(text)
+        os.utime(path, (1e9 + (i == 225), 1e9 + (i == 225)))
+    t = Terminal([program, "watch", "many", "--tui"])
+    c.check(t.until(lambda t: t.picture()[0].startswith("many/r225")), f"the newest run: {t.picture()[0]}")
+    t.send(signal.SIGTERM)
+    t.end()
+
+
 def check_refused(c, program):
     for words, says in ((["done"], "--tui: the output is no terminal"), (["done", "--port", "1"], "--port goes with the page, not with --tui"),
                         (["done", "out"], "watch --tui shows one run")):
@@ -173,7 +218,7 @@ def main():
         os.chdir(folder)
         Path("text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 100)
         Path("run.yaml").write_text(RUN)
-        for part in (check_train, check_plain, check_messages, check_crash, check_watch, check_refused):
+        for part in (check_train, check_plain, check_controls, check_launcher, check_messages, check_crash, check_watch, check_newest, check_refused):
             part(c, program)
     finally:
         os.chdir(here)

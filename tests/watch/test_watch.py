@@ -21,7 +21,7 @@ from server import Checks  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = """\
-training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 16, max_steps: 1000000,
+training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 16, max_steps: 1000000, num_epochs: 1000000,
   eval_every: 10, model_save_interval: 10, sample_every: 20, sample_tokens: 4, validation_batch_size: 4, optimizer: {type: AdamW, lr: 0.003}}
 transformer_config: {model_type: gpt2, vocab_size: 0, embedding_dim: 16, num_blocks: 1, num_heads: 2, max_sequence_length: 16}
 numerics: {units: {batch: 4, tp: 2}, threads: 1}
@@ -126,9 +126,21 @@ def check_files(c, program):
     add([line(1502, 3)[:40]], end="")  # in the middle of a write
     watch.ask()
     c.same(last_step(watch.data["runs"][0]), 1501, "a part of a line")
-    add([line(1502, 3)[40:]])
-    check("the rest of the line", 1502)
-    add([line(i, 1 / i) for i in range(1503, 2600)] + [json.dumps({"event": "eval", "step": 2599, "loss": 1})])
+    add([line(1502, 3)[40:]], end="")
+    check("the rest of the line, without its newline", 1502)
+    add([""])
+    check("its newline", 1502)
+    with path.open("a") as file:  # a line that no run writes
+        file.write('{"event":"sample","step":1502,"text":"' + "x" * (17 << 20))
+    watch.ask()
+    add(['"}', line(1503, 4)])
+    check("a line behind one that is too long", 1503)
+    c.same(watch.data["runs"][0]["broken"], 1, "a line that is too long")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:-2], lines[-1]]) + "\n")
+    c.check(watch.until(lambda d: not d["runs"][0]["broken"]), "the file without it")
+    same_as_report(c, program, watch, "the file without it")
+    add([line(i, 1 / i) for i in range(1504, 2600)] + [json.dumps({"event": "eval", "step": 2599, "loss": 1})])
     check("steps in buckets", 2599)
     add([line(2600, None)])
     check("more of them", 2600)
@@ -148,6 +160,24 @@ def check_files(c, program):
     check("a new file", 2)
     c.same(watch.data["runs"][0]["broken"], 1, "broken lines")
     watch.stop(signal.SIGTERM)
+
+
+def check_many(c, program):
+    """Of more runs than are followed those that were written to last, which stderr and the page's data say."""
+    for i in range(230):
+        os.makedirs(f"many/r{i:03}")
+        path = Path(f"many/r{i:03}/metrics.jsonl")
+        path.write_text(json.dumps(START) + "\n" + line(1, 1) + "\n")
+        os.utime(path, (1e9 + (i * 7) % 230, 1e9 + (i * 7) % 230))
+    watch = Watch(program, "many")
+    watch.ask()
+    names = [run["name"] for run in watch.data["runs"]]
+    c.same(names, [f"many/r{i:03}" for i in range(230) if (i * 7) % 230 >= 30], "the newest of many runs")
+    c.same(watch.data["left_out"], 30, "how many are left out")
+    said = os.pread(watch.errors.fileno(), 4000, 0).decode()
+    c.check("warning: 30 runs are left out: at most 200 are followed" in said, said)
+    watch.stop(signal.SIGTERM)
+    shutil.rmtree("many")
 
 
 def check_notes(c, program):
@@ -248,7 +278,7 @@ def main():
         os.chdir(folder)
         Path("text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 100)
         Path("run.yaml").write_text(RUN)
-        for part in (check_training, check_files, check_notes, check_requests, check_refused):
+        for part in (check_training, check_files, check_many, check_notes, check_requests, check_refused):
             part(c, program)
     finally:
         os.chdir(here)
