@@ -33,28 +33,26 @@ bool tsr_program_splits_sequences(const tsr_program *p) { return p->graph->units
 
 /* ---- the rank's part of a tensor ---- */
 
+static bool is_sharded(const tsr_value *v, tsr_axis axis, int dim) {
+  return v->placement[axis].kind == TSR_SHARD && v->placement[axis].dim == dim;
+}
+
+/* Sequence parallelism splits positions over tp between units of the sequence, not of tp. */
 int64_t tsr_tensor_unit_pieces(const tsr_program *p, const tsr_tensor *t, int dim) {
   const tsr_lowering *l = &p->lowering;
   const tsr_value *v = &p->graph->values[t->value];
-  int64_t pieces = 1;
-  for (int a = 0; a < TSR_AXES; a++) {
-    if (v->placement[a].kind != TSR_SHARD || v->placement[a].dim != dim) continue;
-    if (a == TSR_DP) pieces *= l->batch_units;
-    if (a == TSR_CP && l->sequence_units > 1) pieces *= l->sequence_units;
-    if (a == TSR_TP) pieces *= l->tp_units;
-  }
+  bool cp = is_sharded(v, TSR_CP, dim), tp = is_sharded(v, TSR_TP, dim);
+  int64_t pieces = is_sharded(v, TSR_DP, dim) ? l->batch_units : 1;
+  if (cp && l->sequence_units > 1) pieces *= l->sequence_units / (tp ? l->size[TSR_TP] : 1);
+  if (tp && !cp) pieces *= l->tp_units;
   return pieces > 0 && t->shape[dim] % pieces == 0 ? pieces : 1;
 }
 
 /* Whether the recipe's units split positions that lie along a dimension, perhaps into one for each
  * rank. */
 static bool splits_positions(const tsr_program *p, const tsr_tensor *t, int dim) {
-  const tsr_lowering *l = &p->lowering;
-  const tsr_placement *of = p->graph->values[t->value].placement;
-  bool cp = of[TSR_CP].kind == TSR_SHARD && of[TSR_CP].dim == dim,
-       tp = of[TSR_TP].kind == TSR_SHARD && of[TSR_TP].dim == dim;
-  return (cp && l->sequence_units * l->size[TSR_CP] > 1) ||
-         (tp && l->tp_units * l->size[TSR_TP] > 1);
+  return is_sharded(&p->graph->values[t->value], TSR_CP, dim) &&
+         p->lowering.sequence_units * p->lowering.size[TSR_CP] > 1;
 }
 
 int64_t tsr_tensor_row_runs(const tsr_program *p, const tsr_tensor *t) {

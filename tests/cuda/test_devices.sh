@@ -87,8 +87,8 @@ done
 trains fp8 "${fp8[@]}"
 trains fp8_mesh "${fp8[@]}" --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
 expect "weights in FP8 on a mesh" "$(hash_of "$scratch/fp8_mesh.metrics")" "$(hash_of "$scratch/fp8.metrics")"
-# Positions that sequence parallelism shards: statistics that are scattered stay f32, and weights that tp does not split
-# multiply a rank's positions on every mesh.
+# Positions that sequence parallelism shards: statistics that are scattered stay f32, and a rank's positions are multiplied
+# by weights that tp does not split, in the sequence's units.
 sharded=(--set 'mesh={axes: [tp], shape: [2]}' --set device_config.enable_sp=true)
 units=(--set 'numerics.units={batch: 4, sequence: 2, tp: 2}' --set training_config.max_steps=2)
 llama=("${units[@]}" --set transformer_config.model_type=llama --set transformer_config.num_groups=2
@@ -99,9 +99,12 @@ latent=("${units[@]}" --set "transformer_config={model_type: deepseek_v3, $sizes
 trains llama "${llama[@]}"
 trains llama_mesh "${llama[@]}" "${sharded[@]}"
 expect "dropout in bf16 with sp" "$(hash_of "$scratch/llama_mesh.metrics")" "$(hash_of "$scratch/llama.metrics")"
-trains latent "${latent[@]}"
-trains latent_mesh "${latent[@]}" "${sharded[@]}"
-expect "latent attention with sp" "$(hash_of "$scratch/latent_mesh.metrics")" "$(hash_of "$scratch/latent.metrics")"
+for sequence in 8 2; do
+  latent[1]="numerics.units={batch: 4, sequence: $sequence, tp: 2}"
+  trains latent "${latent[@]}"
+  trains latent_mesh "${latent[@]}" "${sharded[@]}"
+  expect "latent attention with sp" "$(hash_of "$scratch/latent_mesh.metrics")" "$(hash_of "$scratch/latent.metrics")"
+done
 trains latent_cpu "${latent[@]}" "${cpu[@]}"
 near "latent attention" "$scratch/latent.metrics" "$scratch/latent_cpu.metrics"
 grep -qF "the host runs 'd.block.0.k_rope_2@block.0.k_rope_3' (sum_heads)" "$scratch/latent.out" ||

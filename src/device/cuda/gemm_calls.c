@@ -15,25 +15,10 @@ static int64_t weight_pieces(const tsr_task_call *c, const tsr_tensor *w, int di
   return pieces > 0 && w->shape[dim] % pieces == 0 ? pieces : 1;
 }
 
-/* Into how many pieces tp's units split the positions of rows (B, T, C) that all of tp has: other
- * meshes have each a rank's under sequence parallelism, where they multiply a weight that tp does
- * not split. */
-static int64_t position_pieces(const tsr_task_call *c, const tsr_tensor *t, const tsr_tensor *w) {
-  const tsr_lowering *l = &c->program->lowering;
-  int64_t units = l->tp_units * l->size[TSR_TP];
-  bool splits = tsr_operand_value(c, t)->placement[TSR_TP].kind == TSR_SHARD ||
-                tsr_operand_value(c, w)->placement[TSR_TP].kind == TSR_SHARD;
-  return !splits && t->ndim == 3 && units > 1 && t->shape[1] % units == 0 ? units : 1;
-}
-
-/* Rows of a run, of which a tensor has so many rows, to be multiplied by a weight. */
-static int64_t
-run_of_rows(const tsr_task_call *c, const tsr_tensor *t, const tsr_tensor *w, int64_t rows) {
-  int64_t run = c->task->calls.run, pieces = position_pieces(c, t, w);
-  if (run) return run;
-  int64_t runs = tsr_tensor_row_runs(c->program, t);
-  if (pieces > 1 && runs < t->shape[0]) runs = t->shape[0];
-  return rows / runs % pieces == 0 ? rows / runs / pieces : rows / runs;
+/* Rows of a run, of which a tensor has so many rows. */
+static int64_t run_of_rows(const tsr_task_call *c, const tsr_tensor *t, int64_t rows) {
+  int64_t run = c->task->calls.run;
+  return run ? run : rows / tsr_tensor_row_runs(c->program, t);
 }
 
 static int64_t split_run(const tsr_task_call *c, int64_t run) {
@@ -43,7 +28,7 @@ static int64_t split_run(const tsr_task_call *c, int64_t run) {
 /* y (R, N) = x (R, K) w (N, K)^T, K split into units */
 static cuda_gemm_calls linear_calls(const tsr_task_call *c) {
   const tsr_tensor *x = tsr_kernel_inputs(c->task), *w = x + 1, *y = tsr_kernel_outputs(c->task);
-  int64_t R = tsr_tensor_rows(y), run = run_of_rows(c, x, w, R);
+  int64_t R = tsr_tensor_rows(y), run = run_of_rows(c, x, R);
   return (cuda_gemm_calls){
       .M = R,
       .N = tsr_tensor_last(y),
@@ -57,7 +42,7 @@ static cuda_gemm_calls linear_calls(const tsr_task_call *c) {
 static cuda_gemm_calls linear_dx_calls(const tsr_task_call *c, int at) {
   const tsr_tensor *dy = tsr_kernel_inputs(c->task) + at, *w = dy + 1,
                    *dx = tsr_kernel_outputs(c->task);
-  int64_t R = tsr_tensor_rows(dx), run = run_of_rows(c, dy, w, R);
+  int64_t R = tsr_tensor_rows(dx), run = run_of_rows(c, dy, R);
   return (cuda_gemm_calls){
       .M = R,
       .N = tsr_tensor_last(dx),
