@@ -58,12 +58,14 @@ static void mark_node(narrowing *w, const tsr_node *n) {
   mark_kept(w, n);
 }
 
+/* By the forward pass: what the backward pass reads, and computes again for that, depends on what
+ * is kept. */
 static int *count_reads(const tsr_graph *g) {
   int *reads = tsr_arena_array(g->arena, int, g->values_count + 1);
   for (int i = 0; i < g->outputs_count; i++) reads[g->outputs[i].value]++;
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    for (int k = 0; k < n->inputs_count; k++)
+    for (int k = 0; k < n->inputs_count && n->section <= TSR_FORWARD; k++)
       reads[n->inputs[k]] += k != tsr_op_shape_input(n->op, n->inputs_count);
   }
   return reads;
@@ -75,11 +77,12 @@ static void mark_bias_sums(narrowing *w) {
   const int *reads = count_reads(g);
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    if (n->op != TSR_OP_ADD || n->inputs[0] == n->inputs[1]) continue;
+    bool adds = n->op == TSR_OP_ADD && n->inputs[0] != n->inputs[1];
+    if (!adds || n->section > TSR_FORWARD) continue;
     const tsr_value *y = &g->values[n->inputs[0]], *row = &g->values[n->inputs[1]];
     bool linear = y->kind == TSR_VALUE_NODE && g->nodes[y->node].op == TSR_OP_LINEAR;
-    bool bias = row->kind == TSR_VALUE_PARAM && row->ndim == 1 && y->ndim > 1;
-    if (linear && bias && reads[n->inputs[0]] == 1) w->wide[n->inputs[0]] = true;
+    if (linear && row->ndim == 1 && y->ndim > 1 && reads[n->inputs[0]] == 1)
+      w->wide[n->inputs[0]] = true;
   }
 }
 

@@ -148,7 +148,7 @@ static bool is_gemm(const fusing *f, int task) {
 
 /* Where a library's epilogue has other bits than the separate ops, a pass behind the GEMM computes
  * them (it rounds at each step): then a norm is the better place for a residual. A bias alone is
- * exact in half precision, too, since the sum before it is not rounded (passes/precision.c). */
+ * exact in half precision, too, if the sum before it is f32 (passes/precision.c). */
 static bool is_exact(tsr_dtype dtype, bool bias, bool residual, bool gelu) {
   return dtype == TSR_F32 && !gelu && !(bias && residual);
 }
@@ -160,8 +160,9 @@ static void fuse_epilogue(fusing *f, int task) {
   task = c.tasks[0] = move_to_sum(f, task);
   int value = output(f, &tasks[task]), next = follower(f, task);
   tsr_dtype dtype = tensor(f, input(f, &tasks[task], 0))->dtype;
+  bool is_rounded = tensor(f, value)->dtype != TSR_F32;
   bool bias = has_epilogue(f, TSR_EPILOGUE_BIAS) && next >= 0 && adds_row(f, &tasks[next]) &&
-              tensor(f, output(f, &tasks[next]))->dtype == dtype &&
+              !is_rounded && tensor(f, output(f, &tasks[next]))->dtype == dtype &&
               input(f, &tasks[next], 0) == value && f->p->readers[value] == 1;
   if (!bias && tensor(f, value)->dtype != dtype) return; /* an f32 sum of half operands */
   if (bias) {

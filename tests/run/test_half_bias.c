@@ -12,7 +12,8 @@ enum { STEPS = 2 };
 
 static const char *const types[] = {[TSR_BF16] = "bf16", [TSR_F16] = "fp16"};
 
-/* A column-parallel layer with an activation, and a row-parallel one before a residual. */
+/* Column-parallel layers, one of them with a bias that an op computes and one whose sum is read
+ * without its bias too, and a row-parallel one before a residual. */
 static harness_trace train(tsr_arena *arena, harness_options o, bool fused) {
   static const tsr_optimizer adamw = HARNESS_ADAMW(0.5);
   tsr_graph *g = tsr_graph_new(
@@ -20,9 +21,13 @@ static harness_trace train(tsr_arena *arena, harness_options o, bool fused) {
       (tsr_units){o.batch_units, o.sequence_units > 0 ? o.sequence_units : 1, o.tp_units});
   int64_t batch = 8 / o.microbatches, n;
   harness_inputs(g, harness_sized(arena, "tokens $B,$T tokens; targets $B,$T tokens", batch, 12));
-  harness_params(g, "wte 24,16 0; w1 32,16 0; b1 32 0; w2 16,32 1; b2 16; g 16");
+  harness_params(
+      g, "wte 24,16 0; w1 32,16 0; b1 32 0; w3 32,16 0; b3 32 0; w4 32,16 0; b4 32 0; w2 16,32 1; "
+         "b2 16; g 16");
   harness_calls(
-      g, "x: embedding(tokens, wte); h: linear(x, w1, b1); a: gelu(h); o: linear(a, w2, b2)\n"
+      g, "x: embedding(tokens, wte); h: linear(x, w1, b1); k: gelu(h)\n"
+         "c: tanh(b3); u: linear(x, w3, c); v: linear(x, w4); d: add(v, b4); e: add(v, d)\n"
+         "f: mul(k, u); a: add(f, e); o: linear(a, w2, b2)\n"
          "s: add(x, o); n: rmsnorm(s, g); logits: linear(n, wte)\n"
          "loss: cross_entropy(logits, targets, valid: 21)");
   g->loss = harness_find(g, "loss");
