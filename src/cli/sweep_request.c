@@ -47,7 +47,7 @@ static bool load_base(app *a, const tsr_override *overrides, sweep_request *r) {
 static const char *key_of(tsr_arena *arena, const char *path) {
   const tsr_field *f = tsr_sweep_key_row(path);
   if (!f || f->same_as) return f ? f->same_as : path;
-  return tsr_arena_printf(arena, "%s%s%s", f->section, *f->section ? "." : "", f->key);
+  return tsr_field_dotted_key(arena, f);
 }
 
 /* Whether the section has a parameter of the key: a value of the line takes its place. */
@@ -178,8 +178,7 @@ static void add_config(definition *d, const tsr_config *c) {
     tsr_text value = {0};
     if (!is_normative(f) || !tsr_field_is_printed(c, f)) continue;
     tsr_field_print(c, f, &value);
-    add(d, tsr_arena_printf(d->arena, "%s%s%s", f->section, *f->section ? "." : "", f->key),
-        &value);
+    add(d, tsr_field_dotted_key(d->arena, f), &value);
   }
   const tsr_yaml *maps[] = {c->model.map, c->graph, c->tensors, c->inputs, c->parameters};
   const char *names[] = {c->model.map_name, "graph", "tensors", "inputs", "parameters"};

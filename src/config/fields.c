@@ -247,6 +247,10 @@ int tsr_field_find_dotted(const char *dotted_key) {
              : tsr_field_find("", 0, dotted_key);
 }
 
+const char *tsr_field_dotted_key(tsr_arena *arena, const tsr_field *f) {
+  return *f->section ? tsr_arena_printf(arena, "%s.%s", f->section, f->key) : f->key;
+}
+
 const char *tsr_field_choice_name(const tsr_field *field, int value) {
   for (const tsr_field_choice *c = field->choices; c->name; c++)
     if (c->value == value) return c->name;

@@ -72,6 +72,7 @@ enum { TSR_FIELDS_MAX = 384 };
 int tsr_field_find(const char *section, size_t section_length, const char *key);
 /* The row of "section.key" ("key" alone: of the top level), or -1. */
 int tsr_field_find_dotted(const char *dotted_key);
+const char *tsr_field_dotted_key(tsr_arena *arena, const tsr_field *field);
 /* The section of the first row with that key, "" for the top level; NULL: there is none. */
 const char *tsr_field_section(const char *key);
 

@@ -81,8 +81,7 @@ static void add_fields(recipe *r, const tsr_config *c) {
     if (is_outside(f) || !tsr_field_is_printed(c, f) || !is_read(c, f)) continue;
     tsr_text value = {0};
     tsr_field_print(c, f, &value);
-    add(r, tsr_arena_printf(r->arena, "%s%s%s", f->section, *f->section ? "." : "", f->key),
-        value.data ? value.data : "");
+    add(r, tsr_field_dotted_key(r->arena, f), value.data ? value.data : "");
     tsr_text_free(&value);
   }
 }

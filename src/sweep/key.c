@@ -4,10 +4,6 @@
 #include "config/yaml.h"
 #include <string.h>
 
-static const char *whole_key(tsr_arena *arena, const tsr_field *f) {
-  return tsr_arena_printf(arena, "%s%s%s", f->section, *f->section ? "." : "", f->key);
-}
-
 /* Whether the row's key is the name, or ends with a dot and the name. */
 static bool ends_with(const tsr_field *f, const char *name) {
   size_t key = strlen(f->key), length = strlen(name), section = strlen(f->section);
@@ -69,7 +65,7 @@ static bool refuse_several(
     tsr_arena *arena, const char *name, const candidates *c, tsr_location at, tsr_diags *d) {
   tsr_text list = {0};
   for (int i = 0; i < c->count; i++)
-    tsr_text_add(&list, "%s%s", i ? ", " : "", whole_key(arena, c->rows[i]));
+    tsr_text_add(&list, "%s%s", i ? ", " : "", tsr_field_dotted_key(arena, c->rows[i]));
   tsr_diag_error(d, at, "'%s' is the end of several keys", name);
   tsr_diag_hint(d, "one of: %s", list.data);
   tsr_text_free(&list);
@@ -84,7 +80,7 @@ static bool refuse_unknown(
   bool is_whole = strchr(name, '.') != NULL;
   for (int i = 0; i < tsr_fields_count; i++)
     if (tsr_fields[i].at)
-      words[count++] = is_whole ? whole_key(arena, &tsr_fields[i]) : tsr_fields[i].key;
+      words[count++] = is_whole ? tsr_field_dotted_key(arena, &tsr_fields[i]) : tsr_fields[i].key;
   for (int i = 0; i < model; i++)
     words[count++] = is_whole
                          ? tsr_arena_printf(arena, "%s.%s", c->model.map_name, map->keys[i]->text)
@@ -110,6 +106,7 @@ bool tsr_sweep_key_find(
   if (found.rows[0]->type == TSR_FIELD_SECTION)
     return tsr_diag_error(diags, location, "'%s' is a section: a sweep sets one key of it", name);
   *ret_field = found.rows[0];
-  *ret_key = found.rows[0]->same_as ? found.rows[0]->same_as : whole_key(arena, found.rows[0]);
+  *ret_key =
+      found.rows[0]->same_as ? found.rows[0]->same_as : tsr_field_dotted_key(arena, found.rows[0]);
   return true;
 }
