@@ -9,7 +9,6 @@
 #include "tests/data/bpe_json.h"
 #include "tests/data/token_bytes.h"
 #include <glob.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 static tsr_arena *arena;
@@ -465,29 +464,6 @@ static void test_jsonl(void) {
   CHECK_STR(fault.message, "key 'c' is missing");
 }
 
-static int64_t most_memory(void) {
-  struct rusage usage;
-  CHECK(!getrusage(RUSAGE_SELF, &usage));
-  return usage.ru_maxrss * 1024;
-}
-
-/* An error behind thousands of good lines copied the file for the number of each of them. */
-static void test_error_behind_many(void) {
-  enum { LINES = 5000, MEMORY_MAX = 300 << 20 };
-  static const char *const inputs[] = {"many.jsonl"};
-  tsr_text text = {0};
-  for (int i = 0; i < LINES; i++) tsr_text_add(&text, "{\"text\": \"a line of some words\"}\n");
-  tsr_text_add(&text, "{\n");
-  scratch_text("many.jsonl", text.data);
-  tsr_text_free(&text);
-  int64_t before = most_memory();
-  tsr_tokenize_options o = options_of(inputs, 1, "many.bin");
-  CHECK(!tokenize(&o));
-  const char *said = scratch_diags(diags);
-  CHECK_AT(!strncmp(said, "many.jsonl:5001:2: error: ", 26), "%s", said);
-  CHECK(most_memory() - before < MEMORY_MAX);
-}
-
 int main(void) {
   arena = tsr_arena_new();
   diags = tsr_diags_new(arena);
@@ -513,7 +489,6 @@ int main(void) {
   test_added_line_ends();
   test_lines();
   test_refused();
-  test_error_behind_many();
   scratch_leave(folder);
   tsr_arena_free(arena);
   return check_done("tokenize");

@@ -277,3 +277,17 @@ def pipeline_axis(c):
     same("losses, norms and weights", [bits(c), bits(c, **keys)])
     with open(os.path.join(c.source_root, "docs", "parallelism.md")) as f:
         expect("ddp, fsdp, cp, tp,\npp" in f.read(), "docs/parallelism.md does not document the order of the axes")
+
+
+@feature("On a GPU the linear layers of fp8 are quantised and multiplied on the device")
+def fp8_on_a_gpu(c):
+    gpt(c)
+    keys = {"device_config__device": "cuda", "training_config__precision": "fp8"}
+    text = c.with_keys("check", "--dump", "program", **keys)
+    for op in ("linear", "linear_dx", "linear_dw"):
+        text.matches(rf"^ +\d+ +{op} .* in fp8")
+    text.never_says("on the host")
+    text.never_says("the host computes")
+    launches = c.with_keys("trace", "--emit", "tile-ir", **keys)
+    for op in ("linear", "linear_dx", "linear_dw"):
+        launches.matches(rf"^ +\d+ +\w+ +{op} .*  fp8_quantize  .*\n( .*  fp8_quantize\n)? .*  fp8_gemm \d+×\d+×\d+")

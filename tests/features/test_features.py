@@ -21,7 +21,7 @@ from feature import FEATURES, Check  # noqa: E402
 import mesh_and_tensors, execution, overlap_and_numerics  # noqa: E402,F401
 import collectives, parallel_modes, determinism, reliability  # noqa: E402,F401
 import training, conversations, classifiers, fine_tuning, parallel_training, generation, exports, serving, sweeps  # noqa: E402,F401
-import devices, device_runs, experts, model_families  # noqa: E402,F401
+import devices, device_runs, experts, model_families, reports  # noqa: E402,F401
 
 DOCUMENT = "docs/features.md"
 

@@ -447,20 +447,6 @@ def fp8_layers(c):
     expect(kinds == {"F32"}, f"the checkpoint has tensors of {kinds}")
 
 
-@feature("On a GPU the linear layers of fp8 are quantised and multiplied on the device")
-def fp8_on_a_gpu(c):
-    gpt(c)
-    keys = {"device_config__device": "cuda", "training_config__precision": "fp8"}
-    text = c.with_keys("check", "--dump", "program", **keys)
-    for op in ("linear", "linear_dx", "linear_dw"):
-        text.matches(rf"^ +\d+ +{op} .* in fp8")
-    text.never_says("on the host")
-    text.never_says("the host computes")
-    launches = c.with_keys("trace", "--emit", "tile-ir", **keys)
-    for op in ("linear", "linear_dx", "linear_dw"):
-        launches.matches(rf"^ +\d+ +\w+ +{op} .*  fp8_quantize  .*\n( .*  fp8_quantize\n)? .*  fp8_gemm \d+×\d+×\d+")
-
-
 @feature("Loss scaling: gradients do not depend on the scale, equal bits for powers of two")
 def scale_independence(c):
     bigram(c)
