@@ -4,9 +4,9 @@
  *
  * A block of queries (Dao et al. 2022) against all keys that it sees: the scores of whole rows are
  * at hand, so the softmax is the plain one and the backward pass needs only each row's maximum and
- * sum. Scores lie turned, a key's scores of all queries side by side: what a softmax does along the
- * keys it does for a vector of queries at once, and only queries and dout are turned for products.
- * Context-parallel attention (attention_ring.h) does the same with one unit of the keys at a time;
+ * sum. Scores lie transposed, a key's scores of all queries side by side: what a softmax does along
+ * the keys it does for a vector of queries at once, and only queries and dout are transposed for
+ * GEMMs. Context-parallel attention (attention_ring.h) does the same with one unit of the keys at a time;
  * there `a` is a sequence of one unit. */
 #ifndef TSR_KERNELS_CPU_ATTENTION_H
 #define TSR_KERNELS_CPU_ATTENTION_H
@@ -108,7 +108,7 @@ typedef struct {
   float *scores;                  /* (T, QUERIES); backward of a piece */
   float *grads;                   /* (PIECE, QUERIES) */
   float *factors;                 /* dropout's: (PIECE, QUERIES) */
-  float *lines;                   /* (WIDTH, PIECE): dropout's before they are turned */
+  float *lines;                   /* (WIDTH, PIECE): dropout's before they are transposed */
   float *max, *parts;             /* (QUERIES), (SUMS, QUERIES) */
   float *share, *delta;           /* (QUERIES): 1 / the sum; dout . out */
   float *sums;                    /* what follows: the sums of the pass */

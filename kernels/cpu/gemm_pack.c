@@ -19,7 +19,7 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static const float *numbers(const source *s) { return (const float *)s->data + s->first; }
 
 /* n neighbours from element `at` on, in `to`. */
-static void widen(const source *s, int64_t at, int64_t n, float *to) {
+static void cast_to_f32(const source *s, int64_t at, int64_t n, float *to) {
   const uint16_t *x = s->data;
   if (s->type == TSR_ELEMENT_CODES) LEVEL(quantized_to_f32)(to, s->data, s->first + at, n);
   else if (s->type == TSR_ELEMENT_E4M3)
@@ -43,7 +43,7 @@ copy_group(const source *s, int64_t begin, int64_t end, float *to, const int pan
   for (int64_t k = 0; k < s->depth; k++) {
     const float *from = wide;
     if (s->type == TSR_ELEMENT_F32) from = numbers(s) + k * s->stride + first;
-    else widen(s, k * s->stride + first, neighbours, wide);
+    else cast_to_f32(s, k * s->stride + first, neighbours, wide);
     float *line = to + k * panel;
     for (int64_t i = begin; i < whole; i++, line += s->lines * panel, from += panel)
       memcpy(line, from, sizeof *to * (size_t)panel);
@@ -61,7 +61,7 @@ copy_panels(const source *s, int64_t begin, int64_t end, float *to, const int pa
   }
 }
 
-/* ---- K's are neighbours: squares are turned in registers ---- */
+/* ---- K's are neighbours: squares are transposed in registers ---- */
 
 /* A panel's lanes, `valid` of which are in use, `stride` apart. */
 typedef struct {
@@ -72,13 +72,13 @@ typedef struct {
 
 /* [k, k + wide) of a panel. */
 static inline __attribute__((always_inline)) void
-turn_part(const panel_lanes *x, int64_t k, int64_t wide, float *to, const int panel) {
+transpose_part(const panel_lanes *x, int64_t k, int64_t wide, float *to, const int panel) {
   const float *from = x->data + k;
   for (int l = 0; l < panel; l += WIDTH) {
     const int here = panel - l < WIDTH ? panel - l : WIDTH;
     vector rows[WIDTH];
     if (here == WIDTH && l + WIDTH <= x->valid && wide == WIDTH) {
-      turn_loaded(from + l * x->stride, x->stride, rows);
+      transpose_loaded(from + l * x->stride, x->stride, rows);
     } else {
       _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) {
         if (i >= here || l + i >= x->valid) rows[i] = (vector){0};
@@ -95,40 +95,40 @@ turn_part(const panel_lanes *x, int64_t k, int64_t wide, float *to, const int pa
 
 /* [0, depth) of a panel. */
 static inline __attribute__((always_inline)) void
-turn_panel(const panel_lanes *x, int64_t depth, float *to, const int panel) {
+transpose_panel(const panel_lanes *x, int64_t depth, float *to, const int panel) {
   int64_t k = 0;
   for (; k + WIDTH <= depth && x->valid == panel; k += WIDTH)
-    turn_part(x, k, WIDTH, to + k * panel, panel);
+    transpose_part(x, k, WIDTH, to + k * panel, panel);
   for (int64_t wide; k < depth; k += wide) {
     wide = least(depth - k, WIDTH);
-    turn_part(x, k, wide, to + k * panel, panel);
+    transpose_part(x, k, wide, to + k * panel, panel);
   }
 }
 
-/* What is widened at a time stays in the first cache. */
+/* What is cast at a time stays in the first cache. */
 enum { WIDE_DEPTH = 64 };
 
 static inline __attribute__((always_inline)) void
-turn_widened(const source *s, int64_t lane, int valid, float *to, const int panel) {
+transpose_cast(const source *s, int64_t lane, int valid, float *to, const int panel) {
   float wide[TSR_GEMM_COLUMNS * WIDE_DEPTH] __attribute__((aligned(64)));
   panel_lanes x = {wide, WIDE_DEPTH, valid};
   for (int64_t k = 0; k < s->depth; k += WIDE_DEPTH) {
     int64_t depth = least(s->depth - k, WIDE_DEPTH);
     for (int l = 0; l < valid; l++)
-      widen(s, (lane + l) * s->stride + k, depth, wide + l * WIDE_DEPTH);
-    turn_panel(&x, depth, to + k * panel, panel);
+      cast_to_f32(s, (lane + l) * s->stride + k, depth, wide + l * WIDE_DEPTH);
+    transpose_panel(&x, depth, to + k * panel, panel);
   }
 }
 
 static inline __attribute__((always_inline)) void
-turn_panels(const source *s, int64_t begin, int64_t end, float *to, const int panel) {
+transpose_panels(const source *s, int64_t begin, int64_t end, float *to, const int panel) {
   for (int64_t i = begin; i < end; i++, to += s->lines * panel) {
     int valid = (int)least(s->count - i * panel, panel);
     if (s->type == TSR_ELEMENT_F32) {
       panel_lanes x = {numbers(s) + i * panel * s->stride, s->stride, valid};
-      turn_panel(&x, s->depth, to, panel);
+      transpose_panel(&x, s->depth, to, panel);
     } else {
-      turn_widened(s, i * panel, valid, to, panel);
+      transpose_cast(s, i * panel, valid, to, panel);
     }
   }
 }
@@ -151,15 +151,15 @@ add_scales(const operand *o, const source *s, int64_t k, int64_t begin, int64_t 
 
 void LEVEL(operand_pack)(
     const operand *o, int64_t k, int64_t depth, int64_t begin, int64_t end, float *to) {
-  bool turns = o->lane_stride != 1;
+  bool transposes = o->lane_stride != 1;
   source s = {o->data, o->first + k * o->k_stride,
-              o->type, turns ? o->lane_stride : o->k_stride,
+              o->type, transposes ? o->lane_stride : o->k_stride,
               depth,   o->count,
               depth};
   if (o->scales.data) s.lines++;
-  if (o->lanes == COLUMNS && turns) turn_panels(&s, begin, end, to, COLUMNS);
+  if (o->lanes == COLUMNS && transposes) transpose_panels(&s, begin, end, to, COLUMNS);
   else if (o->lanes == COLUMNS) copy_panels(&s, begin, end, to, COLUMNS);
-  else if (turns) turn_panels(&s, begin, end, to, ROWS);
+  else if (transposes) transpose_panels(&s, begin, end, to, ROWS);
   else copy_panels(&s, begin, end, to, ROWS);
   if (o->scales.data) add_scales(o, &s, k, begin, end, to);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rows of a quantised matrix (base/quantized_layout.h), decoded and turned in registers. The
+/* Rows of a quantised matrix (base/quantized_layout.h), decoded and transposed in registers. The
  * numbers are those of quantized_to_f32. */
 #ifndef TSR_KERNELS_CPU_QUANTIZED_SQUARE_H
 #define TSR_KERNELS_CPU_QUANTIZED_SQUARE_H
@@ -146,20 +146,20 @@ quantized_block_turn(const quantized_block *b, float *to, int64_t stride, bool n
     quantized_words(b, first, each, to, stride, nf4, rounds);
 }
 
-static inline __attribute__((always_inline)) void quantized_turn_as(
+static inline __attribute__((always_inline)) void quantized_transpose_as(
     const tsr_quantized *x, const quantized_row *rows, int64_t column, float *to, int64_t stride,
     const bool nf4, const bool rounds) {
   quantized_block b = quantized_block_at(x, rows, column, nf4, rounds);
   quantized_block_turn(&b, to, stride, nf4, rounds);
 }
 
-static inline void quantized_turn(
+static inline void quantized_transpose(
     const tsr_quantized *x, const quantized_row *rows, int64_t column, float *to, int64_t stride) {
   bool nf4 = x->layout.format == TSR_QUANTIZED_NF4, rounds = x->rounds == TSR_ELEMENT_BF16;
-  if (nf4 && rounds) quantized_turn_as(x, rows, column, to, stride, true, true);
-  else if (nf4) quantized_turn_as(x, rows, column, to, stride, true, false);
-  else if (rounds) quantized_turn_as(x, rows, column, to, stride, false, true);
-  else quantized_turn_as(x, rows, column, to, stride, false, false);
+  if (nf4 && rounds) quantized_transpose_as(x, rows, column, to, stride, true, true);
+  else if (nf4) quantized_transpose_as(x, rows, column, to, stride, true, false);
+  else if (rounds) quantized_transpose_as(x, rows, column, to, stride, false, true);
+  else quantized_transpose_as(x, rows, column, to, stride, false, false);
 }
 
 /* ---- a block of a row by itself ---- */
@@ -212,7 +212,7 @@ static inline __attribute__((always_inline)) void quantized_block_row(
 }
 #else
 enum { QUANTIZED_IN_REGISTERS = 0 };
-static inline void quantized_turn(
+static inline void quantized_transpose(
     const tsr_quantized *x, const quantized_row *rows, int64_t column, float *to, int64_t stride) {
   (void)x, (void)rows, (void)column, (void)to, (void)stride;
 }
@@ -228,14 +228,14 @@ static inline bool in_registers(const tsr_quantized *x, int64_t column, int64_t 
          depth == TSR_QUANTIZED_BLOCK && x->rounds != TSR_ELEMENT_F16;
 }
 
-/* Elements [column, column + depth) of WIDTH rows, turned: to (depth, WIDTH), rows `stride` apart;
- * depth is at most TSR_QUANTIZED_BLOCK. */
+/* Elements [column, column + depth) of WIDTH rows, transposed: to (depth, WIDTH), rows `stride`
+ * apart; depth is at most TSR_QUANTIZED_BLOCK. */
 static inline void quantized_square(
     const tsr_quantized *x, const quantized_row *rows, int64_t column, int64_t depth, float *to,
     int64_t stride) {
   float numbers[TSR_QUANTIZED_BLOCK];
   if (in_registers(x, column, depth)) {
-    quantized_turn(x, rows, column, to, stride);
+    quantized_transpose(x, rows, column, to, stride);
     return;
   }
   for (int r = 0; r < WIDTH; r++) {

@@ -342,7 +342,7 @@ static void tile_run(const part *s, const tile *t, const tile *next, float *y, c
 }
 
 /* to (depth, vectors * WIDTH); rows behind the last are zeros. */
-static void turn_x(const part *s, const float *x, float *to) {
+static void transpose_x(const part *s, const float *x, float *to) {
   int64_t stride = s->vectors * WIDTH;
   for (int64_t r = 0; r < stride; r += WIDTH)
     for (int64_t k = 0; k < s->depth; k += WIDTH) {
@@ -371,7 +371,7 @@ void LEVEL(skinny_gemm_lanes)(
   int64_t most = TRANSPOSED_FLOATS / (s.vectors * WIDTH) / DEPTH * DEPTH;
   for (s.k = 0; s.k < p->K; s.k += s.depth) {
     s.depth = least(p->K - s.k, most);
-    turn_x(&s, x, transposed);
+    transpose_x(&s, x, transposed);
     tile t = tile_at(&s, begin, end), next;
     w.is_ready = false;
     for (int64_t n = begin; n < end; n += TILE, t = next) {

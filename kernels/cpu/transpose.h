@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A square of numbers turned in registers: rows become columns. */
+/* A square of numbers transposed in registers: rows become columns. */
 #ifndef TSR_KERNELS_CPU_TRANSPOSE_H
 #define TSR_KERNELS_CPU_TRANSPOSE_H
 #include "kernels/cpu/lanes.h"
 
 #if defined(__AVX__) && !defined(__AVX512F__)
 
-/* Halves of a vector are dear to cross, so squares of four are turned inside them first. */
+/* Halves of a vector are dear to cross, so squares of four are transposed inside them first. */
 static inline __attribute__((always_inline)) void transpose_square(vector rows[WIDTH]) {
   vector pairs[WIDTH], fours[WIDTH];
   _Pragma("GCC unroll 4") for (int i = 0; i < WIDTH; i += 2) {
@@ -82,10 +82,10 @@ static inline __attribute__((always_inline)) vector load_fours(const float *row,
 #endif
 
 /* The columns of a square in memory. Loads of four numbers put the fours of a column into one
- * vector, so that only fours are left to be turned: half as many moves between registers. All of a
- * row is loaded at once: rows may lie so that they displace each other from the first cache. */
+ * vector, so that only fours are left to be transposed: half as many moves between registers. All of
+ * a row is loaded at once: rows may lie so that they displace each other from the first cache. */
 static inline __attribute__((always_inline)) void
-turn_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
+transpose_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
   vector fours[4][WIDTH / 4];
   _Pragma("GCC unroll 4") for (int r = 0; r < 4; r++)
       _Pragma("GCC unroll 4") for (int k = 0; k < WIDTH / 4; k++) fours[r][k] =
@@ -103,7 +103,7 @@ turn_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
 #else
 
 static inline __attribute__((always_inline)) void
-turn_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
+transpose_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
   _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) columns[i] =
       lanes_load(from + i * stride, 0);
   transpose_square(columns);

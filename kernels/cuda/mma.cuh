@@ -8,7 +8,7 @@
  *   B (16 x 8):  words 0, 1 hold rows pair, pair+1, then rows pair+8, pair+9, of column row.
  *   C (16 x 8):  numbers 0..3 hold columns pair, pair+1 of row row, then of row row+8.
  * ldmatrix reads four matrices of 8 x 8 halves, of which lanes 8i..8i+7 give the rows of matrix i;
- * word i holds columns pair, pair+1 of matrix i's row `row`, or, turned, rows pair, pair+1 of its
+ * word i holds columns pair, pair+1 of matrix i's row `row`, or, transposed, rows pair, pair+1 of its
  * column `row`.
  *
  * Tiles in shared memory have rows of W + TENSOR_PAD halves: an odd multiple of 16 bytes, so that 8
@@ -30,7 +30,7 @@ static __device__ inline void tensor_read(uint32_t words[4], const uint16_t *row
                : "memory");
 }
 
-static __device__ inline void tensor_read_turned(uint32_t words[4], const uint16_t *row) {
+static __device__ inline void tensor_read_transposed(uint32_t words[4], const uint16_t *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(tensor_address(row))
@@ -99,7 +99,7 @@ static __device__ inline void tensor_a(uint32_t a[4], const uint16_t *x, int row
   tensor_read(a, x + (row + lane % 16) * (W + TENSOR_PAD) + column + lane / 16 * 8);
 }
 
-/* Two B side by side, b[0..1] and b[2..3], of the columns n, n+8 of x turned: B[k][j] =
+/* Two B side by side, b[0..1] and b[2..3], of the columns n, n+8 of x transposed: B[k][j] =
  * x[n+j][k]. */
 template <int W>
 static __device__ inline void tensor_b_of_rows(uint32_t b[4], const uint16_t *x, int n, int k) {
@@ -113,7 +113,7 @@ template <int W>
 static __device__ inline void tensor_b_of_columns(uint32_t b[4], const uint16_t *x, int k, int n) {
   int lane = tensor_lane();
   int row = k + lane % 16, column = n + lane / 16 * 8;
-  tensor_read_turned(b, x + row * (W + TENSOR_PAD) + column);
+  tensor_read_transposed(b, x + row * (W + TENSOR_PAD) + column);
 }
 
 /* A = two C side by side, rounded. */

@@ -77,7 +77,7 @@ inline void matrices_read(uint32_t words[4], const uint16_t *row, bool transpose
 inline void tensor_read(uint32_t words[4], const uint16_t *row) {
   emulator::matrices_read(words, row, false, __LINE__);
 }
-inline void tensor_read_turned(uint32_t words[4], const uint16_t *row) {
+inline void tensor_read_transposed(uint32_t words[4], const uint16_t *row) {
   emulator::matrices_read(words, row, true, __LINE__);
 }
 

@@ -59,7 +59,7 @@ static void run_gemm(const tsr_bench_call *c) {
   c->k->gemm(&p, c->scratch, 0, p.by_rows ? p.M : p.N);
 }
 
-/* ---- packing by itself: rows of A, or the columns of what is A turned ---- */
+/* ---- packing by itself: rows of A, or the columns of what is A transposed ---- */
 
 static tsr_gemm packing_of(const tsr_bench_case *what, const tsr_bench_size *s, float *x) {
   tsr_gemm p = {.M = s->rows, .N = 2 * s->rows, .K = s->cols};
@@ -112,7 +112,7 @@ static void run_few(const tsr_bench_call *c) {
 
 static const tsr_bench_case cases[] = {
     {"gemm_pack", "rows", run_pack, 768, 2, 2, 0, .scratch = scratch_of_pack},
-    {"gemm_pack", "turned", run_pack, 768, 2, 2, 1, .scratch = scratch_of_pack},
+    {"gemm_pack", "transposed", run_pack, 768, 2, 2, 1, .scratch = scratch_of_pack},
     LAYER(1024, 768, 768),
     LAYER(1024, 3072, 768),
     LAYER(1024, 768, 3072),

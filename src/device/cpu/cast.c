@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Between f32 and half precision. Kernels compute in f32: the planned copies of a task's operands
- * (schedule/assign_target.h) are widened before it, and what it wrote is rounded once, to nearest,
- * after it. The inputs of GEMMs have no such copies: packing widens them. */
+ * (schedule/assign_target.h) are cast to f32 before it, and what it wrote is rounded once, to
+ * nearest, after it. The inputs of GEMMs have no such copies: packing casts them. */
 #include "device/cpu/ops.h"
 #include <assert.h>
 #include <math.h>

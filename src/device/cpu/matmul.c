@@ -217,8 +217,8 @@ const cpu_op cpu_linear_dw = {
     .ranges = RANGES,
     .takes_half_input = any_half_input};
 
-/* ---- c (…, M, N) = A (…, M, K) B (…, K, N), either turned; K split into units. Items are rows of
- * all matrices; each range packs what it needs of B for itself ---- */
+/* ---- c (…, M, N) = A (…, M, K) B (…, K, N), either transposed; K split into units. Items are rows
+ * of all matrices; each range packs what it needs of B for itself ---- */
 
 typedef struct {
   int64_t begin, end;

@@ -33,7 +33,7 @@ static bool takes_half(const tsr_task *t) {
   return true;
 }
 
-/* Kernels compute in f32; GEMMs widen what they read. */
+/* Kernels compute in f32; GEMMs cast what they read. */
 static void
 kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {
   (void)p;

@@ -304,7 +304,7 @@ void cuda_run_linear_dw(const cuda_call *c, cuda_rows_at *dy, void *context) {
 static void linear_dw_run(const cuda_call *c) { cuda_run_linear_dw(c, input_rows, NULL); }
 const cuda_op cuda_linear_dw = linear_dw_run;
 
-/* ---- c (…, M, N) = A (…, M, K) B (…, K, N), either turned; K split into units ---- */
+/* ---- c (…, M, N) = A (…, M, K) B (…, K, N), either transposed; K split into units ---- */
 
 static void matmul_leaf(
     const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into,
