@@ -6,8 +6,8 @@
  * at hand, so the softmax is the plain one and the backward pass needs only each row's maximum and
  * sum. Scores lie transposed, a key's scores of all queries side by side: what a softmax does along
  * the keys it does for a vector of queries at once, and only queries and dout are transposed for
- * GEMMs. Context-parallel attention (attention_ring.h) does the same with one unit of the keys at a time;
- * there `a` is a sequence of one unit. */
+ * GEMMs. Context-parallel attention (attention_ring.h) does the same with one unit of the keys at a
+ * time; there `a` is a sequence of one unit. */
 #ifndef TSR_KERNELS_CPU_ATTENTION_H
 #define TSR_KERNELS_CPU_ATTENTION_H
 #include "kernels/cpu/level.h"

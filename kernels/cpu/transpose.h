@@ -82,8 +82,8 @@ static inline __attribute__((always_inline)) vector load_fours(const float *row,
 #endif
 
 /* The columns of a square in memory. Loads of four numbers put the fours of a column into one
- * vector, so that only fours are left to be transposed: half as many moves between registers. All of
- * a row is loaded at once: rows may lie so that they displace each other from the first cache. */
+ * vector, so that only fours are left to be transposed: half as many moves between registers. All
+ * of a row is loaded at once: rows may lie so that they displace one another from the cache. */
 static inline __attribute__((always_inline)) void
 transpose_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
   vector fours[4][WIDTH / 4];

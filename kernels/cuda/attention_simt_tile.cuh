@@ -94,7 +94,7 @@ simt_weigh(float (&sums)[I][W / 16], const float *weights, const float *values) 
   }
 }
 
-/* sums[i] (row y*I+i) += weights (QUERIES, KEYS), transposed, . rows (QUERIES, W), along queries. */
+/* sums[i] (row y*I+i) += weights (QUERIES, KEYS)^T rows (QUERIES, W), along the queries. */
 template <int W, int QUERIES, int KEYS, int I>
 static __device__ inline void
 simt_spread(float (&sums)[I][W / 16], const float *weights, const float *rows) {

@@ -8,8 +8,8 @@
  *   B (16 x 8):  words 0, 1 hold rows pair, pair+1, then rows pair+8, pair+9, of column row.
  *   C (16 x 8):  numbers 0..3 hold columns pair, pair+1 of row row, then of row row+8.
  * ldmatrix reads four matrices of 8 x 8 halves, of which lanes 8i..8i+7 give the rows of matrix i;
- * word i holds columns pair, pair+1 of matrix i's row `row`, or, transposed, rows pair, pair+1 of its
- * column `row`.
+ * word i holds columns pair, pair+1 of matrix i's row `row`, or, transposed, rows pair, pair+1 of
+ * its column `row`.
  *
  * Tiles in shared memory have rows of W + TENSOR_PAD halves: an odd multiple of 16 bytes, so that 8
  * rows of a matrix are in different banks. W is a multiple of 16. */
