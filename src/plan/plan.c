@@ -34,19 +34,20 @@ int64_t tsr_task_times(const tsr_program *program, int task) {
 
 void tsr_plan_find_fullest(const tsr_program *program, int ret_coord[TSR_AXES]) {
   const tsr_graph *g = program->graph;
-  int coord[TSR_AXES] = {0};
-  int64_t most = -1;
-  memset(ret_coord, 0, sizeof coord);
-  for (; coord[TSR_DP] < program->lowering.size[TSR_DP]; coord[TSR_DP]++) {
-    int64_t bytes = 0;
-    for (int v = 0; v < g->values_count; v++) {
-      bool is_kept = g->values[v].kind == TSR_VALUE_PARAM || g->values[v].kind == TSR_VALUE_STATE;
-      bool is_here = program->tensors[v].segment != TSR_SEGMENT_ABSENT;
-      if (is_kept && is_here && tsr_program_holds(program, v, coord))
-        bytes += tsr_tensor_bytes(&program->tensors[v]);
-    }
-    if (bytes > most) most = bytes, ret_coord[TSR_DP] = coord[TSR_DP];
+  int64_t ranks = program->lowering.size[TSR_DP];
+  int64_t *bytes = tsr_arena_array(g->arena, int64_t, ranks);
+  int coord[TSR_AXES] = {0}, *dp = &coord[TSR_DP], fullest = 0;
+  for (int v = 0; v < g->values_count; v++) {
+    bool is_kept = g->values[v].kind == TSR_VALUE_PARAM || g->values[v].kind == TSR_VALUE_STATE;
+    if (!is_kept || program->tensors[v].segment == TSR_SEGMENT_ABSENT) continue;
+    int64_t size = tsr_tensor_bytes(&program->tensors[v]);
+    for (*dp = 0; *dp < ranks; (*dp)++)
+      if (tsr_program_holds(program, v, coord)) bytes[*dp] += size;
   }
+  for (int i = 1; i < ranks; i++)
+    if (bytes[i] > bytes[fullest]) fullest = i;
+  memset(ret_coord, 0, sizeof coord);
+  ret_coord[TSR_DP] = fullest;
 }
 
 void tsr_plan_make(const tsr_program *program, tsr_plan *plan) {
