@@ -68,18 +68,20 @@ static cuda_gemm_calls linear_dw_calls(const tsr_task_call *c) {
       .call_rows = tsr_tensor_last(dy) / pieces};
 }
 
-/* c (…, M, N) = A (…, M, K) B (…, K, N), either transposed; K split into units, a call a matrix */
+/* c (…, M, N) = A (…, M, K) B (…, K, N), either transposed; K split into units; at least a call a
+ * matrix */
 static cuda_gemm_calls matmul_calls(const tsr_task_call *c) {
   const tsr_tensor *a = tsr_kernel_inputs(c->task), *y = tsr_kernel_outputs(c->task);
   int n = y->ndim;
   int64_t K = a->shape[tsr_task_attrs(c)->matmul.transpose_a ? n - 2 : n - 1];
+  int64_t row_pieces = tsr_tensor_unit_pieces(c->program, y, n - 2);
   return (cuda_gemm_calls){
       .M = y->shape[n - 2],
       .N = y->shape[n - 1],
       .K = K / tsr_reduction_splits(&c->task->sum, 0),
-      .row_pieces = 1,
-      .col_pieces = 1,
-      .call_rows = y->shape[n - 2]};
+      .row_pieces = row_pieces,
+      .col_pieces = tsr_tensor_unit_pieces(c->program, y, n - 1),
+      .call_rows = y->shape[n - 2] / row_pieces};
 }
 
 cuda_gemm_calls cuda_gemm_calls_of(const tsr_task_call *c, int at) {
@@ -114,19 +116,23 @@ bool cuda_matmul_is_wide(const tsr_task *t) {
 
 static bool is_unaligned(int64_t elements, int64_t bytes) { return elements * bytes % 16; }
 
-/* Whether some call's operands have gaps, or begin at no multiple of 16 bytes. */
+/* Whether some call's operands have gaps, or begin at no multiple of 16 bytes: results of a sum's
+ * leaves lie one after another. */
 static bool has_gaps(const tsr_task_call *c, const cuda_gemm_calls *g, int64_t in, int64_t out) {
   int64_t rows = g->M / g->row_pieces;
-  if (g->col_pieces > 1) return true;
+  bool is_matmul = c->task->op == TSR_OP_MATMUL;
+  if (g->col_pieces > 1 || (is_matmul && g->row_pieces > 1)) return true;
   /* Calls within a run begin at any row. */
   bool any_row = c->task->calls.run || c->task->calls.rows;
   int64_t least_rows = any_row ? 1 : g->K;
-  if (c->task->op == TSR_OP_LINEAR_DW)
-    return g->row_pieces > 1 || is_unaligned(least_rows * g->M, in) ||
+  if (c->task->op == TSR_OP_LINEAR_DW) {
+    bool apart = tsr_reduction_is_split(&c->task->sum) && is_unaligned(g->M * g->N, out);
+    return g->row_pieces > 1 || apart || is_unaligned(least_rows * g->M, in) ||
            is_unaligned(least_rows * g->N, in);
+  }
   if (tsr_reduction_splits(&c->task->sum, 0) > 1) return true;
   if (any_row && (is_unaligned(g->K, in) || is_unaligned(g->N, out))) return true;
-  bool several = g->row_pieces > 1 || c->task->op == TSR_OP_MATMUL;
+  bool several = g->row_pieces > 1 || is_matmul;
   return several && (is_unaligned(rows * g->K, in) || is_unaligned(rows * g->N, out) ||
                      is_unaligned(g->K * g->N, in));
 }

@@ -317,22 +317,25 @@ static void matmul_leaf(
   int64_t a_cols = a->shape[n - 1], b_cols = b->shape[n - 1];
   tsr_reduced_rows part = leaf_of(c, block, leaf, K);
   tsr_cuda_type in = cuda_type(a);
-  tsr_cuda_gemm p = {
-      .M = M,
-      .N = N,
-      .K = part.rows,
-      .type = in,
-      .c_type = type,
-      .a = {moved(cuda_in(c, 0), part.first * (ta ? a_cols : 1), in), a_cols, ta},
-      .b = {moved(cuda_in(c, 1), part.first * (tb ? 1 : b_cols), in), b_cols, tb},
-      .c = into,
-      .c_stride = N};
-  /* one call a matrix: how many there are changes no bit */
+  cuda_gemm_calls calls = cuda_gemm_calls_of(&c->call, 0);
+  pieced p = {
+      .whole = {
+          .M = M,
+          .N = N,
+          .K = part.rows,
+          .type = in,
+          .c_type = type,
+          .a = {moved(cuda_in(c, 0), part.first * (ta ? a_cols : 1), in), a_cols, ta},
+          .b = {moved(cuda_in(c, 1), part.first * (tb ? 1 : b_cols), in), b_cols, tb},
+          .c = into,
+          .c_stride = N}};
+  set_pieces(&p, &calls);
+  /* how many matrices there are changes no bit */
   for (int64_t i = 0; i < tsr_tensor_elements(y) / (M * N); i++) {
-    run_gemm(c, &p);
-    p.a.data = moved(p.a.data, M * K, in);
-    p.b.data = moved(p.b.data, K * N, in);
-    p.c = (void *)moved(p.c, M * N, type);
+    run_pieces(c, &p);
+    p.whole.a.data = moved(p.whole.a.data, M * K, in);
+    p.whole.b.data = moved(p.whole.b.data, K * N, in);
+    p.whole.c = (void *)moved(p.whole.c, M * N, type);
   }
 }
 
