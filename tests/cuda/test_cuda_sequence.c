@@ -24,6 +24,24 @@ static const training recipe = {
              "x2: add(x1, o); y: rmsnorm(x2, n2); logits: linear(y, wte)\n"
              "loss: cross_entropy(logits, targets, valid: 21)"};
 
+/* Matmuls whose rows are positions, and whose rows are split over tp; and a weight of (2, 10),
+ * whose gradients of units lie at multiples of 8 bytes on tp's ranks. */
+static const training matmuls = {
+    .name = "matmuls",
+    .steps = 2,
+    .length = 16,
+    .batch_units = 2,
+    .tp_units = 2,
+    .sequence_units = 4,
+    .inputs = "tokens $B,$T tokens; targets $B,$T tokens",
+    .params = "wte 24,16 0; wkey 16,16; up 32,16 0; mid 16,16; wo 16,32 1; w1 10,16 0\n"
+              "w2 2,10 1; w3 16,2",
+    .calls = "x: embedding(tokens, wte); k: linear(x, wkey); s: matmul(k, x, transpose_a: 1)\n"
+             "m: scale(s, factor: 0.1); y: matmul(x, m, transpose_b: 1); x1: add(x, y)\n"
+             "made: matmul(up, mid, transpose_b: 1); h: linear(x1, made); o: linear(h, wo)\n"
+             "h1: linear(x1, w1); h2: linear(h1, w2); o1: linear(h2, w3); x2: add(o, o1)\n"
+             "logits: linear(x2, wte); loss: cross_entropy(logits, targets, valid: 21)"};
+
 #define MESHES(list) list, sizeof list / sizeof *list
 
 int main(void) {
@@ -57,5 +75,10 @@ int main(void) {
   training_check(&t, 1, MESHES(four));
   t.batch_units = t.samples = t.sequence_units = 2; /* of each sample a rank has one unit */
   training_check(&t, 1, MESHES(samples));
+  static const harness_options both[] = {
+      {.dp = 1, .cp = 4, .tp = 1, .microbatches = 1},
+      {.dp = 1, .cp = 1, .tp = 2, .microbatches = 2},
+      {.dp = 2, .cp = 2, .tp = 2, .microbatches = 1}};
+  training_check(&matmuls, 1, MESHES(both));
   return check_done("cuda.sequence");
 }
