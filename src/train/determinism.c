@@ -21,6 +21,7 @@ static tsr_short_text threads_text(const comparison *c, int run) {
   return t;
 }
 
+/* Nothing is written, wherever the run would write. */
 static bool run(comparison *c, int index, int *ret_signal) {
   tsr_trainer_options o = *c->o;
   tsr_determinism_run *r = &c->runs[index];
@@ -29,6 +30,9 @@ static bool run(comparison *c, int index, int *ret_signal) {
   o.quiet = true;
   o.out = NULL;
   o.out_folder = NULL;
+  o.hashes = false;
+  o.lock = NULL;
+  o.tensorboard = NULL;
   o.gradients = NULL;
   o.gradient_folder = NULL;
   o.routing = NULL;
