@@ -71,6 +71,12 @@ says "verified: steps 7 to 10"
 from=parts/checkpoints/step-00000008
 same scheduler_config.hold_steps=7
 
+# a fork in the folder that it forks from is not repeated from the other run's checkpoint
+ends 0 --config run.yaml --out both --stop-at 6
+ends 0 --config run.yaml --out both --fork both --set scheduler_config.hold_steps=6
+ends 0 verify both
+says "verified: steps 7 to 10 of 'both/run.lock' have the same losses and weights; repeated from the begin"
+
 # a checkpoint behind the last step is none of the run's, also at a rate that never changes
 config "type: constant" > run.yaml
 ends 0 --config run.yaml --out long --stop-at 8
@@ -79,6 +85,14 @@ says "--set:1:27: error: 'long/checkpoints/step-00000008' is after step 8, and t
 [ ! -e none ] || complain "a fork behind the end has made its folder"
 from=long
 same training_config.max_steps=8 # no step is left
+ends 0 verify forked
+says "verified: the weights after step 8, at which the run of 'forked/run.lock' begins, are the same; repeated from the begin, 8 steps, on 1 rank"
+ends 2 verify forked --steps 8-8
+says "forked/run.lock: error: the run has made no step of its own"
+tr 'aeiou' 'eioua' < train.txt > train.new && cp train.txt train.old && cp train.new train.txt
+ends 1 verify forked
+says "step 8 is the first that differs: the weights"
+cp train.old train.txt
 
 # steps at two instruction-set levels are those of no run
 mapfile -t levels < <("$program" kernels | sed -n '/^levels:/,/^[^ l]/{/not on this machine/d; s/^  \([^ ]*\).*/\1/p}')
@@ -119,4 +133,4 @@ ends 2 --config run.yaml --fork flat --resume
 says "--resume continues a run, --fork begins one with another's state"
 ends 2 --config run.yaml --fork nothing
 says "there is no checkpoint 'nothing'"
-end_of train.fork 50
+end_of train.fork 60
