@@ -105,8 +105,9 @@ static void test_at_once(void) {
     _exit(ok ? 0 : 1);
   }
   for (int i = 1; i < PROCESSES; i++)
-    CHECK(waitpid(children[i], &status, 0) == children[i] && WIFEXITED(status) &&
-          WEXITSTATUS(status) == 0);
+    CHECK(
+        waitpid(children[i], &status, 0) == children[i] && WIFEXITED(status) &&
+        WEXITSTATUS(status) == 0);
   kill_writer(children[0]);
   CHECK(write_text("h", "whole"));
   check_text("h", "whole");
