@@ -39,6 +39,7 @@ static bool run(comparison *c, int index, int *ret_signal) {
   o.routing_folder = NULL;
   o.keep = (tsr_checkpoint_manager_options){
       .resume = c->o->keep.resume,
+      .forks = c->o->keep.forks,
       .named = true,
       .weights = c->o->keep.weights,
       .adapter = c->o->keep.adapter,
@@ -76,8 +77,8 @@ static int compare_places(const void *a, const void *b) {
 static const tsr_collective_digest *
 find_different(tsr_collective_digests *a, tsr_collective_digests *b) {
   const tsr_collective_digest *first = NULL;
-  qsort(a->items, (size_t)a->count, sizeof *a->items, compare_places);
-  qsort(b->items, (size_t)b->count, sizeof *b->items, compare_places);
+  if (a->count) qsort(a->items, (size_t)a->count, sizeof *a->items, compare_places);
+  if (b->count) qsort(b->items, (size_t)b->count, sizeof *b->items, compare_places);
   for (int i = 0; i < a->count && i < b->count; i++)
     if (a->items[i].hash != b->items[i].hash && (!first || a->items[i].order < first->order))
       first = &a->items[i];

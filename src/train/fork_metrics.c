@@ -39,7 +39,7 @@ void tsr_fork_metrics_add(tsr_trainer *t) {
   tsr_arena *arena = t->o->arena;
   char recipe[TSR_HASH_TEXT];
   const char *why;
-  if (!m || !tsr_fork_begins_files(t->o)) return;
+  if (!m || t->o->rank_map.process || !tsr_fork_begins_files(t->o)) return;
   tsr_recipe_hash(m->recipe, m->recipe_count, recipe);
   tsr_metrics_origin origin = {metrics_beside(arena, m), recipe, t->step};
   if (evaluates_alike(t, m)) origin.evaluations = t->step < t->steps ? t->step : t->step - 1;

@@ -122,6 +122,10 @@ for kill in 3 7 9 11 13 15 25; do
   cmp alone.numbers forked.numbers > "$said" || complain "other metrics of a fork that was killed at $kill"
 done
 
+# its first steps twice
+ends 0 --config run.yaml --fork first --check-determinism 2 --set "$later"
+says "determinism: 2 steps twice"
+
 # a fork in the folder that it forks from is not repeated from the other run's checkpoint
 ends 0 --config run.yaml --out both --stop-at 6
 ends 0 --config run.yaml --out both --fork both --set scheduler_config.hold_steps=6
