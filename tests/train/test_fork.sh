@@ -142,6 +142,8 @@ from=long
 same training_config.max_steps=8 # no step is left
 ends 0 verify forked
 says "verified: the weights after step 8, at which the run of 'forked/run.lock' begins, are the same; repeated from the begin, 8 steps, on 1 rank"
+ends 0 lock diff alone forked
+says "steps: the weights after step 8 are equal"
 ends 2 verify forked --steps 8-8
 says "forked/run.lock: error: the run has made no step of its own"
 tr 'aeiou' 'eioua' < train.txt > train.new && cp train.txt train.old && cp train.new train.txt
