@@ -126,7 +126,10 @@ void tsr_command_progress_enable(double delay_s, bool lines) {
   progress.delay_s = progress.is_live || lines ? delay_s : -1;
 }
 
-void tsr_command_progress_disable(void) { progress.delay_s = -1; }
+void tsr_command_progress_disable(void) {
+  progress.delay_s = -1;
+  atomic_store(&progress.is_shown, false);
+}
 
 void tsr_command_progress_begin(const char *what, int64_t total, const char *unit) {
   if (progress.delay_s < 0 || atomic_fetch_add(&progress.depth, 1) > 0) return;

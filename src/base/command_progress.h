@@ -26,7 +26,8 @@ typedef struct {
 /* On terminals after `delay_s`; elsewhere, where `lines` is true, every `delay_s`. Before this call
  * nothing is shown. */
 void tsr_command_progress_enable(double delay_s, bool lines);
-/* Nothing is shown from here on: of a process that another one prints for. */
+/* Nothing is shown from here on, and no line is taken off: of a process that another one prints
+ * for. */
 void tsr_command_progress_disable(void);
 
 /* A piece of work; texts as in tsr_command_progress_state, which must live until its end. One that

@@ -3,10 +3,15 @@
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include <errno.h>
-#include <stdatomic.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static void unlock(tsr_new_file *f) {
+  if (f->lock >= 0) close(f->lock);
+  f->lock = -1;
+}
 
 static bool cannot_write(tsr_new_file *f, int error, tsr_diags *diags) {
   tsr_new_file_drop(f);
@@ -44,10 +49,73 @@ bool tsr_file_check_replaced(
       diags, TSR_NOWHERE, "'%s' is there and is no %s: it is not overwritten", path, what);
 }
 
-/* A number is left over where a process of the same number was killed. */
+/* ---- the file beside the name ---- */
+
+enum { NUMBERS = 1000 };
+
+static bool name_temporary(tsr_new_file *f, int number) {
+  int length = snprintf(f->temporary, sizeof f->temporary, "%s.partial-%d.tmp", f->path, number);
+  if (length < (int)sizeof f->temporary) return true;
+  f->temporary[0] = 0;
+  errno = ENAMETOOLONG;
+  return false;
+}
+
+/* Another process may have removed it, or have put another one there. */
+static bool is_current(int fd, const char *path) {
+  struct stat mine, there;
+  return !fstat(fd, &mine) && !lstat(path, &there) && S_ISREG(there.st_mode) &&
+         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+/* Removes what a process has left that was killed: nobody has it locked. */
+static void remove_left(const char *path) {
+  int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+  if (fd < 0) return;
+  if (tsr_disk_lock(fd) && is_current(fd, path)) tsr_disk_remove(path);
+  close(fd);
+}
+
+/* Made and locked; false with errno, EEXIST where another process has it. */
+static bool create(tsr_new_file *f) {
+  f->fd = tsr_disk_create_new(f->temporary);
+  if (f->fd < 0 && errno == EEXIST) {
+    remove_left(f->temporary);
+    f->fd = tsr_disk_create_new(f->temporary);
+  }
+  if (f->fd < 0) return false;
+  bool locked = tsr_disk_lock(f->fd);
+  int error = locked ? 0 : errno;
+  f->lock = locked ? fcntl(f->fd, F_DUPFD_CLOEXEC, 0) : -1;
+  if (locked && f->lock < 0) error = errno;
+  else if (locked && is_current(f->fd, f->temporary)) return true;
+  else if (!locked && tsr_disk_has_no_locks(error)) return true;
+  else if (locked || error == EWOULDBLOCK) error = EEXIST; /* one that removes what is left */
+  if (error != EEXIST) tsr_disk_remove(f->temporary);
+  close(f->fd);
+  if (f->lock >= 0) close(f->lock);
+  f->fd = f->lock = -1;
+  errno = error;
+  return false;
+}
+
+/* Several processes may write one name at once. */
+static bool create_any(tsr_new_file *f) {
+  struct stat info;
+  bool ok = false;
+  int number = 0;
+  for (; number < NUMBERS && name_temporary(f, number); number++) {
+    ok = create(f);
+    if (ok || errno != EEXIST) break;
+  }
+  if (!ok) return false;
+  for (tsr_new_file left = *f; name_temporary(&left, ++number) && !lstat(left.temporary, &info);)
+    remove_left(left.temporary);
+  return true;
+}
+
 bool tsr_new_file_open(const char *path, tsr_new_file *f, tsr_diags *diags) {
-  static atomic_uint made;
-  *f = (tsr_new_file){.path = path, .fd = -1};
+  *f = (tsr_new_file){.path = path, .fd = -1, .lock = -1};
   struct stat info;
   if (!tsr_file_check_output(path, diags)) return false;
   if (!lstat(path, &info) && !S_ISREG(info.st_mode)) /* a rename would replace it */
@@ -57,17 +125,7 @@ bool tsr_new_file_open(const char *path, tsr_new_file *f, tsr_diags *diags) {
         : S_ISLNK(info.st_mode) ? EMLINK
                                 : ENXIO,
         diags);
-  int length = snprintf(
-      f->temporary, sizeof f->temporary, "%s.%ld-%u.tmp", path, (long)getpid(),
-      atomic_fetch_add(&made, 1));
-  if (length >= (int)sizeof f->temporary) {
-    f->temporary[0] = 0;
-    return cannot_write(f, ENAMETOOLONG, diags);
-  }
-  f->fd = tsr_disk_create_new(f->temporary);
-  if (f->fd < 0 && errno == EEXIST && tsr_disk_remove(f->temporary))
-    f->fd = tsr_disk_create_new(f->temporary);
-  if (f->fd >= 0) return true;
+  if (create_any(f)) return true;
   int error = errno;
   f->temporary[0] = 0; /* not this one's */
   return cannot_write(f, error, diags);
@@ -84,6 +142,7 @@ bool tsr_new_file_commit(tsr_new_file *f, tsr_diags *diags) {
   if (!tsr_disk_close(fd) || !tsr_disk_rename(f->temporary, f->path))
     return cannot_write(f, errno, diags);
   f->temporary[0] = 0;
+  unlock(f);
   if (sync_name(f->path)) return true;
   int error = errno;
   tsr_disk_remove(f->path); /* the previous file is gone */
@@ -95,6 +154,7 @@ void tsr_new_file_drop(tsr_new_file *f) {
   f->fd = -1;
   if (f->temporary[0]) tsr_disk_remove(f->temporary);
   f->temporary[0] = 0;
+  unlock(f);
 }
 
 /* ---- several files ---- */
@@ -112,10 +172,11 @@ typedef struct {
  * name until it is replaced, where the file system can do that. */
 static bool keep_before(placing *p, bool first) {
   const char *path = p->file->path;
-  size_t length = strlen(p->file->temporary) - strlen("tmp");
   struct stat info;
   if (lstat(path, &info)) return errno == ENOENT;
-  snprintf(p->before, sizeof p->before, "%.*sold", (int)length, p->file->temporary);
+  if (snprintf(p->before, sizeof p->before, "%s.%ld.old", path, (long)getpid()) >=
+      (int)sizeof p->before)
+    return errno = ENAMETOOLONG, false;
   if (first && !lstat(p->before, &info) && !tsr_disk_remove(p->before)) return false;
   p->is_link = first && tsr_disk_link(path, p->before);
   p->is_kept = p->is_link || tsr_disk_rename(path, p->before);
@@ -125,6 +186,7 @@ static bool keep_before(placing *p, bool first) {
 static bool location(placing *p) {
   p->is_placed = tsr_disk_rename(p->file->temporary, p->file->path);
   if (p->is_placed) p->file->temporary[0] = 0;
+  if (p->is_placed) unlock(p->file);
   return p->is_placed && sync_name(p->file->path);
 }
 

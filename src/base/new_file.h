@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A file that takes its name when it is whole: it is written beside that, flushed to the disk, and
- * renamed. A process that dies before leaves the old file, and NAME.NUMBER.tmp. */
+ * renamed. A process that dies before leaves the old file, and NAME.partial-NUMBER.tmp, which the
+ * next one that writes NAME removes: files of living processes are locked (flock). A file system
+ * without locks keeps them. */
 #ifndef TSR_BASE_NEW_FILE_H
 #define TSR_BASE_NEW_FILE_H
 #include "base/diag.h"
@@ -9,7 +11,8 @@
 typedef struct {
   const char *path; /* the caller's */
   char temporary[PATH_MAX];
-  int fd; /* -1: it is not open */
+  int fd;   /* -1: it is not open */
+  int lock; /* of the file, until it has its name; -1: none */
 } tsr_new_file;
 
 /* Errors: a file that this process reads would be replaced; it cannot be made. */

@@ -10,19 +10,22 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
 static struct {
-  int screen;             /* the terminal */
-  int streams[3];         /* 1 and 2: what the standard streams were; -1: they are no terminal */
-  struct termios before;  /* the terminal's modes */
-  atomic_bool is_open;    /* the picture may be drawn */
-  atomic_bool is_away;    /* the process was stopped, and the terminal is another job's */
-  atomic_bool is_damaged; /* it has to be drawn as a whole */
+  int screen;               /* the terminal */
+  int streams[3];           /* 1 and 2: what the standard streams were; -1: they are no terminal */
+  int kept[3];              /* the files in memory that they are meanwhile */
+  _Atomic off_t dropped[3]; /* bytes of these that are not kept any more */
+  struct termios before;    /* the terminal's modes */
+  atomic_bool is_open;      /* the picture may be drawn */
+  atomic_bool is_away;      /* the process was stopped, and the terminal is another job's */
+  atomic_bool is_damaged;   /* it has to be drawn as a whole */
   atomic_int writers;
-} terminal = {.screen = -1, .streams = {-1, -1, -1}};
+} terminal = {.screen = -1, .streams = {-1, -1, -1}, .kept = {-1, -1, -1}};
 
 /* The other screen, no cursor, no line breaks at the right border; and back. */
 static const char enter_text[] = "\033[?1049h\033[?25l\033[?7l\033[2J";
@@ -90,16 +93,52 @@ static void leave_screen(void) {
   write_all(terminal.screen, leave_text, sizeof leave_text - 1);
 }
 
+/* ---- what is kept ---- */
+
+/* Writers add at the end, so the length stays; the memory of the begin is given back. */
+void tsr_terminal_trim(void) {
+  enum { KEPT = TSR_TERMINAL_KEPT, PAGE = 4096 };
+  for (int stream = STDOUT_FILENO; stream <= STDERR_FILENO; stream++) {
+    struct stat info;
+    off_t dropped = atomic_load(&terminal.dropped[stream]);
+    if (terminal.kept[stream] < 0 || fstat(terminal.kept[stream], &info)) continue;
+    if (info.st_size - dropped < 2 * (off_t)KEPT) continue;
+    off_t end = (info.st_size - KEPT) / PAGE * PAGE;
+    atomic_store(&terminal.dropped[stream], end);
+    fallocate(terminal.kept[stream], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, end);
+  }
+}
+
+/* Where the first whole line behind `at` begins. */
+static off_t line_behind(int file, off_t at) {
+  char block[4096];
+  for (ssize_t n; (n = pread(file, block, sizeof block, at)) > 0; at += n) {
+    const char *newline = memchr(block, '\n', (size_t)n);
+    if (newline) return at + (newline - block) + 1;
+  }
+  return at;
+}
+
+/* A handler of signals calls it, which may not format numbers. */
+static void write_dropped(int stream, off_t bytes) {
+  static const char text[] = " bytes that were printed before are left out\n";
+  char digits[24], *at = digits + sizeof digits;
+  for (; bytes; bytes /= 10) *--at = (char)('0' + bytes % 10);
+  write_all(stream, at, (size_t)(digits + sizeof digits - at));
+  write_all(stream, text, sizeof text - 1);
+}
+
 /* Gives a stream back, with what it was given meanwhile. */
 static void give_back(int stream) {
   char block[4096];
-  off_t at = 0;
+  int kept = terminal.kept[stream];
+  off_t at = atomic_load(&terminal.dropped[stream]);
   if (terminal.streams[stream] < 0) return;
-  int kept = dup(stream);
   dup2(terminal.streams[stream], stream);
-  for (ssize_t n; kept >= 0 && (n = pread(kept, block, sizeof block, at)) > 0; at += n)
+  if (at) at = line_behind(kept, at);
+  if (at) write_dropped(stream, at);
+  for (ssize_t n; (n = pread(kept, block, sizeof block, at)) > 0; at += n)
     write_all(stream, block, (size_t)n);
-  if (kept >= 0) close(kept);
 }
 
 void tsr_terminal_leave(void) {
@@ -188,9 +227,9 @@ static bool keep(int stream) {
   int file = memfd_create("output", MFD_CLOEXEC), before = dup(stream);
   bool ok =
       file >= 0 && before >= 0 && fcntl(file, F_SETFL, O_APPEND) == 0 && dup2(file, stream) >= 0;
-  if (file >= 0) close(file);
-  if (ok) terminal.streams[stream] = before;
-  else if (before >= 0) close(before);
+  if (ok) terminal.streams[stream] = before, terminal.kept[stream] = file;
+  if (!ok && file >= 0) close(file);
+  if (!ok && before >= 0) close(before);
   return ok;
 }
 
@@ -232,7 +271,9 @@ void tsr_terminal_write(const char *bytes, size_t length) {
 
 size_t tsr_terminal_read_errors(char *ret, size_t most) {
   if (!atomic_load(&terminal.is_open) || terminal.streams[STDERR_FILENO] < 0) return 0;
-  off_t end = lseek(STDERR_FILENO, 0, SEEK_END), begin = end > (off_t)most ? end - (off_t)most : 0;
-  ssize_t n = end > 0 ? pread(STDERR_FILENO, ret, most, begin) : 0;
+  struct stat info;
+  int kept = terminal.kept[STDERR_FILENO];
+  off_t end = fstat(kept, &info) ? 0 : info.st_size;
+  ssize_t n = end > 0 ? pread(kept, ret, most, end > (off_t)most ? end - (off_t)most : 0) : 0;
   return n > 0 ? (size_t)n : 0;
 }

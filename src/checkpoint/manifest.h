@@ -70,7 +70,7 @@ typedef struct {
   int64_t updates; /* of them those that changed the weights */
   int64_t samples; /* the next sample's position in the global order */
   uint64_t seed;
-  double loss;    /* of the last step; NaN: none was done */
+  double loss;    /* of the last step, an f32; NaN: none was done */
   bool has_scale; /* fp16's loss scale (train/loss_scale.h), which resumes from here */
   float scale;
   int64_t scale_good_steps;

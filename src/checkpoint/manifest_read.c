@@ -121,6 +121,7 @@ static bool read_state(const reader *r, const cJSON *root) {
   if (!cJSON_IsNull(tsr_json_get(root, "loss")) &&
       !tsr_json_double(root, "loss", r->path, &s->loss, r->diags))
     return false;
+  s->loss = (double)(float)s->loss; /* nine digits are all of an f32's, and not of a double's */
   if (!read_validation(r, root)) return false;
   const cJSON *scale = tsr_json_get(root, "loss_scale");
   double value = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `report`: runs on one page. */
+#include "base/command_progress.h"
 #include "base/file_read.h"
 #include "base/new_file.h"
 #include "cli/console.h"
@@ -70,6 +71,11 @@ int app_run_report(app *a) {
   const tsr_words *folders = &a->options.arguments;
   tsr_page_run *runs = tsr_arena_array(a->arena, tsr_page_run, folders->count + 1);
   bool ok = page_run_check_machine(a);
-  for (int i = 0; i < folders->count; i++) ok &= read_run(a, folders->items[i], &runs[i]);
+  tsr_command_progress_begin("reading", folders->count, "runs");
+  for (int i = 0; i < folders->count; i++) {
+    ok &= read_run(a, folders->items[i], &runs[i]);
+    tsr_command_progress_add(1);
+  }
+  tsr_command_progress_end();
   return console_finish(a, ok && write_page(a, runs, folders->count));
 }

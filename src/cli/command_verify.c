@@ -16,15 +16,21 @@ typedef struct {
   tsr_locked_run locked;
   tsr_checkpoint_manager_options keep;
   tsr_checkpoint_hold hold; /* of the checkpoint, until the process ends */
-  int64_t first;            /* the first step that is to be compared */
+  int64_t first;            /* the first step that is to be compared; where the run begins at its
+                             * last step, as a fork may, this one, of which the lock has weights */
 } verification;
 
 static bool read_lock(verification *v) {
   app *a = v->a;
   const tsr_run_lock *l = &v->lock;
   if (!tsr_run_lock_read(a->arena, a->options.arguments.items[0], &v->lock, a->diags)) return false;
-  tsr_location file = {.file = l->path};
-  if (!l->steps_count) return tsr_diag_error(a->diags, file, "the run has made no step");
+  bool has_steps = l->steps_count > 0;
+  if (!has_steps && (!l->first.step || a->options.first_step))
+    return tsr_diag_error(
+        a->diags, (tsr_location){.file = l->path}, "the run has made no step%s",
+        l->first.step ? " of its own" : "");
+  if (!has_steps) v->first = v->locked.last = l->first.step;
+  if (!has_steps) return true;
   v->first = a->options.first_step ? a->options.first_step : l->first.step + 1;
   v->locked.last = a->options.last_step ? a->options.last_step : tsr_run_lock_last(l);
   if (v->first > l->first.step && v->locked.last <= tsr_run_lock_last(l)) return true;
@@ -88,9 +94,15 @@ static int64_t steps_of(const verification *v) {
 
 static void print_result(const verification *v) {
   int64_t steps = steps_of(v);
-  printf(
-      "verified: steps %" PRId64 " to %" PRId64 " of '%s' have the same losses and weights",
-      v->first, v->locked.last, v->lock.path);
+  if (v->lock.steps_count)
+    printf(
+        "verified: steps %" PRId64 " to %" PRId64 " of '%s' have the same losses and weights",
+        v->first, v->locked.last, v->lock.path);
+  else
+    printf(
+        "verified: the weights after step %" PRId64 ", at which the run of '%s' begins, are the "
+        "same",
+        v->first, v->lock.path);
   if (v->keep.resume) printf("; repeated from '%s'", v->keep.resume->folder);
   else printf("; repeated from the begin");
   printf(

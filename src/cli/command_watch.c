@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `watch`: the page of `report`, which follows runs. A signal ends it at once: it
  * leaves nothing. With --tui: watch_dashboard.h. */
+#include "base/clock.h"
 #include "cli/console.h"
 #include "cli/listen_at.h"
 #include "cli/watch_dashboard.h"
@@ -8,6 +9,7 @@
 #include "http/host.h"
 #include "watch/find_runs.h"
 #include "watch/page_server.h"
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -18,6 +20,7 @@ typedef struct {
   tsr_feed *feed;
   watched_run *runs[RUNS_MAX];
   int count, left_out;
+  int next; /* whose files are read next */
 } watching;
 
 static bool has(const watching *w, const char *path) {
@@ -57,6 +60,12 @@ static void say_left_out(watching *w, int left_out) {
   w->left_out = left_out;
 }
 
+static int count_read(const watching *w) {
+  int read = 0;
+  for (int i = 0; i < w->count; i++) read += w->runs[i]->is_read;
+  return read;
+}
+
 /* Adds the runs that are new, and names the paths that have none. */
 static void find(watching *w) {
   const tsr_words *paths = &w->a->options.arguments;
@@ -73,21 +82,40 @@ static void find(watching *w) {
   tsr_feed_lock(w->feed);
   tsr_feed_set_waiting(w->feed, waiting, count);
   tsr_feed_set_left_out(w->feed, w->left_out);
+  tsr_feed_set_reading(w->feed, count_read(w), w->count);
   tsr_feed_unlock(w->feed);
   tsr_arena_free(scratch);
   tsr_diags_print(w->a->diags, stderr);
 }
 
+static void rest(long nanoseconds) { nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL); }
+
+/* Metrics are read of all runs, each time. Of files that have changed as many are read as half a
+ * second allows, or one, so that curves do not wait for the plans of other runs. */
 static void look(watching *w) {
-  for (int i = 0; i < w->count; i++) watched_run_look(w->a, w->runs[i], w->feed, i);
+  const long lock_ns = 1000000; /* in which a request gets the feed's lock */
+  const double reading_s = 0.5;
+  for (int i = 0; i < w->count; i++) {
+    watched_run_look(w->runs[i], w->feed, i);
+    rest(lock_ns);
+  }
+  double end = tsr_seconds_now() + reading_s;
+  for (int n = 0; n < w->count && (!n || tsr_seconds_now() < end); n++) {
+    w->next = (w->next + 1) % w->count;
+    watched_run_read(w->a, w->runs[w->next], w->feed, w->next);
+    tsr_feed_lock(w->feed);
+    tsr_feed_set_reading(w->feed, count_read(w), w->count);
+    tsr_feed_unlock(w->feed);
+  }
 }
 
 static void follow(watching *w) {
-  enum { REST_NS = 500000000, FIND_EVERY = 4 };
-  for (int i = 1;; i++) {
-    nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
-    if (i % FIND_EVERY == 0) find(w);
+  enum { REST_NS = 500000000 };
+  const double find_s = 2;
+  for (double found = -INFINITY;;) {
+    if (tsr_seconds_now() - found >= find_s) find(w), found = tsr_seconds_now();
     look(w);
+    if (count_read(w) == w->count) rest(REST_NS);
   }
 }
 
@@ -103,9 +131,7 @@ int app_run_watch(app *a) {
     tsr_diag_warning(
         a->diags, TSR_NOWHERE,
         "--host: other machines may reach the page, which shows configurations and samples");
-  *w = (watching){.a = a, .feed = tsr_feed_new(a->arena, TSR_VERSION)};
-  find(w);
-  look(w);
+  *w = (watching){.a = a, .feed = tsr_feed_new(a->arena, TSR_VERSION), .next = -1};
   if (!tsr_page_server_open(a->arena, socket, loopback, w->feed, a->diags))
     return console_finish(a, false);
   listen_at_print(a, port);

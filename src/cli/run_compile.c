@@ -53,7 +53,7 @@ static bool compile_other(
 static tsr_target target_of(app *a, const setup *s) {
   const tsr_config *config = s->config;
   tsr_target *host = tsr_arena_alloc(a->arena, sizeof *host);
-  *host = tsr_cpu_target(&s->compute.cpu);
+  *host = tsr_cpu_target(s->elsewhere.k ? &s->elsewhere : &s->compute.cpu);
   if (!s->compute.cuda && config->device.kind != TSR_DEVICE_CUDA) return *host;
   return tsr_cuda_target(
       host, config->numerics.policy == TSR_NUMERICS_FAST, config->zero.offload == TSR_OFFLOAD_FILE);
@@ -209,15 +209,22 @@ void prepare_explain_model(app *a, const setup *s, const prepared *p) {
   tsr_compile_read_model(a->arena, s->config, &o, &model, a->diags);
 }
 
+/* Devices that no run has: `check` describes the program that `plan` does. */
+static bool is_tenstorrent(const tsr_mesh *mesh) {
+  return mesh->shape.arch == TSR_ARCH_WORMHOLE_B0 || mesh->shape.arch == TSR_ARCH_BLACKHOLE;
+}
+
 /* A plan for other devices does not depend on this machine's kernels. */
 static bool choose_machine(app *a, setup *s, prepared *p) {
   tsr_command command = a->options.command;
-  if (command != TSR_COMMAND_PLAN && command != TSR_COMMAND_REPORT && command != TSR_COMMAND_WATCH)
+  bool checks = command == TSR_COMMAND_CHECK && is_tenstorrent(s->mesh);
+  if (command != TSR_COMMAND_PLAN && command != TSR_COMMAND_REPORT &&
+      command != TSR_COMMAND_WATCH && !checks)
     return true;
   if (!tsr_machine_choose(
           a->arena, a->share, a->options.machine, s->mesh, &p->machine, &p->machine_why, a->diags))
     return false;
-  if (!p->machine->threads) s->compute.cpu = tsr_plan_device();
+  if (!p->machine->threads) s->elsewhere = tsr_plan_device();
   return true;
 }
 

@@ -15,6 +15,8 @@ typedef struct {
   tsr_rank_map ranks;
   int64_t batch_units, tp_units; /* of the recipe */
   tsr_compute compute;
+  tsr_cpu_context elsewhere; /* what programs are compiled for instead, where `k` is set: of
+                              * machines that are not this one (tsr_plan_device) */
 } setup;
 
 /* Each stage needs those before it, unless stated otherwise. False with diagnostics. */

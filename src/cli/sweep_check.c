@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_check.h"
+#include "base/command_progress.h"
 #include "base/hash.h"
+#include "base/terminal_line.h"
 #include "cli/console.h"
 #include "config/print.h"
 #include "plan/report.h"
@@ -94,9 +96,11 @@ tell(const sweep_request *r, const tsr_config *c, const tsr_dataset *data, int64
 /* ---- a run ---- */
 
 static int check_run(app *a, const sweep_request *r, int run, int to) {
+  bool is_line_shown = tsr_command_progress_is_shown(); /* the parent's */
   setup s = {0};
   prepared p = {0};
   a->options.command = TSR_COMMAND_CHECK;
+  tsr_command_progress_disable();
   bool ok = setup_load_config(a, &s) && prepare(a, &s, &p);
   if (!ok) prepare_explain_model(a, &s, &p);
   if (ok) tsr_plan_lint(s.config, s.parallel, p.training.graph, a->diags);
@@ -109,6 +113,7 @@ static int check_run(app *a, const sweep_request *r, int run, int to) {
   }
   tsr_text name = {0};
   tsr_sweep_run_print(&r->sweep, &r->runs[run], &name);
+  if (!ok && is_line_shown) fputs(TSR_TERMINAL_LINE_CLEAR, stderr);
   if (!ok) fprintf(stderr, "run %d (%s):\n", run + 1, name.data);
   return console_finish(a, ok);
 }
@@ -151,14 +156,17 @@ int sweep_check(app *a, const sweep_request *r, sweep_checked *ret) {
   ret->shared = tsr_arena_array(a->arena, tsr_prefix_run, r->count);
   ret->steps = tsr_arena_array(a->arena, int64_t, r->count);
   fflush(stdout);
+  tsr_command_progress_begin("checking", r->count, "runs");
   for (int run = 0; run < r->count && !code; run++) {
     facts f = {0};
     code = check_in_child(a, r, run, &f);
+    if (!code) tsr_command_progress_add(1);
     ret->shared[run] = (tsr_prefix_run){.curve = f.curve, .steps = f.steps};
     ret->steps[run] = f.last;
     if (f.shares) ret->shared[run].group = tsr_arena_strdup(a->arena, f.group);
     tsr_text_add(&data, "%s %s\n", f.data, f.validation);
   }
+  tsr_command_progress_end();
   tsr_hash_text(data.data, data.length, hash);
   tsr_text_free(&data);
   ret->data = tsr_arena_strdup(a->arena, hash);

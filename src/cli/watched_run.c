@@ -107,19 +107,29 @@ static bool look_for_process(watched_run *r) {
   return !same || before.has_metrics != r->live.has_metrics;
 }
 
-void watched_run_look(app *a, watched_run *r, tsr_feed *feed, int index) {
-  fresh_files fresh;
-  bool is_new = !r->metrics.arena && !r->config.arena;
-  bool changed = read_files(a, r, &fresh);
+void watched_run_look(watched_run *r, tsr_feed *feed, int index) {
+  bool is_new = !r->is_fed;
   tsr_feed_lock(feed);
-  if (changed) take_files(r, &fresh);
-  changed |= tsr_metrics_follow_look(&r->metrics);
+  bool changed = tsr_metrics_follow_look(&r->metrics);
   if (look_for_process(r)) {
     r->lock.rests_until = 0;
     changed = true;
   }
   if (changed || is_new) make_warnings(r);
   if (changed || is_new) tsr_feed_update(feed, index, &r->page, r->metrics.begins);
+  r->is_fed = true;
+  tsr_feed_unlock(feed);
+}
+
+void watched_run_read(app *a, watched_run *r, tsr_feed *feed, int index) {
+  fresh_files fresh;
+  bool changed = read_files(a, r, &fresh);
+  r->is_read = true;
+  if (!changed) return;
+  tsr_feed_lock(feed);
+  take_files(r, &fresh);
+  make_warnings(r);
+  tsr_feed_update(feed, index, &r->page, r->metrics.begins);
   tsr_feed_unlock(feed);
   for (int i = 0; i < FILES; i++) tsr_arena_free(fresh.arenas[i]);
 }

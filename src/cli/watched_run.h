@@ -22,6 +22,8 @@ typedef struct {
 typedef struct {
   const char *path;
   bool is_folder; /* else a file of metrics */
+  bool is_fed;    /* the feed has it */
+  bool is_read;   /* the other files of its folder, too */
   tsr_metrics_follow metrics;
   watched_file config, lock, checkpoints;
   page_config texts;
@@ -33,7 +35,9 @@ typedef struct {
 
 /* `path` outlives it, as the run outlives the feed. */
 void watched_run_open(tsr_arena *arena, const char *path, watched_run *ret_run);
-/* Reads what has changed and gives it to the feed as run `index`. */
-void watched_run_look(app *a, watched_run *run, tsr_feed *feed, int index);
+/* Gives the feed, as run `index`, what is new in its metrics and of its process. */
+void watched_run_look(watched_run *run, tsr_feed *feed, int index);
+/* The same of its other files, behind it. A configuration is compiled, which may take seconds. */
+void watched_run_read(app *a, watched_run *run, tsr_feed *feed, int index);
 
 #endif

@@ -35,6 +35,7 @@ struct tsr_feed {
   int count, capacity;
   tsr_text waiting; /* JSON */
   int left_out;
+  int read, found; /* runs; found -1: it is not known yet */
 };
 
 tsr_feed *tsr_feed_new(tsr_arena *arena, const char *version) {
@@ -46,6 +47,7 @@ tsr_feed *tsr_feed_new(tsr_arena *arena, const char *version) {
       f->session, sizeof f->session, "%" PRIx64 "%08lx", (int64_t)now.tv_sec,
       (unsigned long)now.tv_nsec ^ (unsigned long)getpid());
   f->version = version;
+  f->found = -1;
   tsr_text_add(&f->waiting, "[]");
   return f;
 }
@@ -113,6 +115,11 @@ void tsr_feed_set_waiting(tsr_feed *f, const char *const *paths, int count) {
 
 void tsr_feed_set_left_out(tsr_feed *f, int count) { f->left_out = count; }
 
+void tsr_feed_set_reading(tsr_feed *f, int read, int found) {
+  f->read = read;
+  f->found = found;
+}
+
 /* ---- answers ---- */
 
 static void add_head(const tsr_feed *f, tsr_text *json) {
@@ -125,6 +132,8 @@ static void add_head(const tsr_feed *f, tsr_text *json) {
       ",\"session\":\"%s\",\"revision\":%" PRId64 ",\"now\":%.3f,\"waiting\":%s,\"left_out\":%d",
       f->session, f->revision, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, f->waiting.data,
       f->left_out);
+  if (f->read == f->found) tsr_text_add(json, ",\"reading\":null");
+  else tsr_text_add(json, ",\"reading\":[%d,%d]", f->read, f->found < 0 ? 0 : f->found);
 }
 
 /* What an asker of a revision has; NULL: the series that it has are not known, or others. */

@@ -6,6 +6,8 @@
  *   "now"       the server's clock, in seconds since 1970
  *   "waiting"   paths at which there is no run yet: [text…]
  *   "left_out"  how many runs are beyond those that are followed
+ *   "reading"   while files of runs are still to be read: [runs that are read, runs that were
+ *               found]; else null
  *
  * or an increment for a page that has an older revision: instead of "runs"
  *
@@ -34,6 +36,8 @@ void tsr_feed_update(tsr_feed *feed, int index, const tsr_page_run *run, int64_t
 /* Locked. */
 void tsr_feed_set_waiting(tsr_feed *feed, const char *const *paths, int count);
 void tsr_feed_set_left_out(tsr_feed *feed, int count); /* locked */
+/* Locked: so many of those that were found are read; before the first call none are found. */
+void tsr_feed_set_reading(tsr_feed *feed, int read, int found);
 
 /* Of any thread. `since`: "SESSION-REVISION" of what the asker has; NULL: nothing. An increment
  * where that is of this session, else the whole object. */

@@ -44,16 +44,17 @@ static kind *find_kind(page *p, tsr_op op, int axis) {
   return k;
 }
 
-static void add_pair(void *context, const tsr_rank_flow *flow, int from, int to) {
+static void add_pairs(void *context, const tsr_rank_flow *flow, int from, int to, int64_t pairs) {
   page *p = context;
   if (flow != p->flow) {
     p->flow = flow;
     p->kind_of_flow = find_kind(p, flow->op, flow->axis);
   }
-  int at = p->blocks.of_rank[from] * p->blocks.count + p->blocks.of_rank[to];
-  p->all[at] += flow->bytes;
-  p->total += flow->bytes;
-  p->kind_of_flow->bytes[at] += flow->bytes;
+  int at = from * p->blocks.count + to;
+  double bytes = (double)pairs * flow->bytes;
+  p->all[at] += bytes;
+  p->total += bytes;
+  p->kind_of_flow->bytes[at] += bytes;
 }
 
 static void count_bytes(page *p) {
@@ -63,8 +64,8 @@ static void count_bytes(page *p) {
   p->all = tsr_arena_array(p->arena, double, cells);
   tsr_rank_traffic_make(
       p->arena, &r->programs[0], r->parallel, tsr_config_all_reduce(r->config), &traffic);
-  for (int rank = 0; rank < r->parallel->ranks; rank++)
-    tsr_rank_traffic_visit(&traffic, r->parallel, rank, add_pair, p);
+  tsr_rank_traffic_visit(
+      p->arena, &traffic, r->parallel, p->blocks.of_rank, p->blocks.count, add_pairs, p);
   for (int i = 0; i < cells; i++) {
     if (p->all[i] <= 0) continue;
     p->most = fmax(p->most, p->all[i]);

@@ -117,39 +117,83 @@ void tsr_rank_traffic_make(
   }
 }
 
-static void
-visit_flow(const tsr_rank_flow *f, int rank, tsr_rank_traffic_visitor *visit, void *context) {
-  int64_t place = rank / f->stride % f->members, first = rank - place * f->stride;
-  switch (f->pairs) {
-  case TSR_PAIRS_NEXT: {
-    int64_t to = ((place + f->distance) % f->members + f->members) % f->members;
-    if (to != place) visit(context, f, rank, (int)(first + to * f->stride));
+/* ---- between blocks ---- */
+
+/* What a group's members of each block are, of a flow. */
+typedef struct {
+  const tsr_rank_flow *flow;
+  const tsr_parallel *parallel;
+  const int *block_of;
+  int *senders, *members; /* by block: those that take part; all. 0 between groups */
+  int *touched, touched_count;
+  tsr_block_traffic_visitor *visit;
+  void *context;
+} group_walk;
+
+static bool sends(const group_walk *w, int rank) {
+  const tsr_rank_flow *f = w->flow;
+  int dp = tsr_parallel_coord(w->parallel, rank, TSR_DP);
+  return tsr_parallel_coord(w->parallel, rank, TSR_PP) == f->stage &&
+         (f->owner < 0 || dp % f->owners == f->owner);
+}
+
+static void visit_pairs(const group_walk *w, int from, int to, int64_t pairs) {
+  if (pairs) w->visit(w->context, w->flow, from, to, pairs);
+}
+
+/* The members at `begin`, `begin` + stride, …: each to each other one. Counted by blocks, because
+ * the pairs are as many as the square of the members. */
+static void visit_each_other(group_walk *w, int64_t first) {
+  const tsr_rank_flow *f = w->flow;
+  for (int64_t k = 0; k < f->members; k++) {
+    int rank = (int)(first + k * f->stride), block = w->block_of[rank];
+    if (!w->members[block]++) w->touched[w->touched_count++] = block;
+    w->senders[block] += sends(w, rank);
+  }
+  for (int i = 0; i < w->touched_count; i++)
+    for (int k = 0; k < w->touched_count; k++) {
+      int from = w->touched[i], to = w->touched[k];
+      int64_t others = w->members[to] - (from == to); /* no rank sends to itself */
+      visit_pairs(w, from, to, w->senders[from] * others);
+    }
+  for (; w->touched_count; w->touched_count--)
+    w->senders[w->touched[w->touched_count - 1]] = w->members[w->touched[w->touched_count - 1]] = 0;
+}
+
+/* Which member receives what member `from` of a group sends; -1: none. */
+static int64_t receiver_of(const tsr_rank_flow *f, int64_t from) {
+  int64_t to = f->distance;
+  if (f->pairs == TSR_PAIRS_NEXT)
+    to = ((from + f->distance) % f->members + f->members) % f->members;
+  if (f->pairs == TSR_PAIRS_TO_ROOT) to = f->root;
+  return to == from && f->pairs != TSR_PAIRS_STAGES ? -1 : to;
+}
+
+static void visit_group(group_walk *w, int64_t first) {
+  const tsr_rank_flow *f = w->flow;
+  if (f->pairs == TSR_PAIRS_EACH_OTHER) {
+    visit_each_other(w, first);
     return;
   }
-  case TSR_PAIRS_TO_ROOT:
-    if (place != f->root) visit(context, f, rank, (int)(first + f->root * f->stride));
-    return;
-  case TSR_PAIRS_STAGES:
-    visit(context, f, rank, (int)(first + f->distance * f->stride));
-    return;
-  case TSR_PAIRS_FROM_ROOT:
-    if (place != f->root) return;
-    break;
-  case TSR_PAIRS_EACH_OTHER:
-    break;
+  bool from_root = f->pairs == TSR_PAIRS_FROM_ROOT;
+  for (int64_t k = 0; k < f->members; k++) {
+    int64_t from = from_root ? f->root : k, to = from_root ? k : receiver_of(f, k);
+    int sender = (int)(first + from * f->stride);
+    if (to < 0 || (from_root && to == from) || !sends(w, sender)) continue;
+    visit_pairs(w, w->block_of[sender], w->block_of[first + to * f->stride], 1);
   }
-  for (int64_t k = 0; k < f->members; k++)
-    if (k != place) visit(context, f, rank, (int)(first + k * f->stride));
 }
 
 void tsr_rank_traffic_visit(
-    const tsr_rank_traffic *traffic, const tsr_parallel *parallel, int rank,
-    tsr_rank_traffic_visitor *visit, void *context) {
-  int stage = tsr_parallel_coord(parallel, rank, TSR_PP);
-  int dp = tsr_parallel_coord(parallel, rank, TSR_DP);
+    tsr_arena *arena, const tsr_rank_traffic *traffic, const tsr_parallel *parallel,
+    const int *block_of, int blocks, tsr_block_traffic_visitor *visit, void *context) {
+  group_walk w = {.parallel = parallel, .block_of = block_of, .visit = visit, .context = context};
+  w.senders = tsr_arena_array(arena, int, blocks);
+  w.members = tsr_arena_array(arena, int, blocks);
+  w.touched = tsr_arena_array(arena, int, blocks);
   for (int i = 0; i < traffic->count; i++) {
-    const tsr_rank_flow *f = &traffic->flows[i];
-    if (f->stage != stage || (f->owner >= 0 && dp % f->owners != f->owner)) continue;
-    visit_flow(f, rank, visit, context);
+    const tsr_rank_flow *f = w.flow = &traffic->flows[i];
+    for (int rank = 0; rank < parallel->ranks; rank++)
+      if (rank / f->stride % f->members == 0) visit_group(&w, rank);
   }
 }

@@ -41,10 +41,14 @@ void tsr_rank_traffic_make(
     tsr_arena *arena, const tsr_programs *programs, const tsr_parallel *parallel,
     tsr_all_reduce_algorithm all_reduce, tsr_rank_traffic *ret_traffic);
 
-/* Called for each receiver of what a rank sends in a flow. */
-typedef void tsr_rank_traffic_visitor(void *context, const tsr_rank_flow *flow, int from, int to);
+/* Called with how many pairs of ranks of two blocks send in a flow: from one of `from` to one of
+ * `to`. Any number of times for the same blocks. */
+typedef void tsr_block_traffic_visitor(
+    void *context, const tsr_rank_flow *flow, int from, int to, int64_t pairs);
+/* `block_of`: the block of each rank, of so many blocks; each rank may be one. The work grows with
+ * the ranks and with the pairs of blocks, not with the pairs of ranks. */
 void tsr_rank_traffic_visit(
-    const tsr_rank_traffic *traffic, const tsr_parallel *parallel, int rank,
-    tsr_rank_traffic_visitor *visit, void *context);
+    tsr_arena *arena, const tsr_rank_traffic *traffic, const tsr_parallel *parallel,
+    const int *block_of, int blocks, tsr_block_traffic_visitor *visit, void *context);
 
 #endif

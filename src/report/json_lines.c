@@ -27,16 +27,13 @@ struct tsr_json_lines {
   off_t part_at;     /* where a line begins that was written in part; -1: there is none */
 };
 
-/* Of a line that this file has written; -1: it names none. */
-static int64_t step_of_line(const char *line) {
+int64_t tsr_json_line_step(const char *line) {
   static const char key[] = "\"step\":";
   const char *at = strstr(line, key);
   return at ? strtoll(at + sizeof key - 1, NULL, 10) : -1;
 }
 
-/* Adds the file's next line, which `at` is the begin of, with its newline; without one at the end.
- * False with errno set. */
-static bool read_line(int fd, off_t at, tsr_text *line) {
+bool tsr_json_line_read(int fd, int64_t at, tsr_text *line) {
   char block[TSR_DISK_BLOCK];
   for (ptrdiff_t got; (got = tsr_disk_read_at(fd, block, sizeof block, at)); at += got) {
     if (got < 0) return false;
@@ -52,9 +49,9 @@ static off_t bytes_up_to(int fd, int64_t step) {
   off_t bytes = 0;
   for (bool ends = false; !ends;) {
     tsr_text line = {0};
-    if (!read_line(fd, bytes, &line)) bytes = -1;
+    if (!tsr_json_line_read(fd, bytes, &line)) bytes = -1;
     ends = bytes < 0 || !line.length || line.data[line.length - 1] != '\n' || line.data[0] != '{' ||
-           step_of_line(line.data) > step;
+           tsr_json_line_step(line.data) > step;
     if (!ends) bytes += (off_t)line.length;
     tsr_text_free(&line);
   }
@@ -93,7 +90,7 @@ static bool is_lost(const tsr_json_lines *lines) {
   }
   if (got <= 0) return !got;
   tsr_text line = {0};
-  bool ok = at + i > 0 && read_line(lines->fd, at + i, &line);
+  bool ok = at + i > 0 && tsr_json_line_read(lines->fd, at + i, &line);
   at += i + (off_t)line.length;
   tsr_text_free(&line);
   got = ok ? tsr_disk_read_at(lines->fd, block, 32, at) : -1;
@@ -176,7 +173,7 @@ static void drop_late(tsr_json_lines *lines, int64_t step) {
   while (*at) {
     char *end = strchr(at, '\n');
     *end = 0;
-    if (step_of_line(at) <= step) tsr_text_add(&kept, "%s\n", at);
+    if (tsr_json_line_step(at) <= step) tsr_text_add(&kept, "%s\n", at);
     at = end + 1;
   }
   tsr_text_free(&lines->late);
@@ -226,7 +223,7 @@ static bool write_pipe(tsr_json_lines *lines) {
     if (put < 0) return false;
     late->length -= (size_t)put;
     memmove(late->data, late->data + put, late->length + 1);
-    int64_t step = step_of_line(late->data);
+    int64_t step = tsr_json_line_step(late->data);
     if (step >= 0) lines->late_step = step;
   }
   return true;
@@ -275,10 +272,19 @@ void tsr_json_lines_add(tsr_json_lines *lines, cJSON *line, int64_t step, tsr_di
   char *json = cJSON_PrintUnformatted(line);
   cJSON_Delete(line);
   assert(json); /* only without memory */
-  if (!lines->late.length) lines->late_step = step;
-  tsr_text_add(&lines->late, "%s\n", json);
+  tsr_json_lines_put(lines, json, strlen(json), step);
+  tsr_json_lines_put(lines, "\n", 1, step);
   cJSON_free(json);
   try_late(lines, diags);
+}
+
+void tsr_json_lines_put(tsr_json_lines *lines, const char *text, size_t length, int64_t step) {
+  if (!lines->late.length) lines->late_step = step;
+  tsr_text_add_bytes(&lines->late, text, length);
+}
+
+void tsr_json_lines_flush(tsr_json_lines *lines, tsr_diags *diags) {
+  if (lines->late.length) try_late(lines, diags);
 }
 
 bool tsr_json_lines_are_written(const tsr_json_lines *lines) { return lines->fd >= 0; }
@@ -290,7 +296,7 @@ bool tsr_json_lines_have(const tsr_json_lines *lines, const char *line_begin) {
   if (lines->fd < 0 || fstat(lines->fd, &info) || !S_ISREG(info.st_mode)) return true;
   while (!found && !ends) {
     tsr_text line = {0};
-    ends = !read_line(lines->fd, at, &line) || !line.length;
+    ends = !tsr_json_line_read(lines->fd, at, &line) || !line.length;
     found = !ends && !strncmp(line.data, line_begin, strlen(line_begin));
     at += (off_t)line.length;
     tsr_text_free(&line);

@@ -5,6 +5,7 @@
 #ifndef TSR_REPORT_JSON_LINES_H
 #define TSR_REPORT_JSON_LINES_H
 #include "base/diag.h"
+#include "base/text.h"
 #include <cjson/cJSON.h>
 #include <signal.h>
 #include <stdint.h>
@@ -39,8 +40,19 @@ bool tsr_json_lines_have(const tsr_json_lines *lines, const char *line_begin);
 /* Writes and frees a line of a step. A run does not end because it cannot be written: the first
  * line that cannot is a warning, with the file and the step, and is written with the next ones. */
 void tsr_json_lines_add(tsr_json_lines *lines, cJSON *line, int64_t step, tsr_diags *diags);
+/* Whole lines of steps up to `step`, with their newlines, to be written by the next of these two: a
+ * few thousand of them by one write. */
+void tsr_json_lines_put(tsr_json_lines *lines, const char *text, size_t length, int64_t step);
+void tsr_json_lines_flush(tsr_json_lines *lines, tsr_diags *diags);
 /* At the end: a failure when lines are still not written. */
 bool tsr_json_lines_finish(tsr_json_lines *lines, tsr_diags *diags);
+
+/* ---- a file of lines ---- */
+
+/* Adds the line that begins at `at`, with its newline; without one at the end. False with errno. */
+bool tsr_json_line_read(int fd, int64_t at, tsr_text *line);
+/* Of a line that a run has written; -1: it names none. */
+int64_t tsr_json_line_step(const char *line);
 
 void tsr_json_add_int(cJSON *line, const char *name, int64_t value);
 

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/metrics.h"
 #include "base/text.h"
-#include "report/json_lines.h"
+#include "report/metrics_internal.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-struct tsr_metrics {
-  tsr_json_lines *lines;
-};
 
 static const char *const begins[] = {
     "{\"event\":\"start\",\"config\":", "{\"event\":\"step\",\"step\":",

@@ -91,6 +91,19 @@ void tsr_metrics_write_eval(
 void tsr_metrics_write_sample(
     tsr_metrics *metrics, int64_t step, const char *text, size_t length, tsr_diags *diags);
 void tsr_metrics_write_end(tsr_metrics *metrics, const tsr_metrics_end *end, tsr_diags *diags);
+
+/* Of a run that begins behind step `step` of another one, which has the same steps up to there. */
+typedef struct {
+  const char *path;   /* that one's metrics */
+  const char *recipe; /* and its hash: of other ones nothing is taken */
+  int64_t step;
+  int64_t evaluations; /* evaluations and samples are taken up to this step; 0: none */
+} tsr_metrics_origin;
+/* Behind the start: adds the other run's lines of steps, as they are. False with the reason, and
+ * nothing is added: it has no such file, or not that step. Fine where no metrics are written. */
+bool tsr_metrics_add_origin(
+    tsr_arena *arena, tsr_metrics *metrics, const tsr_metrics_origin *origin, const char **ret_why,
+    tsr_diags *diags);
 bool tsr_metrics_finish(tsr_metrics *metrics, tsr_diags *diags);
 
 #endif

@@ -81,6 +81,10 @@ static void diff_steps(const tsr_run_lock *a, const tsr_run_lock *b, tsr_text *t
     tsr_text_add(text, "steps: the runs have none in common\n");
     return;
   }
+  if (step < 0 && first == last) {
+    tsr_text_add(text, "steps: the weights after step %" PRId64 " are equal\n", first);
+    return;
+  }
   if (step < 0) {
     tsr_text_add(
         text,

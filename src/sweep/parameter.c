@@ -211,11 +211,18 @@ static double uniform(const tsr_sweep_parameter *p, uint64_t seed, int64_t run, 
   return (double)(((uint64_t)words[0] << 32 | words[1]) >> 11) * 0x1p-53;
 }
 
-static const char *number_text(tsr_arena *arena, double value) {
-  char digits[40];
+/* Rounding to six digits may leave the range, whose ends may have more. */
+static const char *number_text(tsr_arena *arena, const tsr_sweep_parameter *p, double value) {
+  enum { DIGITS = 6, DIGITS_EXACT = 17 };
   tsr_text text = {0};
-  snprintf(digits, sizeof digits, "%.6g", value);
-  tsr_config_print_float(strtod(digits, NULL), &text);
+  double rounded = value;
+  for (int digits = DIGITS; digits <= DIGITS_EXACT; digits++) {
+    char number[40];
+    snprintf(number, sizeof number, "%.*g", digits, value);
+    rounded = strtod(number, NULL);
+    if (rounded >= p->low && rounded <= p->high) break;
+  }
+  tsr_config_print_float(fmin(fmax(rounded, p->low), p->high), &text);
   const char *copy = tsr_arena_strdup(arena, text.data);
   tsr_text_free(&text);
   return copy;
@@ -233,7 +240,7 @@ const char *tsr_sweep_parameter_draw(
   double value = p->space == TSR_SWEEP_UNIFORM ? low + u * (high - low)
                                                : exp(log(low) + u * (log(high) - log(low)));
   if (p->is_integer) return tsr_arena_printf(arena, "%lld", llround(value));
-  return number_text(arena, value);
+  return number_text(arena, p, value);
 }
 
 void tsr_sweep_parameter_print(const tsr_sweep_parameter *p, tsr_text *text) {

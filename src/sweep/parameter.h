@@ -6,7 +6,8 @@
  *   uniform(0, 0.1)          drawn, every number in it as likely
  *   log_uniform(1e-5, 1e-3)  drawn, every logarithm as likely
  *
- * Drawn numbers have six significant digits, those of integer keys are whole and have both ends. */
+ * Drawn numbers have six significant digits, more where fewer would leave the range; those of
+ * integer keys are whole and have both ends. */
 #ifndef TSR_SWEEP_PARAMETER_H
 #define TSR_SWEEP_PARAMETER_H
 #include "config/fields.h"

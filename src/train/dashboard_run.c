@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/dashboard_run.h"
 #include "base/clock.h"
+#include "base/terminal.h"
 #include "runtime/process.h"
 #include "train/trainer_internal.h"
 #include "tui/painter.h"
@@ -139,6 +140,7 @@ void tsr_dashboard_run_begin(tsr_trainer *t, double now) {
 void tsr_dashboard_run_step(tsr_trainer *t, const tsr_metrics_step *step, double now) {
   tsr_dashboard_run *r = lock_run(t);
   if (!r) return;
+  tsr_terminal_trim(); /* the thread that draws may wait for the terminal */
   tsr_dashboard *d = &r->dashboard;
   int64_t done = step->step - t->first_step, left = t->steps - step->step;
   d->step = step->step;

@@ -21,6 +21,7 @@ static tsr_short_text threads_text(const comparison *c, int run) {
   return t;
 }
 
+/* Nothing is written, wherever the run would write. */
 static bool run(comparison *c, int index, int *ret_signal) {
   tsr_trainer_options o = *c->o;
   tsr_determinism_run *r = &c->runs[index];
@@ -29,12 +30,16 @@ static bool run(comparison *c, int index, int *ret_signal) {
   o.quiet = true;
   o.out = NULL;
   o.out_folder = NULL;
+  o.hashes = false;
+  o.lock = NULL;
+  o.tensorboard = NULL;
   o.gradients = NULL;
   o.gradient_folder = NULL;
   o.routing = NULL;
   o.routing_folder = NULL;
   o.keep = (tsr_checkpoint_manager_options){
       .resume = c->o->keep.resume,
+      .forks = c->o->keep.forks,
       .named = true,
       .weights = c->o->keep.weights,
       .adapter = c->o->keep.adapter,
@@ -72,8 +77,8 @@ static int compare_places(const void *a, const void *b) {
 static const tsr_collective_digest *
 find_different(tsr_collective_digests *a, tsr_collective_digests *b) {
   const tsr_collective_digest *first = NULL;
-  qsort(a->items, (size_t)a->count, sizeof *a->items, compare_places);
-  qsort(b->items, (size_t)b->count, sizeof *b->items, compare_places);
+  if (a->count) qsort(a->items, (size_t)a->count, sizeof *a->items, compare_places);
+  if (b->count) qsort(b->items, (size_t)b->count, sizeof *b->items, compare_places);
   for (int i = 0; i < a->count && i < b->count; i++)
     if (a->items[i].hash != b->items[i].hash && (!first || a->items[i].order < first->order))
       first = &a->items[i];

@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/locked_checkpoint.h"
 #include "base/file_read.h"
+#include "train/learning_rate_recipe.h"
 #include <string.h>
 
 typedef struct {
   tsr_arena *arena;
   const tsr_run_lock *lock;
   const char *folder;
-  bool is_own; /* the run's alone; else other runs may have kept theirs there */
+  bool is_own; /* the run's; else other runs may have kept theirs there */
   tsr_diags *diags;
 } place;
+
+/* A run that forks in the folder of the run that it forks from has its own learning rates, and that
+ * one's checkpoints beside its own. */
+static bool has_same_rates(const tsr_run_lock *lock, const tsr_manifest *m) {
+  for (int i = 0; i < lock->recipe_count; i++) {
+    const tsr_recipe_entry *e = &lock->recipe[i];
+    const char *there = tsr_recipe_value(m, e->key);
+    if (tsr_lr_recipe_has(e->key) && there && strcmp(there, e->value) != 0) return false;
+  }
+  return true;
+}
 
 static bool is_of_run(const place *p, const tsr_manifest *m) {
   char hash[TSR_HASH_TEXT];
   tsr_recipe_hash(m->recipe, m->recipe_count, hash);
-  return p->is_own || !strcmp(hash, p->lock->recipe_hash);
+  return p->is_own ? has_same_rates(p->lock, m) : !strcmp(hash, p->lock->recipe_hash);
 }
 
 /* Those that hold weights alone repeat nothing. */

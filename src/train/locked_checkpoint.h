@@ -7,8 +7,8 @@
 
 /* The newest checkpoint of a step below `before` that a run can resume from, in the folder
  * `checkpoints` beside the run.lock or in `folder`, where the configuration keeps them: those of
- * other recipes there are other runs'. "": there is no such folder. False: there is none, and the
- * run is repeated from its begin. */
+ * other recipes there, and of other learning rates beside the run.lock, are other runs'. "": there
+ * is no such folder. False: there is none, and the run is repeated from its begin. */
 bool tsr_locked_checkpoint_find(
     tsr_arena *arena, const tsr_run_lock *lock, const char *folder, int64_t before,
     tsr_manifest *ret_checkpoint, tsr_diags *diags);

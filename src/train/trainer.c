@@ -2,6 +2,7 @@
 #include "train/trainer_internal.h"
 #include "base/command_progress.h"
 #include "train/epochs.h"
+#include "train/fork_metrics.h"
 #include "train/gradient_dump.h"
 #include "train/replica_checks.h"
 #include "train/resume_recipe.h"
@@ -171,7 +172,7 @@ static bool start_checkpoint_manager(tsr_trainer *t) {
 static bool begin_results(tsr_trainer *t) {
   const tsr_trainer_options *o = t->o;
   bool overwrites = o->keep.purpose == TSR_OUT_OVERWRITES;
-  int64_t from = overwrites ? 0 : t->step;
+  int64_t from = overwrites || tsr_fork_begins_files(o) ? 0 : t->step;
   if (o->gradients)
     t->gradient_path = tsr_arena_array(o->arena, char, strlen(o->gradients) + TSR_STEP_FILE_BYTES);
   if (o->routing)
@@ -465,6 +466,7 @@ bool tsr_train(
     t.first_step = t.step;
     tsr_dashboard_run_begin(&t, now());
     if (ok) tsr_trainer_write_start(&t);
+    if (ok) tsr_fork_metrics_add(&t);
     ok = ok && run_loop(&t, ret_signal) && tsr_trainer_write_end(&t, *ret_signal);
   }
   tsr_checkpoint_manager_close(t.manager);

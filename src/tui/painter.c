@@ -38,6 +38,7 @@ static void read_messages(tsr_dashboard *d) {
 void tsr_painter_draw(tsr_painter *p, tsr_dashboard *d) {
   int rows, columns;
   bool all = tsr_terminal_take_damage();
+  tsr_terminal_trim();
   read_messages(d);
   tsr_terminal_size(&rows, &columns);
   tsr_screen_clear(&p->screen, rows, columns);

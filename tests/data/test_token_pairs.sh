@@ -65,6 +65,7 @@ for name in megatron chars; do
       [ ! -e q/q.bin ] || [ ! -e q/$side ] || complain "$name, $how@$n: a mixed pair"
       ends 0 tokenize new.txt --out q/q.bin "${words[@]}" --overwrite --quiet
       is_pair new || complain "$name, $how@$n: no pair behind a killed command"
+      [ -z "$(find q -name "*.tmp")" ] || complain "$name, $how@$n: a file of a killed command is left"
     done
   done
   [ $olds -ge 5 ] && [ $news -ge 5 ] || complain "$name: $olds old and $news new pairs"

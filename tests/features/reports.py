@@ -65,6 +65,25 @@ transformer_config: {model_type: gpt2, embedding_dim: 8, num_blocks: 2, num_head
         done.fail(f"Ctrl-C ends watch with {code}")
 
 
+@feature("--fork: a run with other learning rates behind another's checkpoint, with its own bits and metrics from step 1")
+def fork(c):
+    c.write("fork.yaml", """training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, max_steps: 6,
+  sequence_length: 8, eval_every: 2, sample_tokens: 0, optimizer: {type: AdamW, lr: 0.01}}
+scheduler_config: {type: wsd, warmup_steps: 1, hold_steps: 2}
+transformer_config: {model_type: gpt2, embedding_dim: 8, num_blocks: 1, num_heads: 1, max_sequence_length: 8}
+""")
+    later = ["--set", "scheduler_config.hold_steps=4"]
+    c.run("--config", "fork.yaml", "--out", "trunk", "--stop-at", "3")
+    c.run("--config", "fork.yaml", "--out", "alone", *later)
+    done = c.run("--config", "fork.yaml", "--out", "forked", "--fork", "trunk", *later).says("forks from 'trunk/checkpoints/step-00000003'")
+    lines = [[(o["event"], o["step"], o["loss"]) for o in c.metrics(f"{out}/metrics.jsonl") if o["event"] != "start"]
+             for out in ("alone", "forked")]
+    if lines[0] != lines[1] or len(lines[0]) != 10:
+        done.fail(f"metrics alone {lines[0]}, of the fork {lines[1]}")
+    c.run("lock", "diff", "alone", "forked").says("recipe: the same")
+    c.run("verify", "forked").says("verified: steps 4 to 6 of 'forked/run.lock'")
+
+
 @feature("--tui: a run as one picture on the terminal, of its own process or another one")
 def dashboard(c):
     c.write("picture.yaml", """training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4,

@@ -184,6 +184,21 @@ def check_many(c, p):
                 c.check(any("A cell is " in t for t in texts(root)), "what a cell is")
 
 
+def check_largest(c, p):
+    """The bytes between all pairs of 131,072 ranks, which are too many to be counted one by one: those of two ranks, of whom each all_reduce
+    sends as many bytes as both have, times the ranks but one."""
+    large = RUN.replace("batch_size: 8", "batch_size: 131072").replace("threads: 1}", "threads: 1, units: {batch: 131072}}")
+    Path("largest.yaml").write_text(large)
+    total = {}
+    for ranks in (2, 131072):
+        p.run("plan", "--config", "largest.yaml", "--machine", "h100", "--svg", "largest", "--quiet", "--set",
+              f"mesh={{axes: [dp], shape: [{ranks}]}}")
+        about = p.read("largest/communication.svg").find("{*}desc").text
+        total[ranks] = number(re.match(r"([\d,]+) bytes between", about)[1])
+    c.check(total[2] > 0, total)
+    c.same(total[131072], total[2] * 131071, "the bytes between 131,072 ranks")
+
+
 def check_descriptors(c, p):
     """Every shipped descriptor; the devices that have no rank are said to have none."""
     for path in sorted((ROOT / "mesh_descriptors").glob("*.textproto")):
@@ -239,6 +254,7 @@ def main():
         one, _ = p.draw(command="check")
         c.same(one, p.run("check", "--config", "run.yaml"), "what check prints with pictures")
         check_many(c, p)
+        check_largest(c, p)
         check_descriptors(c, p)
         check_hostile(c, p)
         check_refused(c, p)

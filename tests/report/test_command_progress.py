@@ -111,6 +111,16 @@ def check_command(c, p, words, phases, made=()):
     c.same((code, b"%" in said), (0, False), f"{words} --quiet: {said!r}")
 
 
+def check_sweep(c, p):
+    """The run whose check fails says why on a clean line, in a process of its own."""
+    words = ["sweep", "--config", "run.yaml", "--set", "num_heads=[1, 2, 3]", "--set", "num_groups=1", "--set", "eval_every=2", "--out", "none",
+             "--progress"]
+    want = p.plain(*words, "never")
+    code, out, said = p.terminal(*words, "0")
+    c.same((code, out, screen(said)), (2, b"", want[2].decode().rstrip("\n")), "a sweep's check that fails")
+    c.check(b"run 3 (num_heads=3 " in want[2] and b"checking [" in said, f"{said!r}")
+
+
 def check_terminals(c, p):
     words = ["tokenize", "text.txt", "--out", "t.bin", "--progress", "0"]
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
@@ -174,11 +184,15 @@ def main():
         check_command(c, p, ["compare", "run.yaml", "run.yaml", "--steps", "2"], ["repeating"])
         check_command(c, p, ["trace", "--config", "run.yaml", "--save", "saved", "--steps", "1-2"], ["repeating"], ["saved"])
         check_command(c, p, ["check", "--config", "run.yaml", "--prove"], ["proving: one rank", "proving: the mesh", "proving: the interpreter"])
+        check_command(c, p, ["report", "run", "run", "--html", "runs.html"], ["reading"], ["runs.html"])
+        check_command(c, p, ["sweep", "--config", "run.yaml", "--set", "lr=[0.01, 0.02]", "--set", "eval_every=2", "--out", "swept"],
+                      ["checking"], ["swept"])
+        check_sweep(c, p)
         check_terminals(c, p)
         check_error(c, p)
         check_signals(c, p)
         os.chdir(ROOT)
-    c.end("report.command_progress", 120)
+    c.end("report.command_progress", 140)
 
 
 main()

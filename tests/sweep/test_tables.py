@@ -98,6 +98,12 @@ def check_random(c, s):
     s.sweep("fewer", "--set", "lr=log_uniform(1e-4, 1e-1)", "--random", "3", "--sweep-seed", "7")
     lrs = {row["run"]: row[LR] for row in rows("random")}
     c.same({row["run"]: row[LR] for row in rows("fewer")}, {run: lrs[run] for run in "123"}, "the draws with fewer parameters")
+    # Six digits of most numbers between these ends are beyond one of them.
+    low, high = 0.012345651, 0.012345699
+    s.sweep("narrow", "--set", f"lr=uniform({low}, {high})", "--set", f"weight_decay=log_uniform({low}, {high})", "--random", "5")
+    for row in rows("narrow"):
+        for key in (LR, "training_config.optimizer.weight_decay"):
+            c.check(low <= float(row[key]) <= high, f"{key} of random run {row['run']} is {row[key]}, beyond {low} to {high}")
     s.sweep("all", "--set", "seed=1..4", "--random", "4")
     c.same(sorted(row[SEED] for row in rows("all")), ["1", "2", "3", "4"], "as many draws as there are values")
     s.sweep("none", "--set", "seed=1..4", "--random", "5", code=2, says="5 runs are asked for, and the values have 4 combinations")

@@ -31,6 +31,7 @@ ends 0 --config run.yaml --set numerics.threads=3 --check-determinism 9
 says "determinism: 4 steps twice, with 3 threads and with 1 thread: "
 says "run.yaml:1:117: note: 4 steps are left of the run's 4: 4 of 9 were compared"
 ends 0 --config run.yaml --set training_config.max_steps=2 --out run
+files=$(find . -type f | sort | xargs sha256sum)
 ends 0 --config run.yaml --out run --resume --check-determinism 1
 says "determinism: 1 step twice"
 says "$sha" # from step 2 to 3
@@ -38,6 +39,9 @@ says "$sha" # from step 2 to 3
 ends 0 --config run.yaml --out run --resume --check-determinism 3
 says "determinism: 2 steps twice"
 says "note: 2 steps are left of the run's 4: 2 of 3 were compared"
+[ "$(find . -type f | sort | xargs sha256sum)" = "$files" ] || complain "it changes files of --out: $(find . -type f)"
+ends 0 --config run.yaml --out new --metrics new.jsonl --check-determinism 2
+[ ! -e new ] && [ ! -e new.jsonl ] || complain "it leaves what --out or --metrics names"
 ends 2 --config run.yaml --out run --resume --check-determinism 3 --set training_config.max_steps=2
 says "error: no step is left of the run's 2: there is nothing to compare"
 ! grep -q "are equal" "$said" || complain "compares nothing and says that it is equal"
@@ -68,4 +72,4 @@ for size in 16 128; do
   ends 0 --config run.yaml --set 'mesh={axes: [tp, pp], shape: [2, 2]}' --set pipeline.microbatches=2 \
     --set transformer_config.embedding_dim=$size --set transformer_config.num_blocks=2 --check-determinism 2
 done
-end_of train.determinism 13
+end_of train.determinism 14

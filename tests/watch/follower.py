@@ -33,10 +33,13 @@ class Watch:
         return answer.status, dict(answer.getheaders()), body
 
     def ask(self, whole=False):
-        """Takes what has changed; the number of points that came."""
+        """Takes what has changed, the first time all that there is; the number of points that came."""
         first = whole or self.data is None
         since = "" if first else f"?since={self.data['session']}-{self.data['revision']}"
         more = json.loads(self.request("GET", "/data" + since)[2])
+        while first and more["reading"]:
+            time.sleep(0.05)
+            more = json.loads(self.request("GET", "/data")[2])
         if "runs" in more:
             self.data = more
             return sum(len(s["x"]) for run in more["runs"] for s in run["series"])

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from follower import WAIT, Watch, last_step
@@ -207,6 +208,26 @@ def check_notes(c, program):
     watch.stop(signal.SIGTERM)
 
 
+def check_reading(c, program):
+    """The page and the curves are there before the plans of the runs are made, which takes a while at this size."""
+    config = subprocess.run([program, "--config", ROOT / "configs/runs/llama3_405b_16384.yaml", "--print-config"], capture_output=True,
+                            text=True, check=True, timeout=WAIT).stdout
+    for name in ("a", "b"):
+        os.makedirs(f"large/{name}")
+        Path(f"large/{name}/config.yaml").write_text(config)
+        Path(f"large/{name}/metrics.jsonl").write_text(json.dumps(START) + "\n" + line(1, 1) + "\n")
+    watch = Watch(program, "large")
+    seen, ends = [], time.monotonic() + WAIT
+    while not (seen and len(seen[-1]["runs"]) == 2) and time.monotonic() < ends:
+        seen.append(json.loads(watch.request("GET", "/data")[2]))
+    c.check(all(data["reading"] and data["reading"][0] == 0 for data in seen), f"what is said while plans are made: {seen[-1]['reading']}")
+    c.same([(run["name"], last_step(run), run["plan"]) for run in seen[-1]["runs"]], [("large/a", 1, None), ("large/b", 1, None)], "runs without plans")
+    c.same(watch.request("GET", "/")[0], 200, "the page while plans are made")
+    code, seconds = watch.stop(signal.SIGINT)
+    c.check(code == 130 and seconds < 5, f"Ctrl-C while plans are made: {code} in {seconds} s")
+    shutil.rmtree("large")
+
+
 def raw(port, text):
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT) as s:
         s.sendall(text)
@@ -278,7 +299,7 @@ def main():
         os.chdir(folder)
         Path("text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 100)
         Path("run.yaml").write_text(RUN)
-        for part in (check_training, check_files, check_many, check_notes, check_requests, check_refused):
+        for part in (check_training, check_files, check_many, check_notes, check_reading, check_requests, check_refused):
             part(c, program)
     finally:
         os.chdir(here)
