@@ -4,10 +4,11 @@
 #include "kernels/cuda/attention_ring.cuh"
 #include "kernels/cuda/attention_tensor_passes.cuh"
 
-/* A lane's column of a part: its c-th of every row; computed anew wherever it is needed, since all
- * of them kept beside the sums would be spilled. */
-static __device__ inline int tensor_column_in(int c, int64_t D) {
-  int d = c / 2 * 8 + tensor_here(tensor_c_column(0)) + c % 2;
+/* A lane's column of a part: its c-th of every row. Of the widest heads it is computed wherever it
+ * is needed: all columns, kept beside the sums, would be spilled. */
+template <int W> static __device__ inline int tensor_column_in(int c, int64_t D) {
+  int first = tensor_c_column(0);
+  int d = c / 2 * 8 + (W == TENSOR_WIDTH_MAX ? tensor_here(first) : first) + c % 2;
   return d < D ? d : -1;
 }
 
@@ -57,7 +58,7 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
   __device__ inline int column(int c, const tsr_attention &a) const {
-    return tensor_column_in(c, a.Dv);
+    return tensor_column_in<W>(c, a.Dv);
   }
   __device__ inline bool leads() const { return tensor_lane() % 4 == 0; }
   __device__ inline float &at(int i, int c) { return rows.out[i / 2][c / 2][i % 2 * 2 + c % 2]; }
@@ -98,7 +99,7 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dq {
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
   __device__ inline int column(int c, const tsr_attention &a) const {
-    return tensor_column_in(c, a.D);
+    return tensor_column_in<W>(c, a.D);
   }
   __device__ inline float &at(int i, int c) { return dq[i / 2][c / 2][i % 2 * 2 + c % 2]; }
 };
@@ -149,8 +150,8 @@ template <tsr_cuda_type TYPE, int W, int M, tensor_sums SUMS> struct ring_tensor
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
   __device__ inline int column(int c, const tsr_attention &a) const {
-    if (c < OF_DK) return tensor_column_in(c, a.D);
-    int d = tensor_column_in(c - OF_DK, a.Dv);
+    if (c < OF_DK) return tensor_column_in<W>(c, a.D);
+    int d = tensor_column_in<W>(c - OF_DK, a.Dv);
     return d < 0 ? d : (int)a.D + d;
   }
   __device__ inline float &at(int i, int c) {

@@ -307,9 +307,9 @@ static __device__ inline void tensor_dkv_add(
   int begin = (int)attention_queries(a, first, N);
   int end = (int)attention_queries_end(a, begin, first + S::OWN);
   int row = tensor_row(M), turn = 0;
-  /* queries at once: sums of wide heads take registers, and so does the mask beside those of two
-   * runs */
-  const int H = S::OTHER && (W > 128 || (VARIANT == TENSOR_DROPOUT && M > 1)) ? N / 2 : N;
+  /* queries at once: sums of wide heads take registers, and so does a mask or a soft cap beside
+   * those of two runs */
+  const int H = S::OTHER && (W > 128 || (VARIANT != TENSOR_PLAIN && M > 1)) ? N / 2 : N;
   float scores[M][H / 8][4], grads[M][H / 8][4] = {};
   const tensor_left<W, M, false> keys(p.own, row);
   const tensor_left<V, M, false> values(p.own + S::OWN_SIZE, row);
