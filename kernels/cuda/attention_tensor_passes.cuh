@@ -262,26 +262,22 @@ query_step_after(query_step step, int begin, int end, int size) {
   return step;
 }
 
-/* Fetches of the tile the queries, the douts, or both. */
+/* Fetches of the tile the queries, the douts, or both; its rows are returned. */
 template <int W, int M, bool QUERIES, bool DOUTS>
-static __device__ inline void
+static __device__ inline query_row
 step_load(uint16_t *to, const tsr_attention &a, const tensor_queries &x, query_step s) {
   typedef tensor_backward<W, M> S;
   int64_t start = s.head * a.D + s.query * x.stride, left = a.T - s.query;
   int64_t Dv = S::ONE_WIDTH ? a.D : a.Dv, dout_stride = S::ONE_WIDTH ? x.stride : x.dout_stride;
   int64_t dout_start = S::ONE_WIDTH ? start : s.head * Dv + s.query * dout_stride;
+  attention_statistics rows = x.rows;
+  rows.stats += s.head * x.lines * rows.stats_step;
+  rows.delta += s.head * x.lines * rows.delta_step;
   if (QUERIES) tensor_load<W, S::OTHERS, TENSOR_THREADS>(to, x.q + start, x.stride, left, a.D);
   if (DOUTS)
     tensor_load<S::V, S::OTHERS, TENSOR_THREADS>(
         to + S::OTHER_SIZE, x.dout + dout_start, dout_stride, left, Dv);
-}
-
-static __device__ inline query_row
-step_rows(const tsr_attention &a, const tensor_queries &x, query_step s, int queries) {
-  attention_statistics rows = x.rows;
-  rows.stats += s.head * x.lines * rows.stats_step;
-  rows.delta += s.head * x.lines * rows.delta_step;
-  return query_row_read(rows, s.query, a.T, queries);
+  return query_row_read(rows, s.query, a.T, S::OTHERS);
 }
 
 /* Of which sums a pass over the queries is. */
@@ -307,27 +303,26 @@ static __device__ inline void tensor_dkv_add(
   int begin = (int)attention_queries(a, first, N);
   int end = (int)attention_queries_end(a, begin, first + S::OWN);
   int row = tensor_row(M), turn = 0;
-  /* queries at once: sums of wide heads take registers, and so does a mask or a soft cap beside
-   * those of two runs */
-  const int H = S::OTHER && (W > 128 || (VARIANT != TENSOR_PLAIN && M > 1)) ? N / 2 : N;
-  float scores[M][H / 8][4], grads[M][H / 8][4] = {};
+  /* queries at once: sums of wide heads take registers, and so do a soft cap, and a mask beside the
+   * sums of two runs */
+  constexpr bool HALF =
+      W > 128 || VARIANT == TENSOR_SOFT_CAP || (VARIANT == TENSOR_DROPOUT && M > 1);
+  const int H = S::OTHER && HALF ? N / 2 : N;
+  float scores[M][H / 8][4], grads[M][H / 8][4];
+  if (SUMS == TENSOR_DV) zero<H, M>(grads); /* which nothing reads */
   const tensor_left<W, M, false> keys(p.own, row);
   const tensor_left<V, M, false> values(p.own + S::OWN_SIZE, row);
   query_step step = {0, begin};
-  step_load<W, M, QUERIES, DOUTS>(p.others, a, x, step);
-  query_row_write(p.rows, step_rows(a, x, step, N), N);
+  query_row_write(p.rows, step_load<W, M, QUERIES, DOUTS>(p.others, a, x, step), N);
   while (step.head < x.heads) {
     uint16_t *tile = p.others + turn * S::OTHER * S::OTHERS_SIZE;
-    uint16_t *after = p.others + (turn ^ 1) * S::OTHER * S::OTHERS_SIZE;
     query_step next = query_step_after(step, begin, end, N);
     query_row coming = {};
     tensor_fetch_wait();
     __syncthreads();
     if (!S::OTHER) step_load<W, M, !QUERIES, !DOUTS>(tile, a, x, step);
-    if (next.head < x.heads) {
-      if (S::OTHER) step_load<W, M, QUERIES, DOUTS>(after, a, x, next);
-      coming = step_rows(a, x, next, N);
-    }
+    else if (next.head < x.heads)
+      coming = step_load<W, M, QUERIES, DOUTS>(p.others + (turn ^ 1) * S::OTHERS_SIZE, a, x, next);
     if (has_dropout<VARIANT>(a)) {
       attention_drop drop = attention_drop_next(x.drop, step.head);
       attention_mask(p.bits, drop, step.query, first, N, S::OWN);
@@ -341,7 +336,7 @@ static __device__ inline void tensor_dkv_add(
       if (!S::OTHER) {
         tensor_fetch_wait();
         __syncthreads();
-        if (next.head < x.heads) step_load<W, M, QUERIES, DOUTS>(tile, a, x, next);
+        if (next.head < x.heads) coming = step_load<W, M, QUERIES, DOUTS>(tile, a, x, next);
       }
       if (SUMS == TENSOR_DK) dot<TYPE, W, M, H>(scores, keys, tile);
 #pragma unroll
