@@ -4,9 +4,11 @@
 #include "kernels/cuda/attention_ring.cuh"
 #include "kernels/cuda/attention_tensor_passes.cuh"
 
-/* A lane's column of a part: its c-th of every row. */
-static __device__ inline int tensor_column_in(int c, int64_t D) {
-  int d = c / 2 * 8 + tensor_c_column(c % 2);
+/* A lane's column of a part: its c-th of every row. Of the widest heads it is computed wherever it
+ * is needed: all columns, kept beside the sums, would be spilled. */
+template <int W> static __device__ inline int tensor_column_in(int c, int64_t D) {
+  int first = tensor_c_column(0);
+  int d = c / 2 * 8 + (W == TENSOR_WIDTH_MAX ? tensor_here(first) : first) + c % 2;
   return d < D ? d : -1;
 }
 
@@ -44,7 +46,7 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
       int64_t run, int64_t unit) {
     begin();
-    tensor_forward_add<TYPE, W, M, true>(
+    tensor_forward_add<TYPE, W, M, TENSOR_DROPOUT>(
         &rows, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
         ring_keys(r, x, t, run));
     rows_end(&rows);
@@ -56,7 +58,7 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
   __device__ inline int column(int c, const tsr_attention &a) const {
-    return tensor_column_in(c, a.Dv);
+    return tensor_column_in<W>(c, a.Dv);
   }
   __device__ inline bool leads() const { return tensor_lane() % 4 == 0; }
   __device__ inline float &at(int i, int c) { return rows.out[i / 2][c / 2][i % 2 * 2 + c % 2]; }
@@ -89,7 +91,7 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dq {
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
       int64_t run, int64_t unit) {
     zero<W, M>(dq);
-    tensor_dq_add<TYPE, W, M, true>(
+    tensor_dq_add<TYPE, W, M, TENSOR_DROPOUT>(
         dq, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
         ring_keys(r, x, t, run));
   }
@@ -97,17 +99,19 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dq {
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
   __device__ inline int column(int c, const tsr_attention &a) const {
-    return tensor_column_in(c, a.D);
+    return tensor_column_in<W>(c, a.D);
   }
   __device__ inline float &at(int i, int c) { return dq[i / 2][c / 2][i % 2 * 2 + c % 2]; }
 };
 
-template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dkv {
+/* Rows of dk and dv lie side by side; a pass of one of them leaves the other's columns. */
+template <tsr_cuda_type TYPE, int W, int M, tensor_sums SUMS> struct ring_tensor_dkv {
   typedef uint16_t N;
   typedef tensor_backward<W, M> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DKV;
   static constexpr int THREADS = TENSOR_THREADS, OWN = S::OWN, ROWS = 2 * M;
-  static constexpr int COLUMNS = (W + S::V) / 4;
+  static constexpr int OF_DK = SUMS & TENSOR_DK ? W / 4 : 0;
+  static constexpr int COLUMNS = OF_DK + (SUMS & TENSOR_DV ? S::V / 4 : 0);
   static attention_tile tile(void) { return tensor_tile(SUM, W); }
   tensor_backward_parts p;
   float dk[M][W / 8][4], dv[M][S::V / 8][4];
@@ -120,7 +124,9 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dkv {
     zero<W, M>(dk);
     zero<S::V, M>(dv);
     tensor_load<W, OWN, THREADS>(p.own, x.k + from, t.at.k_stride, left, r.a.D);
-    tensor_load<S::V, OWN, THREADS>(p.own + S::OWN_SIZE, x.v + values, t.at.v_stride, left, r.a.Dv);
+    if (SUMS & TENSOR_DK)
+      tensor_load<S::V, OWN, THREADS>(
+          p.own + S::OWN_SIZE, x.v + values, t.at.v_stride, left, r.a.Dv);
   }
   __device__ inline void leaf(
       const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
@@ -137,19 +143,20 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_dkv {
         ring_drop(r, key, t.at, unit, t.unit)};
     zero<W, M>(dk);
     zero<S::V, M>(dv);
-    tensor_dkv_add<TYPE, W, M, true>(dk, dv, p, ring_pair(r, unit, t.unit), queries, t.first);
+    tensor_dkv_add<TYPE, W, M, TENSOR_DROPOUT, SUMS>(
+        dk, dv, p, ring_pair(r, unit, t.unit), queries, t.first);
   }
   __device__ inline int row(int i) const {
     return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
   }
   __device__ inline int column(int c, const tsr_attention &a) const {
-    if (c < W / 4) return tensor_column_in(c, a.D);
-    int d = tensor_column_in(c - W / 4, a.Dv);
+    if (c < OF_DK) return tensor_column_in<W>(c, a.D);
+    int d = tensor_column_in<W>(c - OF_DK, a.Dv);
     return d < 0 ? d : (int)a.D + d;
   }
   __device__ inline float &at(int i, int c) {
     int k = i % 2 * 2 + c % 2;
-    return c < W / 4 ? dk[i / 2][c / 2][k] : dv[i / 2][(c - W / 4) / 2][k];
+    return c < OF_DK ? dk[i / 2][c / 2][k] : dv[i / 2][(c - OF_DK) / 2][k];
   }
 };
 
@@ -161,7 +168,12 @@ static void step(
   if (sum == TSR_ATTENTION_OUT) ring_step<ring_tensor_out<TYPE, W, F>>(s, r, key, acc, scratch, x);
   else if (sum == TSR_ATTENTION_DQ)
     ring_step<ring_tensor_dq<TYPE, W, B>>(s, r, key, acc, scratch, x);
-  else ring_step<ring_tensor_dkv<TYPE, W, B>>(s, r, key, acc, scratch, x);
+  else if constexpr (tensor_dkv_passes(W) == 1)
+    ring_step<ring_tensor_dkv<TYPE, W, B, TENSOR_DKV>>(s, r, key, acc, scratch, x);
+  else {
+    ring_step<ring_tensor_dkv<TYPE, W, B, TENSOR_DK>>(s, r, key, acc, scratch, x);
+    ring_step<ring_tensor_dkv<TYPE, W, B, TENSOR_DV>>(s, r, key, acc, scratch, x);
+  }
 }
 
 template <tsr_cuda_type TYPE>
@@ -172,7 +184,8 @@ static void step_width(
   if (width == 64) step<TYPE, 64>(s, r, sum, key, acc, scratch, x);
   else if (width == 80) step<TYPE, 80>(s, r, sum, key, acc, scratch, x);
   else if (width == 96) step<TYPE, 96>(s, r, sum, key, acc, scratch, x);
-  else step<TYPE, 128>(s, r, sum, key, acc, scratch, x);
+  else if (width == 128) step<TYPE, 128>(s, r, sum, key, acc, scratch, x);
+  else step<TYPE, TENSOR_WIDTH_MAX>(s, r, sum, key, acc, scratch, x);
 }
 
 void tsr_cuda_attention_ring_tensor(

@@ -48,68 +48,81 @@ LAUNCH_CONSTANT int simt_backward_bytes(int W, int matrices) {
 /* ---- with tensor cores (attention_tensor_passes.cuh): 4 warps; tiles in half precision ---- */
 
 enum { TENSOR_PAD = 8, TENSOR_LANES = 32, TENSOR_HALVES = 8 }; /* halves of 16 bytes */
-enum { TENSOR_WARPS = 4, TENSOR_THREADS = TENSOR_WARPS * TENSOR_LANES, TENSOR_KEYS = 64 };
-enum { TENSOR_WIDTH_MAX = 192, TENSOR_VALUE_WIDTH_MAX = 128 };
+enum { TENSOR_WARPS = 4, TENSOR_THREADS = TENSOR_WARPS * TENSOR_LANES };
+enum { TENSOR_WIDTH_MAX = 256, TENSOR_LATENT_WIDTH = 192, TENSOR_LATENT_VALUES = 128 };
 
-/* Halves whose heads are at most 128 wide, or 192 where those of values have another width and 128
- * at most (as DeepSeek-V2's); a multiple of 8, in aligned arrays, with a positive scale; without a
- * soft cap. */
+/* Halves whose heads are at most 256 wide, a multiple of 8, in aligned arrays, with a positive
+ * scale. */
 static inline bool attention_tensor_can(
     tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
   int64_t Dv = tsr_attention_value_size(a);
   if (type == TSR_CUDA_F32 || a->D % TENSOR_HALVES || Dv % TENSOR_HALVES) return false;
-  if (a->D > (Dv == a->D ? TENSOR_VALUE_WIDTH_MAX : TENSOR_WIDTH_MAX)) return false;
-  if (Dv > TENSOR_VALUE_WIDTH_MAX) return false;
-  if (a->soft_cap != 0 || !(a->scale > 0)) return false;
+  if (a->D > TENSOR_WIDTH_MAX || Dv > TENSOR_WIDTH_MAX || !(a->scale > 0)) return false;
   for (int i = 0; i < count; i++)
     if (!is_aligned(arrays[i], 16)) return false;
   return true;
 }
 
-/* The same over units: the widest heads' sums, of two parts at once, do not fit into registers. */
+/* The same over units: of heads of 192 and values of 128 (as DeepSeek-V2's) the sums of two parts
+ * at once do not fit into registers. */
 static inline bool attention_ring_tensor_can(
     tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
   return attention_tensor_can(type, a, arrays, count) && tsr_attention_value_size(a) == a->D;
 }
 
-/* W of queries and keys, and V of values, out and dout, which differ for the widest W alone; it
- * takes all heads whose values have another width. */
+/* W of queries and keys, and V of values, out and dout. Heads whose values have another width are
+ * padded to 192 and 128, or both to 256. */
 static inline int tensor_width(const tsr_attention *a) {
-  if (tsr_attention_value_size(a) != a->D) return TENSOR_WIDTH_MAX;
-  return a->D <= 64 ? 64 : a->D <= 80 ? 80 : a->D <= 96 ? 96 : 128;
+  int64_t D = a->D, Dv = tsr_attention_value_size(a);
+  if (D > TENSOR_LATENT_WIDTH || Dv > TENSOR_LATENT_VALUES) return TENSOR_WIDTH_MAX;
+  if (D != Dv) return TENSOR_LATENT_WIDTH;
+  return D <= 64 ? 64 : D <= 80 ? 80 : D <= 96 ? 96 : 128;
 }
 LAUNCH_CONSTANT int tensor_value_width(int W) {
-  return W < TENSOR_VALUE_WIDTH_MAX ? W : TENSOR_VALUE_WIDTH_MAX;
+  return W == TENSOR_LATENT_WIDTH ? TENSOR_LATENT_VALUES : W;
 }
 /* Halves of a row of keys and of one of values. */
 LAUNCH_CONSTANT int tensor_row_halves(int W) {
   return W + TENSOR_PAD + tensor_value_width(W) + TENSOR_PAD;
 }
-/* Runs of 16 queries of a warp, forward. */
+/* Of the tiles that come two lie in shared memory, of which one is fetched while the other is
+ * computed with. Of the widest heads there is one: one of its two matrices is fetched while the
+ * other is computed with. A block has 99 KiB at most then, which every device of sm_80 and later
+ * has. */
+LAUNCH_CONSTANT int tensor_tiles(int W) { return W > TENSOR_LATENT_WIDTH ? 1 : 2; }
+
+/* Runs of 16 queries of a warp, forward, and rows of the tile that comes. */
 LAUNCH_CONSTANT int tensor_forward_runs(int W) { return W > 64 ? 1 : 2; }
 LAUNCH_CONSTANT int tensor_forward_queries(int W) {
   return 16 * tensor_forward_runs(W) * TENSOR_WARPS;
 }
+LAUNCH_CONSTANT int tensor_forward_keys(int W) { return W > TENSOR_LATENT_WIDTH ? 32 : 64; }
 LAUNCH_CONSTANT int tensor_forward_halves(int W) {
-  return tensor_forward_queries(W) * (W + TENSOR_PAD) + 2 * TENSOR_KEYS * tensor_row_halves(W);
+  return tensor_forward_queries(W) * (W + TENSOR_PAD) +
+         tensor_tiles(W) * tensor_forward_keys(W) * tensor_row_halves(W);
 }
 LAUNCH_CONSTANT int tensor_forward_bytes(int W) {
-  return (tensor_forward_halves(W) + tensor_forward_queries(W) * (TENSOR_KEYS / ATTENTION_RUN)) * 2;
+  int mask = tensor_forward_queries(W) * (tensor_forward_keys(W) / ATTENTION_RUN);
+  return (tensor_forward_halves(W) + mask) * 2;
 }
 /* Runs of 16 rows of a warp, backward, and rows of the tile that comes. */
 LAUNCH_CONSTANT int tensor_backward_runs(int W) { return W > 64 ? 1 : 2; }
 LAUNCH_CONSTANT int tensor_backward_own(int W) {
   return 16 * tensor_backward_runs(W) * TENSOR_WARPS;
 }
-enum { TENSOR_OTHERS = 32 };
+LAUNCH_CONSTANT int tensor_backward_others(int W) { return W > TENSOR_LATENT_WIDTH ? 16 : 32; }
 LAUNCH_CONSTANT int tensor_backward_rows(int W) { return 2 * tensor_backward_own(W); }
 LAUNCH_CONSTANT int tensor_backward_halves(int W) {
-  return (tensor_backward_own(W) + 2 * TENSOR_OTHERS) * tensor_row_halves(W);
+  return (tensor_backward_own(W) + tensor_tiles(W) * tensor_backward_others(W)) *
+         tensor_row_halves(W);
 }
 LAUNCH_CONSTANT int tensor_backward_bytes(int W) {
   return tensor_backward_halves(W) * 2 + 2 * tensor_backward_rows(W) * 4 +
-         tensor_backward_own(W) * TENSOR_OTHERS / ATTENTION_RUN * 2;
+         tensor_backward_own(W) * tensor_backward_others(W) / ATTENTION_RUN * 2;
 }
+/* Passes over the queries for dk and dv: the widest heads' sums of both do not fit into registers
+ * at once. */
+LAUNCH_CONSTANT int tensor_dkv_passes(int W) { return W > TENSOR_LATENT_WIDTH ? 2 : 1; }
 
 /* ---- a pass ---- */
 
@@ -129,9 +142,11 @@ static inline attention_tile simt_tile(tsr_attention_sum pass, int W) {
 
 static inline attention_tile tensor_tile(tsr_attention_sum pass, int W) {
   attention_tile out = {
-      tensor_forward_queries(W), TENSOR_KEYS, W, TENSOR_THREADS, tensor_forward_bytes(W)};
+      tensor_forward_queries(W), tensor_forward_keys(W), W, TENSOR_THREADS,
+      tensor_forward_bytes(W)};
   attention_tile backward = {
-      tensor_backward_own(W), TENSOR_OTHERS, W, TENSOR_THREADS, tensor_backward_bytes(W)};
+      tensor_backward_own(W), tensor_backward_others(W), W, TENSOR_THREADS,
+      tensor_backward_bytes(W)};
   return pass == TSR_ATTENTION_OUT ? out : backward;
 }
 

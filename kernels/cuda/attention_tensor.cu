@@ -23,7 +23,7 @@ static __device__ inline void rows_finish(
       out, stride, left, a.Dv, tile, rows.out[m], factor[0], factor[1]);
 }
 
-template <tsr_cuda_type TYPE, int W, int M, bool DROP>
+template <tsr_cuda_type TYPE, int W, int M, tensor_variant VARIANT>
 static __global__ void __launch_bounds__(TENSOR_THREADS, 2) attention_tensor_forward(
     tsr_attention a, const uint64_t *key, uint16_t *out, float *stats, const uint16_t *q,
     const uint16_t *k, const uint16_t *v) {
@@ -46,7 +46,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2) attention_tensor_for
     rows_begin(&rows);
     tensor_load<W, S::QUERIES, TENSOR_THREADS>(
         p.queries, q + own_row * a.D, at.q_stride, part.count, a.D);
-    tensor_forward_add<TYPE, W, M, DROP>(
+    tensor_forward_add<TYPE, W, M, VARIANT>(
         &rows, p, attention_of_part(a, part),
         attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, keys);
     rows_end(&rows);
@@ -69,27 +69,37 @@ typedef struct {
   const uint16_t *q, *k, *v;
 } forward_arrays;
 
-template <tsr_cuda_type TYPE, int W, bool DROP>
+template <tsr_cuda_type TYPE, tensor_variant VARIANT, int W>
 static void
 forward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, const forward_arrays &x) {
   const attention_tile tile = tensor_tile(TSR_ATTENTION_OUT, W);
   constexpr int M = tensor_forward_runs(W);
-  TSR_ALLOW_SHARED((attention_tensor_forward<TYPE, W, M, DROP>), tile.shared_bytes);
+  TSR_ALLOW_SHARED((attention_tensor_forward<TYPE, W, M, VARIANT>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_tensor_forward<TYPE, W, M, DROP>),
+      (attention_tensor_forward<TYPE, W, M, VARIANT>),
       launch_attention(&tile, tsr_attention_own(a), a->B * a->H), s, *a, key, x.out, x.stats, x.q,
       x.k, x.v);
 }
 
-template <tsr_cuda_type TYPE, bool DROP>
+template <tsr_cuda_type TYPE, tensor_variant VARIANT>
 static void forward_width(
     tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, const forward_arrays &x) {
   int width = tensor_width(a);
-  if (width == 64) forward<TYPE, 64, DROP>(s, a, key, x);
-  else if (width == 80) forward<TYPE, 80, DROP>(s, a, key, x);
-  else if (width == 96) forward<TYPE, 96, DROP>(s, a, key, x);
-  else if (width == 128) forward<TYPE, 128, DROP>(s, a, key, x);
-  else forward<TYPE, TENSOR_WIDTH_MAX, DROP>(s, a, key, x);
+  if (width == 64) forward<TYPE, VARIANT, 64>(s, a, key, x);
+  else if (width == 80) forward<TYPE, VARIANT, 80>(s, a, key, x);
+  else if (width == 96) forward<TYPE, VARIANT, 96>(s, a, key, x);
+  else if (width == 128) forward<TYPE, VARIANT, 128>(s, a, key, x);
+  else if (width == TENSOR_LATENT_WIDTH) forward<TYPE, VARIANT, TENSOR_LATENT_WIDTH>(s, a, key, x);
+  else forward<TYPE, VARIANT, TENSOR_WIDTH_MAX>(s, a, key, x);
+}
+
+template <tsr_cuda_type TYPE>
+static void forward_variant(
+    tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, const forward_arrays &x) {
+  tensor_variant variant = tensor_variant_of(*a);
+  if (variant == TENSOR_DROPOUT) forward_width<TYPE, TENSOR_DROPOUT>(s, a, key, x);
+  else if (variant == TENSOR_SOFT_CAP) forward_width<TYPE, TENSOR_SOFT_CAP>(s, a, key, x);
+  else forward_width<TYPE, TENSOR_PLAIN>(s, a, key, x);
 }
 
 void tsr_cuda_attention_tensor(
@@ -97,12 +107,6 @@ void tsr_cuda_attention_tensor(
     float *stats, const void *q, const void *k, const void *v) {
   const forward_arrays x = {
       (uint16_t *)out, stats, (const uint16_t *)q, (const uint16_t *)k, (const uint16_t *)v};
-  bool drop = a->dropout != 0;
-  if (type == TSR_CUDA_BF16) {
-    if (drop) forward_width<TSR_CUDA_BF16, true>(s, a, key, x);
-    else forward_width<TSR_CUDA_BF16, false>(s, a, key, x);
-  } else {
-    if (drop) forward_width<TSR_CUDA_F16, true>(s, a, key, x);
-    else forward_width<TSR_CUDA_F16, false>(s, a, key, x);
-  }
+  if (type == TSR_CUDA_BF16) forward_variant<TSR_CUDA_BF16>(s, a, key, x);
+  else forward_variant<TSR_CUDA_F16>(s, a, key, x);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attention backward with tensor cores: one pass has a tile of keys and goes over the tiles of
- * queries for dk and dv; the other has a tile of queries for dq and goes over the tiles of keys. */
+ * queries for dk and dv, or of the widest heads one for dk and one for dv; the other has a tile of
+ * queries for dq and goes over the tiles of keys. */
 #include "kernels/cuda/attention_tensor_passes.cuh"
 
 typedef struct {
@@ -9,7 +10,7 @@ typedef struct {
   const float *stats, *delta;
 } backward_arrays;
 
-template <tsr_cuda_type TYPE, int W, int M, bool DROP>
+template <tsr_cuda_type TYPE, int W, int M, tensor_variant VARIANT>
 static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
     attention_tensor_dq(tsr_attention a, const uint64_t *key, backward_arrays x) {
   typedef tensor_backward<W, M> S;
@@ -38,7 +39,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
     tensor_load<S::V, TILE, TENSOR_THREADS>(
         p.own + S::OWN_SIZE, x.dout + dout, at.o_stride, part.count, a.Dv);
     query_row_write(p.rows, query_row_read(rows, part.first, part.first + part.count, TILE), TILE);
-    tensor_dq_add<TYPE, W, M, DROP>(
+    tensor_dq_add<TYPE, W, M, VARIANT>(
         sums, p, attention_of_part(a, part),
         attention_drop_at(a, key, at, a.T, part.begin, part.begin), part.first, keys);
 #pragma unroll
@@ -51,7 +52,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
   }
 }
 
-template <tsr_cuda_type TYPE, int W, int M, bool DROP>
+template <tsr_cuda_type TYPE, int W, int M, tensor_variant VARIANT, tensor_sums SUMS>
 static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
     attention_tensor_dkv(tsr_attention a, const uint64_t *key, backward_arrays x) {
   typedef tensor_backward<W, M> S;
@@ -75,8 +76,9 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
     zero<W, M>(dk);
     zero<S::V, M>(dv);
     tensor_load<W, TILE, TENSOR_THREADS>(p.own, x.k + keys, k_stride, part.count, a.D);
-    tensor_load<S::V, TILE, TENSOR_THREADS>(
-        p.own + S::OWN_SIZE, x.v + values, v_stride, part.count, Dv);
+    if (SUMS & TENSOR_DK)
+      tensor_load<S::V, TILE, TENSOR_THREADS>(
+          p.own + S::OWN_SIZE, x.v + values, v_stride, part.count, Dv);
     tensor_queries queries = {
         x.q + at.q_start,
         x.dout + at.o_start,
@@ -86,47 +88,73 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, 2)
         a.T,
         attention_statistics_at(x.stats, x.delta, at.line * a.T + part.begin),
         attention_drop_at(a, key, at, a.T, part.begin, part.begin)};
-    tensor_dkv_add<TYPE, W, M, DROP>(dk, dv, p, attention_of_part(a, part), queries, part.first);
+    tensor_dkv_add<TYPE, W, M, VARIANT, SUMS>(
+        dk, dv, p, attention_of_part(a, part), queries, part.first);
     int64_t to = attention_own_row(a, part, b, g, a.G);
 #pragma unroll
     for (int m = 0; m < M; m++, row += 16) {
       int64_t left = part.count - row;
       uint16_t *dk_tile = p.own + row * S::STRIDE;
       uint16_t *dv_tile = p.own + S::OWN_SIZE + row * S::VALUE_STRIDE;
-      tensor_store<TYPE, W>(
-          x.dk + to * a.D + row * k_stride, k_stride, left, a.D, dk_tile, dk[m], a.scale, a.scale);
-      tensor_store<TYPE, S::V>(
-          x.dv + to * Dv + row * v_stride, v_stride, left, Dv, dv_tile, dv[m], 1, 1);
+      if (SUMS & TENSOR_DK)
+        tensor_store<TYPE, W>(
+            x.dk + to * a.D + row * k_stride, k_stride, left, a.D, dk_tile, dk[m], a.scale,
+            a.scale);
+      if (SUMS & TENSOR_DV)
+        tensor_store<TYPE, S::V>(
+            x.dv + to * Dv + row * v_stride, v_stride, left, Dv, dv_tile, dv[m], 1, 1);
     }
     own = part.row + part.count;
     __syncthreads(); /* p is loaded anew */
   }
 }
 
-template <tsr_cuda_type TYPE, int W, bool DROP>
+template <tsr_cuda_type TYPE, int W, tensor_variant VARIANT, tensor_sums SUMS>
+static void
+backward_dkv(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays x) {
+  const attention_tile tile = tensor_tile(TSR_ATTENTION_DKV, W);
+  constexpr int M = tensor_backward_runs(W);
+  TSR_ALLOW_SHARED((attention_tensor_dkv<TYPE, W, M, VARIANT, SUMS>), tile.shared_bytes);
+  TSR_LAUNCH(
+      (attention_tensor_dkv<TYPE, W, M, VARIANT, SUMS>),
+      launch_attention(&tile, tsr_attention_own(a), a->B * a->G), s, *a, key, x);
+}
+
+template <tsr_cuda_type TYPE, tensor_variant VARIANT, int W>
 static void
 backward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays x) {
-  const attention_tile tile = tensor_tile(TSR_ATTENTION_DQ, W); /* and of dk and dv */
+  const attention_tile tile = tensor_tile(TSR_ATTENTION_DQ, W);
   constexpr int M = tensor_backward_runs(W);
-  TSR_ALLOW_SHARED((attention_tensor_dkv<TYPE, W, M, DROP>), tile.shared_bytes);
-  TSR_ALLOW_SHARED((attention_tensor_dq<TYPE, W, M, DROP>), tile.shared_bytes);
+  if constexpr (tensor_dkv_passes(W) == 1) backward_dkv<TYPE, W, VARIANT, TENSOR_DKV>(s, a, key, x);
+  else {
+    backward_dkv<TYPE, W, VARIANT, TENSOR_DK>(s, a, key, x);
+    backward_dkv<TYPE, W, VARIANT, TENSOR_DV>(s, a, key, x);
+  }
+  TSR_ALLOW_SHARED((attention_tensor_dq<TYPE, W, M, VARIANT>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_tensor_dkv<TYPE, W, M, DROP>),
-      launch_attention(&tile, tsr_attention_own(a), a->B * a->G), s, *a, key, x);
-  TSR_LAUNCH(
-      (attention_tensor_dq<TYPE, W, M, DROP>),
+      (attention_tensor_dq<TYPE, W, M, VARIANT>),
       launch_attention(&tile, tsr_attention_own(a), a->B * a->H), s, *a, key, x);
 }
 
-template <tsr_cuda_type TYPE, bool DROP>
+template <tsr_cuda_type TYPE, tensor_variant VARIANT>
 static void
 backward_width(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays x) {
   int width = tensor_width(a);
-  if (width == 64) backward<TYPE, 64, DROP>(s, a, key, x);
-  else if (width == 80) backward<TYPE, 80, DROP>(s, a, key, x);
-  else if (width == 96) backward<TYPE, 96, DROP>(s, a, key, x);
-  else if (width == 128) backward<TYPE, 128, DROP>(s, a, key, x);
-  else backward<TYPE, TENSOR_WIDTH_MAX, DROP>(s, a, key, x);
+  if (width == 64) backward<TYPE, VARIANT, 64>(s, a, key, x);
+  else if (width == 80) backward<TYPE, VARIANT, 80>(s, a, key, x);
+  else if (width == 96) backward<TYPE, VARIANT, 96>(s, a, key, x);
+  else if (width == 128) backward<TYPE, VARIANT, 128>(s, a, key, x);
+  else if (width == TENSOR_LATENT_WIDTH) backward<TYPE, VARIANT, TENSOR_LATENT_WIDTH>(s, a, key, x);
+  else backward<TYPE, VARIANT, TENSOR_WIDTH_MAX>(s, a, key, x);
+}
+
+template <tsr_cuda_type TYPE>
+static void backward_variant(
+    tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays x) {
+  tensor_variant variant = tensor_variant_of(*a);
+  if (variant == TENSOR_DROPOUT) backward_width<TYPE, TENSOR_DROPOUT>(s, a, key, x);
+  else if (variant == TENSOR_SOFT_CAP) backward_width<TYPE, TENSOR_SOFT_CAP>(s, a, key, x);
+  else backward_width<TYPE, TENSOR_PLAIN>(s, a, key, x);
 }
 
 void tsr_cuda_attention_tensor_backward(
@@ -143,12 +171,6 @@ void tsr_cuda_attention_tensor_backward(
       (const uint16_t *)v,
       stats,
       delta};
-  bool drop = a->dropout != 0;
-  if (type == TSR_CUDA_BF16) {
-    if (drop) backward_width<TSR_CUDA_BF16, true>(s, a, key, x);
-    else backward_width<TSR_CUDA_BF16, false>(s, a, key, x);
-  } else {
-    if (drop) backward_width<TSR_CUDA_F16, true>(s, a, key, x);
-    else backward_width<TSR_CUDA_F16, false>(s, a, key, x);
-  }
+  if (type == TSR_CUDA_BF16) backward_variant<TSR_CUDA_BF16>(s, a, key, x);
+  else backward_variant<TSR_CUDA_F16>(s, a, key, x);
 }

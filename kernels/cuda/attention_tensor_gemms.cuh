@@ -10,6 +10,7 @@
 template <int W, int M, bool HELD> struct tensor_left {
   const uint16_t *tile;
   int row;
+  static constexpr bool WIDEST = W == TENSOR_WIDTH_MAX; /* whose addresses would be spilled */
   uint32_t held[HELD ? M : 1][HELD ? W / 16 : 1][4];
 
   /* The tile is there. */
@@ -25,7 +26,7 @@ template <int W, int M, bool HELD> struct tensor_left {
     for (int m = 0; m < M; m++)
       if constexpr (HELD)
         for (int i = 0; i < 4; i++) a[m][i] = held[m][d / 16][i];
-      else tensor_a<W>(a[m], tile, row + 16 * m, d);
+      else tensor_a<W>(a[m], tile, (WIDEST ? tensor_here(row) : row) + 16 * m, d);
   }
 };
 
@@ -38,7 +39,7 @@ dot(float (&sums)[M][N / 8][4], const tensor_left<W, M, HELD> &left, const uint1
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
       for (int i = 0; i < 4; i++) sums[m][n][i] = 0;
-#pragma unroll(W > 128 ? 4 : W / 16)
+#pragma unroll(W == TENSOR_WIDTH_MAX ? 2 : W > 128 ? 4 : W / 16)
   for (int d = 0; d < W; d += 16) {
     uint32_t a[M][4], b[4];
     left.columns(a, d);

@@ -5,26 +5,20 @@
  * are.
  *
  * Scores, softmax and sums stay in registers; the scores' layout is that of the left operand of the
- * product that follows. The tile that comes next is fetched meanwhile. Tiles that the diagonal, the
- * window or the sequence's end cuts are masked; in the others nothing is compared.
+ * product that follows. The tile that comes next is fetched meanwhile, or of the widest heads, of
+ * which one tile lies in shared memory, each of its two matrices while the other is computed with.
+ * Tiles that the diagonal, the window or the sequence's end cuts are masked; in the others nothing
+ * is compared.
  *
  * Heads of queries and keys are padded to W, of values, out and dout to V = tensor_value_width(W).
- *
- * Powers are of 2: the factor of scores is scale * log2(e), which is positive, and a maximum in
- * forward_rows has it. */
+ */
 #ifndef TSR_KERNELS_CUDA_ATTENTION_TENSOR_PASSES_CUH
 #define TSR_KERNELS_CUDA_ATTENTION_TENSOR_PASSES_CUH
 #include "kernels/cuda/attention_tensor_gemms.cuh"
-
-#define LOG2_E 1.4426950408889634f
-#define LOG_2 0.6931471805599453f
+#include "kernels/cuda/attention_tensor_scores.cuh"
 
 /* The first of the 16 * M rows of this thread's warp. */
 static __device__ inline int tensor_row(int M) { return (int)threadIdx.x / TENSOR_LANES * 16 * M; }
-
-/* DROP: there may be dropout, without which the state of its mask takes no registers. What a loop
- * needs once a tile lies in shared memory: sums take most of the 255 registers of a thread, and
- * what does not fit into them is spilled (scripts/kernel_registers). */
 
 /* Keys at hand, of one head, with their values. */
 typedef struct {
@@ -32,28 +26,26 @@ typedef struct {
   int64_t k_stride, v_stride;
 } tensor_keys;
 
-/* Scores (16, N) of keys that a query does not see become -INFINITY. Rows are queries, or where
- * `transposed` keys; the bounds are of the first of both. */
-template <int N, bool transposed>
+/* Fetches the tile from key t on: the keys, padded to W, or the values, to V. */
+template <int W, int ROWS>
 static __device__ inline void
-scores_hide(float (&scores)[N / 8][4], const attention_bounds &bounds) {
-  if (!attention_masked(bounds, transposed ? N : 16, transposed ? 16 : N)) return;
-#pragma unroll
-  for (int n = 0; n < N / 8; n++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      int own = tensor_c_row(i), other = n * 8 + tensor_c_column(i);
-      if (!attention_seen(bounds, transposed ? other : own, transposed ? own : other))
-        scores[n][i] = -INFINITY;
-    }
+keys_load(uint16_t *to, const tensor_keys &x, const tsr_attention &a, int64_t t) {
+  tensor_load<W, ROWS, TENSOR_THREADS>(to, x.k + t * x.k_stride, x.k_stride, a.T - t, a.D);
+}
+template <int V, int ROWS>
+static __device__ inline void
+values_load(uint16_t *to, const tensor_keys &x, const tsr_attention &a, int64_t t) {
+  tensor_load<V, ROWS, TENSOR_THREADS>(to, x.v + t * x.v_stride, x.v_stride, a.T - t, a.Dv);
 }
 
 /* ---- out: a warp has M runs of 16 queries ---- */
 
 template <int W, int M> struct tensor_forward {
   static constexpr int QUERIES = 16 * M * TENSOR_WARPS, STRIDE = W + TENSOR_PAD;
-  static constexpr int V = tensor_value_width(W), KEYS_SIZE = TENSOR_KEYS * STRIDE;
-  static constexpr int TILE_SIZE = TENSOR_KEYS * tensor_row_halves(W); /* keys and values */
+  static constexpr int KEYS = tensor_forward_keys(W), KEYS_SIZE = KEYS * STRIDE;
+  static constexpr int V = tensor_value_width(W);
+  static constexpr int TILE_SIZE = KEYS * tensor_row_halves(W); /* keys and values */
+  static constexpr int OTHER = tensor_tiles(W) - 1; /* of a tile's number, the other one's */
   static constexpr size_t HALVES = tensor_forward_halves(W);
   static constexpr bool HELD = M == 1 && W <= 128; /* the queries, in 32 registers at most */
   static_assert(M == tensor_forward_runs(W), "the tile of launch_attention");
@@ -73,40 +65,6 @@ template <int W, int M> static __device__ inline void rows_begin(forward_rows<W,
   zero<forward_rows<W, M>::V, M>(rows->out);
 }
 
-/* Scores to 2^(score * factor - max), and all sums of before to the new maximum. */
-static __device__ inline void softmax_step(
-    float (&max)[2], float (&sum)[2], float (&shrunk)[2], float (&scores)[TENSOR_KEYS / 8][4],
-    float factor) {
-#pragma unroll
-  for (int r = 0; r < 2; r++) {
-    float most = -INFINITY, added = 0;
-#pragma unroll
-    for (int n = 0; n < TENSOR_KEYS / 8; n++)
-      most = fmaxf(most, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
-    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-    most = fmaxf(max[r], fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2)) * factor);
-    float base = attention_base(most);
-    shrunk[r] = tensor_power(max[r] - base);
-#pragma unroll
-    for (int n = 0; n < TENSOR_KEYS / 8; n++)
-#pragma unroll
-      for (int i = 2 * r; i < 2 * r + 2; i++)
-        added += scores[n][i] = tensor_power(fmaf(scores[n][i], factor, -base));
-    sum[r] = sum[r] * shrunk[r] + added;
-    max[r] = most;
-  }
-}
-
-static __device__ inline void
-scores_drop(float (&scores)[TENSOR_KEYS / 8][4], const uint16_t *bits, int row) {
-#pragma unroll
-  for (int n = 0; n < TENSOR_KEYS / 8; n++)
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (!attention_bit(bits, TENSOR_KEYS, row + tensor_c_row(i), n * 8 + tensor_c_column(i)))
-        scores[n][i] = 0;
-}
-
 /* A lane's sums become the rows', the same in all lanes of a row. */
 template <int W, int M> static __device__ inline void rows_end(forward_rows<W, M> *rows) {
 #pragma unroll
@@ -118,7 +76,7 @@ template <int W, int M> static __device__ inline void rows_end(forward_rows<W, M
 }
 
 /* In shared memory; a tile of keys lies before its values, and behind both the ones that come
- * next. */
+ * next, of two tiles. */
 typedef struct {
   uint16_t *queries, *keys;
   uint16_t *bits; /* of dropout */
@@ -136,56 +94,61 @@ static __device__ inline tensor_forward_parts tensor_forward_layout(uint16_t *sh
 
 /* The tile of queries from `first` on lies in p.queries, or is being fetched. No warp reads p.keys
  * any more when this begins. */
-template <tsr_cuda_type TYPE, int W, int M, bool DROP>
+template <tsr_cuda_type TYPE, int W, int M, tensor_variant VARIANT>
 static __device__ inline void tensor_forward_add(
     forward_rows<W, M> *rows, const tensor_forward_parts &p, const tsr_attention &a,
     const attention_drop &dropout, int64_t first, const tensor_keys &all) {
   typedef tensor_forward<W, M> S;
-  const int V = S::V;
+  const int V = S::V, KEYS = S::KEYS;
   __shared__ attention_drop drop;
   __shared__ tensor_keys x;
   if (threadIdx.x == 0) x = all;
-  if (DROP && threadIdx.x == 0) drop = dropout;
+  if (VARIANT == TENSOR_DROPOUT && threadIdx.x == 0) drop = dropout;
   __syncthreads();
-  const int QUERIES = S::QUERIES, KEYS = TENSOR_KEYS, THREADS = TENSOR_THREADS;
-  int64_t end = attention_keys(a, first + QUERIES);
+  int64_t end = attention_keys(a, first + S::QUERIES);
   int64_t begin = attention_keys_begin(a, first, end, KEYS);
   int row = tensor_row(M), turn = 0;
-  float factor = a.scale * LOG2_E, scores[M][KEYS / 8][4];
-  tensor_load<W, KEYS, THREADS>(p.keys, x.k + begin * x.k_stride, x.k_stride, a.T - begin, a.D);
-  tensor_load<V, KEYS, THREADS>(
-      p.keys + S::KEYS_SIZE, x.v + begin * x.v_stride, x.v_stride, a.T - begin, a.Dv);
+  float scores[M][KEYS / 8][4];
+  keys_load<W, KEYS>(p.keys, x, a, begin);
+  if (S::OTHER) values_load<V, KEYS>(p.keys + S::KEYS_SIZE, x, a, begin);
   tensor_fetch_wait();
   __syncthreads();
   const tensor_left<W, M, S::HELD> queries(p.queries, row);
-  for (int64_t t = begin; t < end; t += KEYS, turn ^= 1) {
-    const uint16_t *keys = p.keys + turn * S::TILE_SIZE;
-    uint16_t *after = p.keys + (turn ^ 1) * S::TILE_SIZE;
+  for (int64_t t = begin; t < end; t += KEYS, turn ^= S::OTHER) {
+    uint16_t *keys = p.keys + turn * S::TILE_SIZE, *values = keys + S::KEYS_SIZE;
+    uint16_t *after = p.keys + (turn ^ S::OTHER) * S::TILE_SIZE;
     int64_t next = t + KEYS;
     tensor_fetch_wait();
     __syncthreads();
-    if (next < end) {
-      tensor_load<W, KEYS, THREADS>(after, x.k + next * x.k_stride, x.k_stride, a.T - next, a.D);
-      tensor_load<V, KEYS, THREADS>(
-          after + S::KEYS_SIZE, x.v + next * x.v_stride, x.v_stride, a.T - next, a.Dv);
+    if (!S::OTHER) values_load<V, KEYS>(values, x, a, t);
+    else if (next < end) {
+      keys_load<W, KEYS>(after, x, a, next);
+      values_load<V, KEYS>(after + S::KEYS_SIZE, x, a, next);
     }
-    if (DROP && a.dropout != 0) {
-      attention_mask(p.bits, drop, first, t, QUERIES, KEYS);
+    if (has_dropout<VARIANT>(a)) {
+      attention_mask(p.bits, drop, first, t, S::QUERIES, KEYS);
       __syncthreads();
     }
     dot<TYPE, W, M, KEYS>(scores, queries, keys);
 #pragma unroll
     for (int m = 0; m < M; m++) {
-      float shrunk[2];
+      /* asked of every call that may have one: a block of its own takes fewer registers */
+      bool soft_cap = VARIANT != TENSOR_PLAIN && a.soft_cap != 0;
+      float shrunk[2], factor = scores_factor<KEYS>(scores[m], a, soft_cap);
       scores_hide<KEYS, false>(scores[m], attention_bounds_of(a, first + row + 16 * m, t));
-      softmax_step(rows->max[m], rows->sum[m], shrunk, scores[m], factor);
-      if (DROP && a.dropout != 0) scores_drop(scores[m], p.bits, row + 16 * m);
+      softmax_step<KEYS>(rows->max[m], rows->sum[m], shrunk, scores[m], factor);
+      if (has_dropout<VARIANT>(a)) scores_drop<KEYS>(scores[m], p.bits, row + 16 * m);
 #pragma unroll
       for (int n = 0; n < V / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) rows->out[m][n][i] *= shrunk[i / 2];
     }
-    add<TYPE, V, M, KEYS>(rows->out, scores, keys + S::KEYS_SIZE);
+    if (!S::OTHER) {
+      tensor_fetch_wait();
+      __syncthreads();
+      if (next < end) keys_load<W, KEYS>(keys, x, a, next);
+    }
+    add<TYPE, V, M, KEYS>(rows->out, scores, values);
   }
 }
 
@@ -194,9 +157,10 @@ static __device__ inline void tensor_forward_add(
  * registers as the left operand of the products that follow. ---- */
 
 template <int W, int M> struct tensor_backward {
-  static constexpr int OWN = 16 * M * TENSOR_WARPS, OTHERS = TENSOR_OTHERS;
+  static constexpr int OWN = 16 * M * TENSOR_WARPS, OTHERS = tensor_backward_others(W);
   static constexpr int STRIDE = W + TENSOR_PAD, V = tensor_value_width(W);
-  static constexpr bool ONE_WIDTH = V == W; /* one stride serves, which saves registers */
+  static constexpr bool ONE_WIDTH = W <= 128; /* D is Dv: one stride serves, to save registers */
+  static constexpr int OTHER = tensor_tiles(W) - 1; /* of a tile's number, the other one's */
   static constexpr int VALUE_STRIDE = V + TENSOR_PAD;
   static constexpr int OWN_SIZE = OWN * STRIDE, OTHER_SIZE = OTHERS * STRIDE; /* of width W */
   static constexpr int OWN_SIZES = OWN * tensor_row_halves(W); /* of W and V together */
@@ -206,8 +170,8 @@ template <int W, int M> struct tensor_backward {
   static_assert(M == tensor_backward_runs(W), "the tile of launch_attention");
 };
 
-/* own: queries and douts, or keys and values, one behind the other; others: the other two, and the
- * same again for the tile that comes next; so the rows. */
+/* own: queries and douts, or keys and values, one behind the other; others: the other two, and of
+ * two tiles the same again for the one that comes next; rows: of two tiles always. */
 typedef struct {
   uint16_t *own, *others;
   float *rows;
@@ -225,104 +189,55 @@ static __device__ inline tensor_backward_parts tensor_backward_layout(uint16_t *
   return p;
 }
 
-/* A thread's query of a tile: log2 of the sum of 2^(score * factor), and delta. A query that pads
- * the tile has a sum that makes its probabilities 0. */
-typedef struct {
-  float sum, delta;
-} query_row;
-
-/* Query `first` + n of those before `end`; the tile has `queries`. */
-static __device__ inline query_row
-query_row_read(const attention_statistics &at, int64_t first, int64_t end, int queries) {
-  query_row row = {INFINITY, 0};
-  int64_t query = first + (int)threadIdx.x;
-  if ((int)threadIdx.x >= queries || query >= end) return row;
-  const float *stats = at.stats + query * at.stats_step;
-  row.sum = fmaf(stats[0], LOG2_E, log2f(stats[1]));
-  row.delta = at.delta[query * at.delta_step];
-  return row;
-}
-
-/* rows (queries, 2) */
-static __device__ inline void query_row_write(float *rows, const query_row &row, int queries) {
-  if ((int)threadIdx.x >= queries) return;
-  rows[2 * threadIdx.x] = row.sum;
-  rows[2 * threadIdx.x + 1] = row.delta;
-}
-
-/* Scores and dP of a warp (16, N) to P f and dS. Rows are queries, or where `transposed` keys, from
- * `row` of the tile on; `keys` is the width of the mask, and the bounds are of the warp's. */
-template <int N, bool transposed, bool DROP>
-static __device__ inline void gradients(
-    float (&scores)[N / 8][4], float (&grads)[N / 8][4], const tsr_attention &a, const float *rows,
-    const uint16_t *bits, const attention_bounds &bounds, int row, int keys) {
-  float factor = a.scale * LOG2_E;
-  scores_hide<N, transposed>(scores, bounds);
-#pragma unroll
-  for (int n = 0; n < N / 8; n++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      int own = row + tensor_c_row(i), other = n * 8 + tensor_c_column(i);
-      int q = transposed ? other : own, k = transposed ? own : other;
-      float x = tensor_power(fmaf(scores[n][i], factor, -rows[2 * q])), delta = rows[2 * q + 1];
-      if (DROP && a.dropout != 0) {
-        float kept = attention_bit(bits, keys, q, k) ? attention_kept(a) : 0.0f;
-        scores[n][i] = x * kept;
-        grads[n][i] = x * fmaf(grads[n][i], kept, -delta);
-      } else {
-        scores[n][i] = x;
-        grads[n][i] = x * (grads[n][i] - delta);
-      }
-    }
-}
-
 /* The tile of queries from `first` on lies in p.own with its douts, or is being fetched, and its
  * rows in p.rows. No warp reads p.others any more when this begins. */
-template <tsr_cuda_type TYPE, int W, int M, bool DROP>
+template <tsr_cuda_type TYPE, int W, int M, tensor_variant VARIANT>
 static __device__ inline void tensor_dq_add(
     float (&sums)[M][W / 8][4], const tensor_backward_parts &p, const tsr_attention &a,
     const attention_drop &dropout, int64_t first, const tensor_keys &all) {
   typedef tensor_backward<W, M> S;
-  const int V = S::V;
+  const int V = S::V, N = S::OTHERS;
   __shared__ attention_drop drop;
   __shared__ tensor_keys x;
   if (threadIdx.x == 0) x = all;
-  if (DROP && threadIdx.x == 0) drop = dropout;
+  if (VARIANT == TENSOR_DROPOUT && threadIdx.x == 0) drop = dropout;
   __syncthreads();
-  const int N = S::OTHERS;
-  int64_t end = attention_keys(a, first + S::OWN);
-  int64_t begin = attention_keys_begin(a, first, end, N), left = a.T - begin;
+  int64_t end = attention_keys(a, first + S::OWN), begin = attention_keys_begin(a, first, end, N);
   int row = tensor_row(M), turn = 0;
   float scores[M][N / 8][4], grads[M][N / 8][4];
   const tensor_left<W, M, false> queries(p.own, row);
   const tensor_left<V, M, false> douts(p.own + S::OWN_SIZE, row);
-  tensor_load<W, N, TENSOR_THREADS>(p.others, x.k + begin * x.k_stride, x.k_stride, left, a.D);
-  tensor_load<V, N, TENSOR_THREADS>(
-      p.others + S::OTHER_SIZE, x.v + begin * x.v_stride, x.v_stride, left, a.Dv);
-  for (int64_t t = begin; t < end; t += N, turn ^= 1) {
-    const uint16_t *tile = p.others + turn * S::OTHERS_SIZE;
-    uint16_t *after = p.others + (turn ^ 1) * S::OTHERS_SIZE;
+  if (S::OTHER) keys_load<W, N>(p.others, x, a, begin);
+  values_load<V, N>(p.others + S::OTHER_SIZE, x, a, begin);
+  for (int64_t t = begin; t < end; t += N, turn ^= S::OTHER) {
+    uint16_t *keys = p.others + turn * S::OTHERS_SIZE, *values = keys + S::OTHER_SIZE;
+    uint16_t *after = p.others + (turn ^ S::OTHER) * S::OTHERS_SIZE;
     int64_t next = t + N;
     tensor_fetch_wait();
     __syncthreads();
-    if (next < end) {
-      tensor_load<W, N, TENSOR_THREADS>(
-          after, x.k + next * x.k_stride, x.k_stride, a.T - next, a.D);
-      tensor_load<V, N, TENSOR_THREADS>(
-          after + S::OTHER_SIZE, x.v + next * x.v_stride, x.v_stride, a.T - next, a.Dv);
+    if (!S::OTHER) keys_load<W, N>(keys, x, a, t);
+    else if (next < end) {
+      keys_load<W, N>(after, x, a, next);
+      values_load<V, N>(after + S::OTHER_SIZE, x, a, next);
     }
-    if (DROP && a.dropout != 0) {
+    if (has_dropout<VARIANT>(a)) {
       attention_mask(p.bits, drop, first, t, S::OWN, N);
       __syncthreads();
     }
-    dot<TYPE, W, M, N>(scores, queries, tile);
-    dot<TYPE, V, M, N>(grads, douts, tile + S::OTHER_SIZE);
+    if (S::OTHER) dot<TYPE, W, M, N>(scores, queries, keys);
+    dot<TYPE, V, M, N>(grads, douts, values);
+    if (!S::OTHER) {
+      tensor_fetch_wait();
+      __syncthreads();
+      if (next < end) values_load<V, N>(values, x, a, next);
+      dot<TYPE, W, M, N>(scores, queries, keys);
+    }
 #pragma unroll
     for (int m = 0; m < M; m++)
-      gradients<N, false, DROP>(
+      gradients<VARIANT, N, false>(
           scores[m], grads[m], a, p.rows, p.bits, attention_bounds_of(a, first + row + 16 * m, t),
           row + 16 * m, N);
-    add<TYPE, W, M, N>(sums, grads, tile);
+    add<TYPE, W, M, N>(sums, grads, keys);
   }
 }
 
@@ -347,33 +262,39 @@ query_step_after(query_step step, int begin, int end, int size) {
   return step;
 }
 
-/* Fetches the tile; its rows are returned. */
-template <int W, int M>
-static __device__ inline query_row step_load(
-    const tensor_backward_parts &p, int turn, const tsr_attention &a, const tensor_queries &x,
-    query_step s) {
+/* Fetches of the tile the queries, the douts, or both; its rows are returned. */
+template <int W, int M, bool QUERIES, bool DOUTS>
+static __device__ inline query_row
+step_load(uint16_t *to, const tsr_attention &a, const tensor_queries &x, query_step s) {
   typedef tensor_backward<W, M> S;
-  uint16_t *to = p.others + turn * S::OTHERS_SIZE;
   int64_t start = s.head * a.D + s.query * x.stride, left = a.T - s.query;
   int64_t Dv = S::ONE_WIDTH ? a.D : a.Dv, dout_stride = S::ONE_WIDTH ? x.stride : x.dout_stride;
   int64_t dout_start = S::ONE_WIDTH ? start : s.head * Dv + s.query * dout_stride;
   attention_statistics rows = x.rows;
   rows.stats += s.head * x.lines * rows.stats_step;
   rows.delta += s.head * x.lines * rows.delta_step;
-  tensor_load<W, S::OTHERS, TENSOR_THREADS>(to, x.q + start, x.stride, left, a.D);
-  tensor_load<S::V, S::OTHERS, TENSOR_THREADS>(
-      to + S::OTHER_SIZE, x.dout + dout_start, dout_stride, left, Dv);
+  if (QUERIES) tensor_load<W, S::OTHERS, TENSOR_THREADS>(to, x.q + start, x.stride, left, a.D);
+  if (DOUTS)
+    tensor_load<S::V, S::OTHERS, TENSOR_THREADS>(
+        to + S::OTHER_SIZE, x.dout + dout_start, dout_stride, left, Dv);
   return query_row_read(rows, s.query, a.T, S::OTHERS);
 }
 
+/* Of which sums a pass over the queries is. */
+typedef enum { TENSOR_DK = 1, TENSOR_DV = 2, TENSOR_DKV = TENSOR_DK | TENSOR_DV } tensor_sums;
+
 /* The tile of keys from `first` on lies in p.own with its values, or is being fetched. No warp
- * reads p.others or p.rows any more when this begins. The heads are added in their order. */
-template <tsr_cuda_type TYPE, int W, int M, bool DROP>
+ * reads p.others or p.rows any more when this begins. The heads are added in their order. Of one
+ * tile the matrix that is needed first, douts for dk and queries for dv, is fetched before the
+ * other. */
+template <tsr_cuda_type TYPE, int W, int M, tensor_variant VARIANT, tensor_sums SUMS>
 static __device__ inline void tensor_dkv_add(
     float (&dk)[M][W / 8][4], float (&dv)[M][tensor_value_width(W) / 8][4],
     const tensor_backward_parts &p, const tsr_attention &of, const tensor_queries &all,
     int64_t first) {
   typedef tensor_backward<W, M> S;
+  constexpr bool QUERIES = S::OTHER || SUMS == TENSOR_DV, DOUTS = S::OTHER || SUMS == TENSOR_DK;
+  static_assert(S::OTHER || SUMS != TENSOR_DKV, "one tile serves one sum");
   const int N = S::OTHERS, V = S::V;
   __shared__ tensor_queries x;
   __shared__ tsr_attention a;
@@ -382,22 +303,27 @@ static __device__ inline void tensor_dkv_add(
   int begin = (int)attention_queries(a, first, N);
   int end = (int)attention_queries_end(a, begin, first + S::OWN);
   int row = tensor_row(M), turn = 0;
-  /* queries at once: sums of wide heads take registers, and so does the mask beside those of two
-   * runs */
-  const int H = W > 128 || (DROP && M > 1) ? N / 2 : N;
+  /* queries at once: sums of wide heads take registers, and so do a soft cap, and a mask beside the
+   * sums of two runs */
+  constexpr bool HALF =
+      W > 128 || VARIANT == TENSOR_SOFT_CAP || (VARIANT == TENSOR_DROPOUT && M > 1);
+  const int H = S::OTHER && HALF ? N / 2 : N;
   float scores[M][H / 8][4], grads[M][H / 8][4];
+  if (SUMS == TENSOR_DV) zero<H, M>(grads); /* which nothing reads */
   const tensor_left<W, M, false> keys(p.own, row);
   const tensor_left<V, M, false> values(p.own + S::OWN_SIZE, row);
   query_step step = {0, begin};
-  query_row_write(p.rows, step_load<W, M>(p, 0, a, x, step), N);
+  query_row_write(p.rows, step_load<W, M, QUERIES, DOUTS>(p.others, a, x, step), N);
   while (step.head < x.heads) {
-    const uint16_t *tile = p.others + turn * S::OTHERS_SIZE;
+    uint16_t *tile = p.others + turn * S::OTHER * S::OTHERS_SIZE;
     query_step next = query_step_after(step, begin, end, N);
     query_row coming = {};
     tensor_fetch_wait();
     __syncthreads();
-    if (next.head < x.heads) coming = step_load<W, M>(p, turn ^ 1, a, x, next);
-    if (DROP && a.dropout != 0) {
+    if (!S::OTHER) step_load<W, M, !QUERIES, !DOUTS>(tile, a, x, step);
+    else if (next.head < x.heads)
+      coming = step_load<W, M, QUERIES, DOUTS>(p.others + (turn ^ 1) * S::OTHERS_SIZE, a, x, next);
+    if (has_dropout<VARIANT>(a)) {
       attention_drop drop = attention_drop_next(x.drop, step.head);
       attention_mask(p.bits, drop, step.query, first, N, S::OWN);
       __syncthreads();
@@ -405,16 +331,22 @@ static __device__ inline void tensor_dkv_add(
 #pragma unroll 1
     for (int h = 0; h < N; h += H, tile += H * S::STRIDE) {
       const uint16_t *douts = tile + S::OTHER_SIZE - h * (W - V);
-      dot<TYPE, W, M, H>(scores, keys, tile);
-      dot<TYPE, V, M, H>(grads, values, douts);
+      if (SUMS != TENSOR_DK) dot<TYPE, W, M, H>(scores, keys, tile);
+      if (SUMS != TENSOR_DV) dot<TYPE, V, M, H>(grads, values, douts);
+      if (!S::OTHER) {
+        tensor_fetch_wait();
+        __syncthreads();
+        if (next.head < x.heads) coming = step_load<W, M, QUERIES, DOUTS>(tile, a, x, next);
+      }
+      if (SUMS == TENSOR_DK) dot<TYPE, W, M, H>(scores, keys, tile);
 #pragma unroll
       for (int m = 0; m < M; m++)
-        gradients<H, true, DROP>(
+        gradients<VARIANT, H, true>(
             scores[m], grads[m], a, p.rows + turn * S::ROWS + 2 * h,
             p.bits + h * S::OWN / ATTENTION_RUN,
             attention_bounds_of(a, step.query + h, first + row + 16 * m), row + 16 * m, S::OWN);
-      add<TYPE, V, M, H>(dv, scores, douts);
-      add<TYPE, W, M, H>(dk, grads, tile);
+      if (SUMS & TENSOR_DV) add<TYPE, V, M, H>(dv, scores, douts);
+      if (SUMS & TENSOR_DK) add<TYPE, W, M, H>(dk, grads, tile);
     }
     turn ^= 1;
     query_row_write(p.rows + turn * S::ROWS, coming, N); /* nobody reads these by now */

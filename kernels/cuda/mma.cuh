@@ -81,6 +81,13 @@ static __device__ inline float tensor_power(float x) {
   return y;
 }
 
+/* 1/x, to 1 ulp; of INFINITY 0 */
+static __device__ inline float tensor_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 #endif
 
 /* The same number, of which the compiler does not know that: what is computed of it in a loop is

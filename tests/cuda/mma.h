@@ -189,5 +189,6 @@ inline void tensor_fetch_wait() {
   emulator::fetches[emulator::current].clear();
 }
 inline float tensor_power(float x) { return exp2f(x); }
+inline float tensor_reciprocal(float x) { return 1 / x; }
 
 #endif

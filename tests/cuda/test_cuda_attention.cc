@@ -42,14 +42,17 @@ static void test_halves(void) {
     bool causal;
     float dropout;
     int64_t window = 0;
-  } list[] = {{2, 1, 1, 1, 64, true, 0},        {1, 5, 3, 1, 128, true, 0.1f},
-              {2, 64, 1, 1, 16, true, 0},       {1, 65, 6, 2, 64, true, 0},
-              {1, 65, 1, 1, 80, false, 0.1f},   {1, 130, 1, 1, 64, false, 0},
-              {1, 130, 3, 1, 128, true, 0},     {2, 130, 1, 1, 96, true, 0.1f},
-              {1, 130, 1, 1, 128, false, 0.1f}, {1, 200, 1, 1, 40, true, 0.1f},
-              {1, 70, 2, 1, 36, true, 0.1f},    {1, 40, 1, 1, 160, false, 0},
-              {1, 200, 2, 1, 64, true, 0, 7},   {1, 150, 1, 1, 96, true, 0.1f, 64},
-              {1, 200, 1, 1, 128, true, 0, 70}, {2, 70, 2, 1, 40, true, 0, 1}};
+  } list[] = {{2, 1, 1, 1, 64, true, 0},          {1, 5, 3, 1, 128, true, 0.1f},
+              {2, 64, 1, 1, 16, true, 0},         {1, 65, 6, 2, 64, true, 0},
+              {1, 65, 1, 1, 80, false, 0.1f},     {1, 130, 1, 1, 64, false, 0},
+              {1, 130, 3, 1, 128, true, 0},       {2, 130, 1, 1, 96, true, 0.1f},
+              {1, 130, 1, 1, 128, false, 0.1f},   {1, 200, 1, 1, 40, true, 0.1f},
+              {1, 70, 2, 1, 36, true, 0.1f},      {1, 40, 1, 1, 160, false, 0},
+              {1, 1, 1, 1, 256, true, 0},         {1, 130, 2, 1, 256, true, 0},
+              {2, 17, 1, 1, 192, false, 0},       {1, 67, 2, 2, 232, true, 0.1f},
+              {1, 70, 1, 1, 256, true, 0, 20},    {1, 200, 2, 1, 64, true, 0, 7},
+              {1, 150, 1, 1, 96, true, 0.1f, 64}, {1, 200, 1, 1, 128, true, 0, 70},
+              {2, 70, 2, 1, 40, true, 0, 1}};
   int n = 0;
   for (const auto &s : list) {
     tsr_attention a = attention_of(s.B, s.T, s.H, s.G, s.D, s.causal, s.dropout, s.window);
@@ -62,7 +65,12 @@ static void test_soft_caps(void) {
   check_call(TSR_CUDA_F32, attention_of(2, 70, 4, 2, 16, true, 0.1f, 0, 1.5f));
   check_call(TSR_CUDA_F32, attention_of(1, 67, 2, 1, 256, true, 0, 20, 0.8f));
   check_call(TSR_CUDA_F32, attention_of(1, 40, 1, 1, 16, false, 0, 0, 0.8f));
+  for (int64_t D : {24, 64, 80, 96, 128, 192, 256})
+    check_call(TSR_CUDA_BF16, attention_of(1, 70, 1, 1, D, true, 0, 0, 1.5f));
   check_call(TSR_CUDA_BF16, attention_of(1, 70, 2, 1, 64, true, 0.1f, 0, 1.5f));
+  check_call(TSR_CUDA_BF16, attention_of(2, 33, 4, 2, 256, true, 0.1f, 12, 0.8f));
+  check_call(TSR_CUDA_F16, attention_of(1, 65, 2, 1, 128, false, 0, 0, 0.5f));
+  check_call(TSR_CUDA_F16, attention_of(2, 37, 2, 2, 256, false, 0, 0, 50));
 }
 
 /* Far below and above the scores, and among them. */
@@ -73,6 +81,7 @@ static void test_sinks(void) {
   check_call(TSR_CUDA_BF16, attention_of(1, 130, 4, 2, 64, true, 0.1f), sinks);
   check_call(TSR_CUDA_BF16, attention_of(1, 200, 4, 1, 128, true, 0, 70), sinks);
   check_call(TSR_CUDA_F16, attention_of(2, 65, 4, 4, 64, true, 0, 20), sinks);
+  check_call(TSR_CUDA_BF16, attention_of(1, 40, 4, 2, 256, true, 0, 20, 1.5f), sinks);
 }
 
 /* Heads of values of another width, as multi-head latent attention has them. */
@@ -89,6 +98,9 @@ static void test_values(void) {
   check_call(TSR_CUDA_F16, with_values(attention_of(1, 65, 2, 1, 96, false, 0), 64));
   check_call(TSR_CUDA_F16, with_values(attention_of(1, 65, 2, 1, 64, true, 0), 128));
   check_call(TSR_CUDA_BF16, with_values(attention_of(1, 40, 2, 2, 64, true, 0), 160));
+  check_call(
+      TSR_CUDA_BF16, with_values(attention_of(2, 40, 2, 1, 256, true, 0.1f, 12), 24), {3, 1});
+  check_call(TSR_CUDA_F16, with_values(attention_of(1, 67, 2, 2, 192, true, 0, 0, 1.5f), 128));
 }
 
 int main() {

@@ -203,6 +203,10 @@ static void test_attention(void) {
   check_case(f32, 1, 1, 1, 5, 7, 2, false, 0, 2, 0, 0, {}, 9);
   check_case(bf16, 1, 2, 2, 192, 20, 4, true, 0, 2, 0, 0, {}, 128);
   check_case(bf16, 1, 2, 1, 24, 9, 2, true, 0.1f, 2, 12, 0, {}, 16);
+  check_case(bf16, 1, 2, 1, 256, 9, 4, true, 0.1f, 4, 12, 1.5f);
+  check_case(bf16, 1, 1, 1, 256, 66, 2, true, 0, 2);
+  check_case(bf16, 2, 2, 1, 256, 20, 1, true, 0, 1, 0, 1.5f, {3, 1});
+  check_case(f16, 1, 2, 2, 160, 6, 3, false, 0, 3);
 #if !defined(TSR_EMULATED) /* which would take minutes: several launches of lines */
   check_case(f32, 64, 40, 20, 16, 32, 4, true, 0.1f, 4);
   check_case(bf16, 64, 40, 20, 64, 32, 4, true, 0.1f, 4);

@@ -42,6 +42,22 @@ static const training matmuls = {
              "h1: linear(x1, w1); h2: linear(h1, w2); o1: linear(h2, w3); x2: add(o, o1)\n"
              "logits: linear(x2, wte); loss: cross_entropy(logits, targets, valid: 21)"};
 
+/* Heads of 256 with soft caps and a window, as Gemma 2's. */
+static const training wide = {
+    .name = "wide",
+    .steps = 2,
+    .length = 12,
+    .batch_units = 2,
+    .tp_units = 2,
+    .sequence_units = 4,
+    .precision = TSR_BF16,
+    .inputs = "tokens $B,$T tokens; targets $B,$T tokens",
+    .params = "wte 24,16 0; wq 1024,16 0; wkey 512,16 0; wv 512,16 0; wo 16,1024 1; n 16",
+    .calls = "x: embedding(tokens, wte); q: linear(x, wq); k: linear(x, wkey); v: linear(x, wv)\n"
+             "a: attention(q, k, v, head_dim: 256, soft_cap: 0.1, window: 5); o: linear(a, wo)\n"
+             "x2: add(x, o); y: rmsnorm(x2, n); logits: linear(y, wte)\n"
+             "loss: cross_entropy(logits, targets, valid: 21)"};
+
 #define MESHES(list) list, sizeof list / sizeof *list
 
 int main(void) {
@@ -80,5 +96,14 @@ int main(void) {
       {.dp = 1, .cp = 1, .tp = 2, .microbatches = 2},
       {.dp = 2, .cp = 2, .tp = 2, .microbatches = 1}};
   training_check(&matmuls, 1, MESHES(both));
+  static const harness_options of_wide[] = {
+      {.dp = 1, .cp = 2, .tp = 2, .microbatches = 2},
+      {.dp = 2, .cp = 4, .tp = 1, .microbatches = 1}};
+  static const harness_options of_whole[] = {
+      {.dp = 1, .tp = 2, .microbatches = 2}, {.dp = 2, .tp = 1, .microbatches = 1, .zero = 3}};
+  t = wide;
+  training_check(&t, 1, MESHES(of_wide));
+  t.sequence_units = 1;
+  training_check(&t, 1, MESHES(of_whole));
   return check_done("cuda.sequence");
 }

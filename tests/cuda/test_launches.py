@@ -19,6 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 ONE_STEP = ["training_config.max_steps=1", "training_config.gradient_accumulation_steps=1"]
 LLAMA = ["transformer_config.model_type=llama", "transformer_config.num_heads=4", "transformer_config.num_groups=2", "transformer_config.dropout_prob=0.0"]
 
+GEMMA = ["transformer_config.model_type=gemma2", "transformer_config.head_dim=256", "transformer_config.attention_soft_cap=2.0",
+         "transformer_config.num_groups=1", "transformer_config.dropout_prob=0.0", "training_config.precision=bf16",
+         "numerics.units.tp=1"]
+
 
 def mesh(**axes: int) -> str:
     return f"mesh={{axes: [{', '.join(axes)}], shape: [{', '.join(map(str, axes.values()))}]}}"
@@ -40,6 +44,8 @@ CASES: dict[str, list[str]] = {
     "llama in bf16, cp": [*LLAMA, "training_config.precision=bf16", mesh(cp=2), "numerics.units.sequence=4"],
     "llama, dp and cp": [*LLAMA, mesh(dp=2, cp=2)],
     "gpt2, sequence units": ["numerics.units.sequence=4"],
+    "gemma2 in bf16": GEMMA,
+    "gemma2 in bf16, cp": [*GEMMA, mesh(cp=2), "numerics.units.sequence=4"],
 }
 ROW = re.compile(r"^(?: +(\d+)  (\w+) +(\d+ \w+|\S+)|) +(\(\d+, \d+, \d+\)|-) +(\(\d+, \d+, \d+\)|-) +(\d+|-)"
                  r" +(\d+|-) +(\d+)  (\w+)(?: (\d+)×(\d+)×(\d+))?")
@@ -116,7 +122,7 @@ def main() -> int:
                     print(f"{case}: {key}: trace prints {printed[key]}, {ran[key]} ran")
     needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_elements", "embedding",
               "tokens_sum", "softmax_stats", "cuBLASLt", "rope", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
-              "attention_tensor_forward", "ring_walk", "sum_members", "dropout", "cast", "copy",
+              "attention_tensor_forward", "attention_tensor_dkv", "ring_walk", "sum_members", "dropout", "cast", "copy",
               "fp8_quantize", "fp8_gemm"}
     for kernel in sorted(needed - kernels):
         wrong += 1

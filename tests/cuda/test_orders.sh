@@ -45,6 +45,20 @@ same "bf16" --set training_config.precision=bf16
 TESSERA_CUDA_GRAPHS=0 same "without graphs"
 options_of dp=2,tp=2
 same "dp=2,tp=2" "${options[@]}"
+# Heads of 256 with soft caps and a window, as Gemma 2's, in units of the sequence and in whole sequences.
+gemma=(--set training_config.precision=bf16 --set transformer_config.model_type=gemma2 --set transformer_config.head_dim=256
+  --set transformer_config.num_groups=2 --set transformer_config.attention_soft_cap=0.1 --set transformer_config.sliding_window=5)
+for case in "1 dp=2,tp=2" "2 cp=2"; do
+  options_of ${case#* }
+  of_units=("${gemma[@]}" --set numerics.units.sequence=${case% *})
+  want=$(run seed=0 "${of_units[@]}")
+  [ ${#want} = 64 ] || fail "Gemma 2 has no weights: $(cat "$scratch/out")"
+  for seed in "${seeds[@]:0:2}"; do
+    checks=$((checks + 1))
+    got=$(run "seed=$seed" "${of_units[@]}" "${options[@]}")
+    [ "$got" = "$want" ] || wrong "Gemma 2 on ${case#* }, seed $seed: $got, not $want" "$scratch/out"
+  done
+done
 # In FP8 each mesh has the weights of one rank.
 fp8=(--set training_config.precision=fp8)
 want=$(run seed=0 "${fp8[@]}")

@@ -291,3 +291,18 @@ def fp8_on_a_gpu(c):
     launches = c.with_keys("trace", "--emit", "tile-ir", **keys)
     for op in ("linear", "linear_dx", "linear_dw"):
         launches.matches(rf"^ +\d+ +\w+ +{op} .*  fp8_quantize  .*\n( .*  fp8_quantize\n)? .*  fp8_gemm \d+×\d+×\d+")
+
+
+@feature("On a GPU attention with soft caps and heads of 256 runs on the tensor cores, over sequences and over their units")
+def wide_attention_on_a_gpu(c):
+    gpt(c)
+    keys = {"device_config__device": "cuda", "training_config__precision": "bf16", "transformer_config__model_type": "gemma2",
+            "transformer_config__head_dim": 256, "transformer_config__num_groups": 4, "transformer_config__dropout_prob": 0.0,
+            "transformer_config__attention_soft_cap": 20.0}
+    whole = c.with_keys("trace", "--emit", "tile-ir", **keys)
+    for name, tile in (("forward", "64×32×256"), ("dkv", "64×16×256"), ("dq", "64×16×256")):
+        whole.matches(rf"  attention_tensor_{name} {tile}")
+    units = c.with_keys("trace", "--emit", "tile-ir", numerics__units__sequence=2, **keys)
+    units.matches(r"  ring_walk 64×32×256")
+    units.matches(r"  ring_walk 64×16×256")
+    c.with_keys("check", "--dump", "program", **keys).never_says("on the host")

@@ -11,6 +11,10 @@ static attention_tile tile_of(tsr_attention_sum pass, bool tensor, const tsr_att
   return tensor ? tensor_tile(pass, tensor_width(a)) : simt_tile(pass, simt_width(a));
 }
 
+static int dkv_passes(bool tensor, const tsr_attention *a) {
+  return tensor ? tensor_dkv_passes(tensor_width(a)) : 1;
+}
+
 static void record_pass(
     tsr_cuda_stream s, const char *kernel, const attention_tile *t, int64_t T, int64_t lines) {
   record_tile(s, kernel, launch_attention(t, T, lines), product(s, t->own, t->others, t->width));
@@ -41,7 +45,8 @@ void tsr_cuda_attention_backward(
   attention_tile of_keys = tile_of(TSR_ATTENTION_DKV, tensor, a),
                  of_queries = tile_of(TSR_ATTENTION_DQ, tensor, a);
   int64_t own = tsr_attention_own(a);
-  record_pass(s, tensor ? "attention_tensor_dkv" : "attention_dkv", &of_keys, own, a->B * a->G);
+  for (int n = 0; n < dkv_passes(tensor, a); n++)
+    record_pass(s, tensor ? "attention_tensor_dkv" : "attention_dkv", &of_keys, own, a->B * a->G);
   record_pass(s, tensor ? "attention_tensor_dq" : "attention_dq", &of_queries, own, a->B * a->H);
 }
 
@@ -71,14 +76,18 @@ static void ring_step(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, tsr_attention_sum pass,
     const void *const arrays[4]) {
   if (r->a.B * r->a.T * r->a.H * r->a.D == 0) return;
-  attention_tile tile = tile_of(pass, attention_ring_tensor_can(type, &r->a, arrays, 4), &r->a);
+  bool tensor = attention_ring_tensor_can(type, &r->a, arrays, 4);
+  attention_tile tile = tile_of(pass, tensor, &r->a);
   tsr_cuda_ring_size size = tsr_cuda_ring_size_of(r, pass);
   tsr_ring map = ring_map_of(r, pass);
-  for (int64_t line = 0; line < size.lines; line += size.lines_at_once) {
-    int64_t left = size.lines - line, lines = left < size.lines_at_once ? left : size.lines_at_once;
-    ring_launch launch = {s, &tile, size.unit, lines * size.runs};
-    ring_each_turns(&map, r->step, record_turns, &launch);
-  }
+  int passes = pass == TSR_ATTENTION_DKV ? dkv_passes(tensor, &r->a) : 1;
+  int64_t most = size.lines_at_once;
+  for (int n = 0; n < passes; n++)
+    for (int64_t line = 0; line < size.lines; line += most) {
+      int64_t left = size.lines - line, lines = left < most ? left : most;
+      ring_launch launch = {s, &tile, size.unit, lines * size.runs};
+      ring_each_turns(&map, r->step, record_turns, &launch);
+    }
 }
 
 void tsr_cuda_attention_ring(
