@@ -172,6 +172,8 @@ typedef struct {
   int64_t (*gemm_bytes)(const tsr_gemm *p);
   void (*gemm_pack)(const tsr_gemm *p, float *packed, int64_t begin, int64_t end);
   void (*gemm)(const tsr_gemm *p, const float *packed, int64_t begin, int64_t end);
+  /* by the operands' types alone */
+  tsr_gemm_traits (*gemm_traits)(const tsr_gemm *p);
   /* with few rows, in the time that it takes to read w: items are columns of y. The bits are
    * those of gemm */
   void (*skinny_gemm)(

@@ -69,16 +69,24 @@ static inline const void *tsr_matrix_begin(const tsr_matrix *m) {
  * the complete sum `bias` (N) is then added, with the bits of add_row behind the product; NULL:
  * none. One operand is packed before by gemm_pack, for all: B where `by_rows`, else A. The other is
  * dealt out. `scaled`: both operands are codes of FP8 with scales, whose blocks of K begin at 0,
- * and the sum is that of base/fp8_layout.h. */
+ * and the sum is that of base/fp8_layout.h. With c_bf16, where gemm_traits allow it, the
+ * result is rounded to nearest and stored there, with the same stride; c has sums of parts of K. */
 typedef struct {
   int64_t M, N, K;
   tsr_matrix a, b;
   float *c;
+  uint16_t *c_bf16; /* NULL: c */
   int64_t c_stride;
   bool adds, by_rows;
   const float *bias;
   bool scaled;
 } tsr_gemm;
+
+/* How a level computes a GEMM. */
+typedef struct {
+  int64_t tile_rows; /* ranges of rows that are multiples of it cost the least */
+  bool stores_bf16;  /* c_bf16 may be set */
+} tsr_gemm_traits;
 
 enum { TSR_GEMM_ROWS = 12, TSR_GEMM_COLUMNS = 32 }; /* of both, panels are divisors */
 

@@ -49,17 +49,18 @@ static inline float dot_square_sum(const uint32_t *a, const uint32_t *b, float c
   return dot_flush(dot_flush(c) + dot_flush(even + odd));
 }
 
-static inline void
-dot_tile(const uint32_t *a, const uint32_t *b, int64_t squares, float sums[DOT_SUMS]) {
-  for (int t = 0; t < 4; t++)
-    for (int i = 0; i < DOT_SQUARE; i++) {
-      const uint32_t *x = a + t / 2 * squares * DOT_SQUARE + i / DOT_LANES * DOT_PAIRS,
-                     *y = b + t % 2 * squares * DOT_SQUARE + i % DOT_LANES;
-      float sum = 0;
-      for (int64_t s = 0; s < squares * DOT_SQUARE; s += DOT_SQUARE)
-        sum = dot_square_sum(x + s, y + s, sum);
-      sums[t * DOT_SQUARE + i] = sum;
-    }
+static inline void dot_tile(
+    const uint32_t *a, const uint32_t *b, int64_t squares, float sums[DOT_SUMS], dot_work *work) {
+  dot_work_end(work);
+  for (int i = 0; i < DOT_SUMS; i++) {
+    int row = i / DOT_TILE, column = i % DOT_TILE;
+    const uint32_t *x = a + row / DOT_LANES * squares * DOT_SQUARE + row % DOT_LANES * DOT_PAIRS,
+                   *y = b + column / DOT_LANES * squares * DOT_SQUARE + column % DOT_LANES;
+    float sum = 0;
+    for (int64_t s = 0; s < squares * DOT_SQUARE; s += DOT_SQUARE)
+      sum = dot_square_sum(x + s, y + s, sum);
+    sums[i] = sum;
+  }
 }
 
 #endif

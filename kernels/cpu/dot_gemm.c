@@ -14,8 +14,11 @@
 
 enum {
   DEPTH = TSR_GEMM_DEPTH,
-  GROUP = 8 /* tiles beside each other, whose sums stay in the first cache */
+  GROUP = 8,       /* tiles beside each other at most, whose sums stay in the first cache */
+  SPAN = 4 * DEPTH /* of K, whose panels of a group stay in the second one */
 };
+
+_Static_assert(GROUP *DOT_TILE *SPAN / 2 <= TSR_PACK_BUFFER_WORDS, "room for a group");
 
 typedef float tile_sums[DOT_SUMS];
 
@@ -25,7 +28,10 @@ typedef struct {
   dot_operand own, packed;
   int64_t begin, end, k, depth;
   const uint32_t *words; /* what is packed */
-  tile_sums *sums;       /* of each tile */
+  tile_sums *sums;       /* of each tile, of the blocks before */
+  tile_sums *blocks;     /* of a block: of a tile, and of the tile before it */
+  int block;             /* which of the two is the tile's */
+  dot_work work;
 } group;
 
 static int64_t tiles_of(const group *g) { return (g->end - g->begin + DOT_TILE - 1) / DOT_TILE; }
@@ -43,104 +49,90 @@ static void pack_group(const group *g) {
     }
 }
 
-/* Where a tile of C is: rows and columns are those that exist. */
+/* ---- a tile ---- */
+
+/* A tile of C over a block of K: tile `tile` of the group and the panels from `lane` on of what is
+ * packed; [k, k + depth) of the group's part of K. */
 typedef struct {
-  float *c;
-  const float *bias; /* NULL: none, or not yet */
-  int64_t stride, rows, columns;
-} tile_place;
+  int64_t lane, tile, k, depth;
+} place;
 
-static tile_place place_of(const group *g, int64_t packed_lane, int64_t tile) {
+/* The tile's rows and columns are those that exist. */
+static dot_epilogue epilogue_of(const group *g, const place *at, const float *sums) {
   const tsr_gemm *p = g->p;
-  int64_t own = g->begin + tile * DOT_TILE, row = p->by_rows ? own : packed_lane,
-          column = p->by_rows ? packed_lane : own;
-  int64_t rows = (p->by_rows ? g->end : p->M) - row,
-          columns = (p->by_rows ? p->N : g->end) - column;
-  bool completes = g->k + g->depth == p->K;
-  return (tile_place){
-      p->c + row * p->c_stride + column, p->bias && completes ? p->bias + column : NULL,
-      p->c_stride, dot_least(rows, DOT_TILE), dot_least(columns, DOT_TILE)};
+  int64_t own = g->begin + at->tile * DOT_TILE, row = p->by_rows ? own : at->lane,
+          column = p->by_rows ? at->lane : own, in_c = row * p->c_stride + column;
+  bool ends = at->k + at->depth == g->depth, completes = ends && g->k + g->depth == p->K;
+  dot_epilogue e = {.sums = sums, .to = g->sums[at->tile], .to_stride = DOT_TILE};
+  e.rows = dot_least((p->by_rows ? g->end : p->M) - row, DOT_TILE);
+  e.columns = dot_least((p->by_rows ? p->N : g->end) - column, DOT_TILE);
+  if (at->k) e.before = g->sums[at->tile], e.before_stride = DOT_TILE;
+  else if (p->adds || g->k) e.before = p->c + in_c, e.before_stride = p->c_stride;
+  if (!ends) return e;
+  e.to_stride = p->c_stride;
+  if (p->c_bf16 && completes) e.to_bf16 = p->c_bf16 + in_c;
+  else e.to = p->c + in_c;
+  if (p->bias && completes) e.bias = p->bias + column;
+  return e;
 }
 
-/* 16 columns of a row of a tile; `n` are in C. */
-static inline void move_row(float *to, const float *from, int64_t n) {
-  if (n >= DOT_LANES) memcpy(to, from, DOT_LANES * sizeof *to);
-  else if (n > 0) memcpy(to, from, (size_t)n * sizeof *to);
+/* The first block's sums, if there are more, are what the next ones are added to. */
+static void run_tile(group *g, const place *at, const uint32_t *from) {
+  const uint32_t *own = tsr_pack_buffer.pairs + at->tile * tile_words(g->depth) + tile_words(at->k);
+  const uint32_t *a = g->p->by_rows ? own : from, *b = g->p->by_rows ? from : own;
+  float *block = g->blocks[g->block ^= 1];
+  dot_epilogue next = epilogue_of(g, at, block);
+  bool is_first = !next.before && at->k + at->depth < g->depth;
+  dot_tile(a, b, dot_squares(at->depth), is_first ? next.to : block, &g->work);
+  g->work.epilogue = is_first ? (dot_epilogue){0} : next;
 }
 
-static void read_tile(const tile_place *at, float *sums) {
-  for (int t = 0; t < 4; t++)
-    for (int64_t i = t / 2 * DOT_LANES, r = 0; r < DOT_LANES && i < at->rows; i++, r++)
-      move_row(
-          sums + t * DOT_SQUARE + r * DOT_LANES, at->c + i * at->stride + t % 2 * DOT_LANES,
-          at->columns - t % 2 * DOT_LANES);
-}
+/* ---- a group ---- */
 
-static void write_tile(const tile_place *at, float *sums) {
-  float bias[DOT_TILE] = {0};
-  if (at->bias) memcpy(bias, at->bias, (size_t)at->columns * sizeof *bias);
-  for (int64_t i = 0; i < at->rows; i++)
-    for (int half = 0; half < 2; half++) {
-      float *row = sums + (i / DOT_LANES * 2 + half) * DOT_SQUARE + i % DOT_LANES * DOT_LANES;
-      for (int j = 0; at->bias && j < DOT_LANES; j++) row[j] += bias[half * DOT_LANES + j];
-      move_row(at->c + i * at->stride + half * DOT_LANES, row, at->columns - half * DOT_LANES);
-    }
-}
-
-/* A block of K of all tiles of the group; `from`: what is packed for all. */
-static void run_block(const group *g, const uint32_t *from, int64_t k, bool adds) {
-  int64_t depth = dot_least(g->depth - k, DEPTH), words = tile_words(depth);
-  const uint32_t *own = tsr_pack_buffer.pairs + tile_words(k);
-  tile_sums sums __attribute__((aligned(64)));
-  for (int64_t t = 0; t < tiles_of(g); t++, own += tile_words(g->depth)) {
-    const uint32_t *a = g->p->by_rows ? own : from, *b = g->p->by_rows ? from : own;
-    float *to = g->sums[t];
-    dot_tile(a, b, words / (2 * DOT_SQUARE), adds ? sums : to);
-    for (int i = 0; adds && i < DOT_SUMS; i++) to[i] += sums[i];
-  }
+/* Where the block is that follows in what is packed. */
+static const char *block_after(const group *g, const place *at) {
+  place next = {.lane = at->lane, .k = at->k + at->depth};
+  if (next.k == g->depth) next.lane += DOT_TILE, next.k = 0;
+  next.depth = dot_least(g->depth - next.k, DEPTH);
+  return (const char *)(g->words + dot_packed_at(&g->packed, next.lane, g->k + next.k, next.depth));
 }
 
 /* The group's panels times those of `lane` of what is packed. */
-static void run_panels(const group *g, int64_t lane) {
+static void run_panels(group *g, int64_t lane) {
   uint32_t copy[2 * DOT_BLOCK_SQUARES * DOT_SQUARE] __attribute__((aligned(64)));
-  bool adds = g->p->adds || g->k;
-  for (int64_t t = 0; adds && t < tiles_of(g); t++) {
-    tile_place at = place_of(g, lane, t);
-    read_tile(&at, g->sums[t]);
-  }
-  for (int64_t k = 0; k < g->depth; k += DEPTH)
-    run_block(
-        g,
-        LEVEL(dot_packed_panels)(
-            &g->packed, g->words, lane, g->k + k, dot_least(g->depth - k, DEPTH), copy),
-        k, adds || k);
-  for (int64_t t = 0; t < tiles_of(g); t++) {
-    tile_place at = place_of(g, lane, t);
-    write_tile(&at, g->sums[t]);
+  place at = {.lane = lane};
+  for (at.k = 0; at.k < g->depth; at.k += DEPTH) {
+    at.depth = dot_least(g->depth - at.k, DEPTH);
+    const uint32_t *from =
+        LEVEL(dot_packed_panels)(&g->packed, g->words, lane, g->k + at.k, at.depth, copy);
+    g->work.ahead = block_after(g, &at);
+    for (at.tile = 0; at.tile < tiles_of(g); at.tile++) run_tile(g, &at, from);
   }
 }
 
-/* So much of K, whole blocks, that the panels of a group fit into the buffer. */
-static int64_t span_of(int64_t lanes) {
-  int64_t tiles = dot_least((lanes + DOT_TILE - 1) / DOT_TILE, GROUP);
-  return TSR_PACK_BUFFER_WORDS / (tile_words(DEPTH) * tiles) * DEPTH;
+/* Groups are alike: one of few tiles would read all that is packed for little. */
+static int64_t group_lanes(int64_t lanes) {
+  int64_t tiles = (lanes + DOT_TILE - 1) / DOT_TILE, groups = (tiles + GROUP - 1) / GROUP;
+  return (tiles + groups - 1) / groups * DOT_TILE;
 }
 
 static void run_dot(const tsr_gemm *p, const uint32_t *words, int64_t begin, int64_t end) {
-  tile_sums sums[GROUP] __attribute__((aligned(64)));
+  tile_sums sums[GROUP + 2] __attribute__((aligned(64)));
   dot_operand a = dot_operand_a(p), b = dot_operand_b(p);
   group g = {.p = p, .own = p->by_rows ? a : b, .packed = p->by_rows ? b : a, .words = words};
-  int64_t span = span_of(end - begin);
+  int64_t lanes = group_lanes(end - begin);
   g.sums = sums;
+  g.blocks = sums + GROUP;
   dot_begin();
-  for (g.k = 0; g.k < p->K; g.k += span) {
-    g.depth = dot_least(p->K - g.k, span);
-    for (g.begin = begin; g.begin < end; g.begin = g.end) {
-      g.end = dot_least(end, g.begin + GROUP * DOT_TILE);
+  for (g.begin = begin; g.begin < end; g.begin = g.end) {
+    g.end = dot_least(end, g.begin + lanes);
+    for (g.k = 0; g.k < p->K; g.k += SPAN) {
+      g.depth = dot_least(p->K - g.k, SPAN);
       pack_group(&g);
       for (int64_t lane = 0; lane < g.packed.count; lane += DOT_TILE) run_panels(&g, lane);
     }
   }
+  dot_work_end(&g.work);
   dot_end();
 }
 
@@ -163,6 +155,11 @@ void LEVEL(gemm)(const tsr_gemm *p, const float *packed, int64_t begin, int64_t 
   if (begin >= end) return;
   if (is_dot(&p->a, &p->b)) run_dot(p, (const uint32_t *)(const void *)packed, begin, end);
   else BELOW(gemm)(p, packed, begin, end);
+}
+
+tsr_gemm_traits LEVEL(gemm_traits)(const tsr_gemm *p) {
+  if (!is_dot(&p->a, &p->b)) return BELOW(gemm_traits)(p);
+  return (tsr_gemm_traits){.tile_rows = DOT_TILE, .stores_bf16 = true};
 }
 
 /* ---- few rows: x is packed a part of K at a time ---- */

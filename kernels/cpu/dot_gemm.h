@@ -45,6 +45,11 @@ static inline int64_t dot_squares(int64_t depth) {
   return (depth + DOT_SQUARE_DEPTH - 1) / DOT_SQUARE_DEPTH;
 }
 
+/* Where dot_pack puts the panel from `lane` on, of the block [k, k + depth) of K. */
+static inline int64_t dot_packed_at(const dot_operand *o, int64_t lane, int64_t k, int64_t depth) {
+  return k / 2 * o->count + lane * dot_pairs(depth);
+}
+
 /* Lanes [begin, end) of all of K, densely; begin is a multiple of DOT_LANES if the operand is B. */
 void LEVEL(dot_pack)(const dot_operand *o, int64_t K, uint32_t *to, int64_t begin, int64_t end);
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 typedef uint32_t words __attribute__((vector_size(4 * DOT_PAIRS)));
-typedef uint16_t halves __attribute__((vector_size(2 * DOT_LANES)));
 
 /* ---- transposition: each round interleaves the first half of the rows with the second ---- */
 
@@ -53,7 +52,7 @@ static inline void load_along_k(const dot_operand *o, part s, words rows[DOT_LAN
   if (m->type == TSR_ELEMENT_BF16 && s.lanes == DOT_LANES && s.depth == DOT_SQUARE_DEPTH) {
     const uint16_t *x = (const uint16_t *)m->data + m->first + first;
     _Pragma("GCC unroll 16") for (int l = 0; l < DOT_LANES; l++) {
-      __builtin_prefetch(x + (l + DOT_TILE) * o->lane_stride);
+      __builtin_prefetch(x + (l + DOT_TILE) * o->lane_stride, 0, 2);
       memcpy(&rows[l], x + l * o->lane_stride, sizeof rows[l]);
     }
     return;
@@ -64,6 +63,13 @@ static inline void load_along_k(const dot_operand *o, part s, words rows[DOT_LAN
     memcpy(&rows[l], half, sizeof rows[l]);
   }
 }
+
+/* Two rows of 16 lanes as one of pairs. */
+typedef uint16_t halves __attribute__((vector_size(2 * DOT_LANES)));
+#define INTERLEAVE_HALVES(x)                                                                       \
+  __builtin_shufflevector(                                                                         \
+      x[0], x[1], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10, 26,    \
+      11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 
 /* Rows are pairs. */
 static inline void load_along_lanes(const dot_operand *o, part s, words rows[DOT_PAIRS]) {
@@ -76,8 +82,8 @@ static inline void load_along_lanes(const dot_operand *o, part s, words rows[DOT
       const uint16_t *x = (const uint16_t *)m->data + m->first + first + 2 * i * o->k_stride;
       memcpy(&two[0], x, sizeof two[0]);
       memcpy(&two[1], x + o->k_stride, sizeof two[1]);
-      __builtin_prefetch(x + DOT_TILE);
-      __builtin_prefetch(x + DOT_TILE + o->k_stride);
+      __builtin_prefetch(x + DOT_TILE, 0, 2);
+      __builtin_prefetch(x + DOT_TILE + o->k_stride, 0, 2);
     } else {
       for (int j = 0; j < 2; j++) {
         uint16_t half[DOT_LANES] = {0};
@@ -86,7 +92,7 @@ static inline void load_along_lanes(const dot_operand *o, part s, words rows[DOT
         memcpy(&two[j], half, sizeof two[j]);
       }
     }
-    rows[i] = __builtin_convertvector(two[0], words) | __builtin_convertvector(two[1], words) << 16;
+    rows[i] = (words)INTERLEAVE_HALVES(two);
   }
 }
 
@@ -121,11 +127,11 @@ pack_dense_square(const dot_operand *o, part s, int64_t first, int64_t lanes, ui
 
 void LEVEL(dot_pack)(const dot_operand *o, int64_t K, uint32_t *to, int64_t begin, int64_t end) {
   for (int64_t k = 0; k < K; k += TSR_GEMM_DEPTH) {
-    int64_t depth = dot_least(K - k, TSR_GEMM_DEPTH), pairs = dot_pairs(depth);
+    int64_t depth = dot_least(K - k, TSR_GEMM_DEPTH);
     for (int64_t lane = begin, next; lane < end; lane = next) {
       int64_t panel = lane / DOT_LANES * DOT_LANES, lanes = dot_least(o->count - panel, DOT_LANES);
       next = dot_least(panel + DOT_LANES, end);
-      uint32_t *at = to + k / 2 * o->count + panel * pairs;
+      uint32_t *at = to + dot_packed_at(o, panel, k, depth);
       for (int64_t i = 0; i < depth; i += DOT_SQUARE_DEPTH) {
         part s = {lane, next - lane, k + i, dot_least(depth - i, DOT_SQUARE_DEPTH)};
         pack_dense_square(o, s, lane - panel, lanes, at + i / 2 * lanes);
@@ -147,7 +153,7 @@ const uint32_t *LEVEL(dot_packed_panels)(
     const dot_operand *o, const uint32_t *packed, int64_t lane, int64_t k, int64_t depth,
     uint32_t copy[2 * DOT_BLOCK_SQUARES * DOT_SQUARE]) {
   int64_t pairs = dot_pairs(depth), squares = dot_squares(depth);
-  const uint32_t *from = packed + k / 2 * o->count + lane * pairs;
+  const uint32_t *from = packed + dot_packed_at(o, lane, k, depth);
   if (o->count - lane >= DOT_TILE && pairs % DOT_PAIRS == 0) return from;
   for (int panel = 0; panel < 2; panel++) {
     int64_t left = o->count - lane - panel * DOT_LANES, lanes = dot_least(left, DOT_LANES);
@@ -155,7 +161,7 @@ const uint32_t *LEVEL(dot_packed_panels)(
     if (left <= 0) memset(to, 0, (size_t)squares * DOT_SQUARE * sizeof *to);
     for (int64_t i = 0; left > 0 && i < squares; i++, to += DOT_SQUARE, from += DOT_PAIRS * lanes)
       copy_square(o, from, lanes, dot_least(pairs - i * DOT_PAIRS, DOT_PAIRS), to);
-    from = packed + k / 2 * o->count + (lane + DOT_LANES) * pairs;
+    from = packed + dot_packed_at(o, lane + DOT_LANES, k, depth);
   }
   return copy;
 }
@@ -164,13 +170,14 @@ const uint32_t *LEVEL(dot_packed_panels)(
 
 void LEVEL(dot_pack_whole)(
     const dot_operand *o, int64_t lane, int64_t end, int64_t k, int64_t depth, uint32_t *to) {
-  for (int panel = 0; panel < 2; panel++, lane += DOT_LANES) {
-    int64_t lanes = dot_least(end - lane, DOT_LANES);
-    for (int64_t i = 0; i < depth; i += DOT_SQUARE_DEPTH, to += DOT_SQUARE) {
+  int64_t words_of_panel = dot_squares(depth) * DOT_SQUARE;
+  for (int64_t i = 0; i < depth; i += DOT_SQUARE_DEPTH, to += DOT_SQUARE)
+    for (int panel = 0; panel < 2; panel++) {
       words rows[DOT_LANES] = {{0}};
-      part s = {lane, lanes, k + i, dot_least(depth - i, DOT_SQUARE_DEPTH)};
-      if (lanes > 0) load_square(o, s, rows);
-      store_square(rows, to);
+      int64_t first = lane + panel * DOT_LANES;
+      part s = {
+          first, dot_least(end - first, DOT_LANES), k + i, dot_least(depth - i, DOT_SQUARE_DEPTH)};
+      if (s.lanes > 0) load_square(o, s, rows);
+      store_square(rows, to + panel * words_of_panel);
     }
-  }
 }

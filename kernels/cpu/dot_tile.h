@@ -10,9 +10,30 @@
  * returns a denormal result as one (Intel SDM, volume 2; measured on Sapphire Rapids). */
 #ifndef TSR_KERNELS_CPU_DOT_TILE_H
 #define TSR_KERNELS_CPU_DOT_TILE_H
-#include "kernels/cpu/dot_gemm.h"
+#include "kernels/cpu/dot_epilogue.h"
 
 enum { DOT_SUMS = DOT_TILE * DOT_TILE };
+
+/* What is done between the squares of a tile: rows of the epilogue of the tile before, which is
+ * complete when this one's sums are stored, and fetching what a later tile reads. */
+typedef struct {
+  dot_epilogue epilogue;
+  const char *ahead; /* the next lines to fetch, which need not exist */
+} dot_work;
+
+enum {
+  DOT_WORK_ROWS = (DOT_TILE + DOT_BLOCK_SQUARES - 1) / DOT_BLOCK_SQUARES,
+  DOT_WORK_LINES = 4,
+  DOT_LINE = 64
+};
+
+static inline void dot_work_some(dot_work *w) {
+  dot_epilogue_rows(&w->epilogue, DOT_WORK_ROWS);
+  _Pragma("GCC unroll 4") for (int i = 0; i < DOT_WORK_LINES; i++)
+      __builtin_prefetch(w->ahead + i * DOT_LINE, 0, 2);
+  w->ahead += DOT_WORK_LINES * DOT_LINE;
+}
+static inline void dot_work_end(dot_work *w) { dot_epilogue_rows(&w->epilogue, DOT_TILE); }
 
 #if defined(TSR_DOT_EMULATED)
 #include "kernels/cpu/dot_emulated.h"
@@ -35,9 +56,9 @@ static inline void dot_begin(void) {
 }
 static inline void dot_end(void) { _tile_release(); }
 
-/* sums (2 panels of A, 2 of B, 16 rows, 16 columns) of two panels each, one behind the other. */
-static inline void
-dot_tile(const uint32_t *a, const uint32_t *b, int64_t squares, float sums[DOT_SUMS]) {
+/* sums (DOT_TILE rows, DOT_TILE columns) of two panels of A and two of B, one behind the other. */
+static inline void dot_tile(
+    const uint32_t *a, const uint32_t *b, int64_t squares, float sums[DOT_SUMS], dot_work *work) {
   const uint32_t *a1 = a + squares * DOT_SQUARE, *b1 = b + squares * DOT_SQUARE;
   _tile_zero(0);
   _tile_zero(1);
@@ -52,11 +73,13 @@ dot_tile(const uint32_t *a, const uint32_t *b, int64_t squares, float sums[DOT_S
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    dot_work_some(work);
   }
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + DOT_SUMS / 4, 64);
-  _tile_stored(2, sums + DOT_SUMS / 2, 64);
-  _tile_stored(3, sums + DOT_SUMS / 4 * 3, 64);
+  dot_work_end(work);
+  _tile_stored(0, sums, 4 * DOT_TILE);
+  _tile_stored(1, sums + DOT_LANES, 4 * DOT_TILE);
+  _tile_stored(2, sums + DOT_SUMS / 2, 4 * DOT_TILE);
+  _tile_stored(3, sums + DOT_SUMS / 2 + DOT_LANES, 4 * DOT_TILE);
 }
 
 #else
@@ -66,9 +89,10 @@ static inline void dot_end(void) {}
 
 enum { TOGETHER = 8 }; /* rows, whose sums are in registers */
 
-static inline void
-dot_tile(const uint32_t *a, const uint32_t *b, int64_t squares, float sums[DOT_SUMS]) {
+static inline void dot_tile(
+    const uint32_t *a, const uint32_t *b, int64_t squares, float sums[DOT_SUMS], dot_work *work) {
   const uint32_t *b1 = b + squares * DOT_SQUARE;
+  dot_work_end(work);
   for (int row = 0; row < DOT_TILE; row += TOGETHER) {
     const uint32_t *x = a + row / DOT_LANES * squares * DOT_SQUARE + row % DOT_LANES * DOT_PAIRS;
     __m512 sum[TOGETHER][2];
@@ -84,9 +108,8 @@ dot_tile(const uint32_t *a, const uint32_t *b, int64_t squares, float sums[DOT_S
       }
     }
     for (int r = 0; r < TOGETHER; r++) {
-      float *to = sums + row / DOT_LANES * DOT_SUMS / 2 + (row % DOT_LANES + r) * DOT_LANES;
-      _mm512_storeu_ps(to, sum[r][0]);
-      _mm512_storeu_ps(to + DOT_SUMS / 4, sum[r][1]);
+      _mm512_storeu_ps(sums + (row + r) * DOT_TILE, sum[r][0]);
+      _mm512_storeu_ps(sums + (row + r) * DOT_TILE + DOT_LANES, sum[r][1]);
     }
   }
 }

@@ -271,3 +271,9 @@ void LEVEL(gemm)(const tsr_gemm *p, const float *packed, int64_t begin, int64_t 
     (p->by_rows ? run_rows : run_columns)(p, before, &now, &ahead);
   }
 }
+
+/* Sums of blocks of K are added in C, which is therefore in f32. */
+tsr_gemm_traits LEVEL(gemm_traits)(const tsr_gemm *p) {
+  (void)p;
+  return (tsr_gemm_traits){.tile_rows = TSR_GEMM_ROWS};
+}

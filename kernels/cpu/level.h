@@ -39,7 +39,7 @@
   X(limit_fused) X(limit_read)
 
 /* What a level with an instruction for pairs of bf16 has of its own. */
-#define TSR_DOT_KERNEL_LIST(X) X(gemm_pack) X(gemm) X(skinny_gemm) X(limit_dot)
+#define TSR_DOT_KERNEL_LIST(X) X(gemm_pack) X(gemm) X(gemm_traits) X(skinny_gemm) X(limit_dot)
 #define TSR_KERNEL_LIST(X) TSR_SHARED_KERNEL_LIST(X) TSR_DOT_KERNEL_LIST(X)
 /* clang-format on */
 

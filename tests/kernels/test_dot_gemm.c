@@ -143,6 +143,36 @@ static void compare(const tsr_gemm *p, numbers a, numbers b, const float *start,
       (long long)p->N, (long long)p->K, p->by_rows, (long long)wrong);
 }
 
+/* To the nearest bf16, half to even, a NaN to a NaN; with integers alone. */
+static bool is_nearest(uint16_t got, float of) {
+  uint32_t bits, low;
+  memcpy(&bits, &of, sizeof bits);
+  if (isnan(of)) return isnan(widened(got));
+  low = bits & 0xFFFF, bits >>= 16;
+  if (low > 0x8000 || (low == 0x8000 && bits % 2)) bits++;
+  return got == bits;
+}
+
+/* C in bf16 is the result in f32, rounded; c has the room for sums that are not complete. */
+static void check_bf16(tsr_gemm p, const float *packed, const float *start, const float *want) {
+  int64_t n = p.by_rows ? p.M : p.N, cut = n / 2 / strip_of(p.by_rows) * strip_of(p.by_rows),
+          wrong = 0;
+  uint16_t *rounded = check_alloc((size_t)(p.M * p.c_stride) * sizeof *rounded);
+  float *c = check_alloc((size_t)(p.M * p.c_stride) * sizeof *c);
+  memset(rounded, 0x55, (size_t)(p.M * p.c_stride) * sizeof *rounded);
+  memcpy(c, start, (size_t)(p.M * p.c_stride) * sizeof *c);
+  CHECK(k->gemm_traits(&p).stores_bf16);
+  p.c = c, p.c_bf16 = rounded;
+  k->gemm(&p, packed, cut, n);
+  k->gemm(&p, packed, 0, cut);
+  for (int64_t i = 0; i < p.M * p.c_stride; i++)
+    wrong += i % p.c_stride < p.N ? !is_nearest(rounded[i], want[i]) : rounded[i] != 0x5555;
+  CHECK_AT(
+      !wrong, "%s: in bf16, (%lld, %lld, %lld), by rows %d, %lld wrong", k->isa, (long long)p.M,
+      (long long)p.N, (long long)p.K, p.by_rows, (long long)wrong);
+  free(rounded), free(c);
+}
+
 static void check_splits(tsr_gemm p, numbers a, numbers b) {
   const float *start = p.c;
   output o = output_from(start, p.M * p.c_stride);
@@ -152,6 +182,7 @@ static void check_splits(tsr_gemm p, numbers a, numbers b) {
       k->gemm(&p, packed, begin * strip, end * strip < n ? end * strip : n));
   CHECK_OUTPUT(o, NULL, 0, 0);
   compare(&p, a, b, start, o.pass[0]);
+  check_bf16(p, packed, start, o.pass[0]);
   free(packed), output_free(&o);
 }
 
@@ -220,6 +251,8 @@ static void check_flushes(void) {
 extern __typeof__(*((tsr_kernels *)0)->gemm_pack) tsr_gemm_pack_emulated_v4,
     tsr_gemm_pack_emulated_amx;
 extern __typeof__(*((tsr_kernels *)0)->gemm) tsr_gemm_emulated_v4, tsr_gemm_emulated_amx;
+extern __typeof__(*((tsr_kernels *)0)->gemm_traits) tsr_gemm_traits_emulated_v4,
+    tsr_gemm_traits_emulated_amx;
 extern __typeof__(*((tsr_kernels *)0)->skinny_gemm) tsr_skinny_gemm_emulated_v4,
     tsr_skinny_gemm_emulated_amx;
 
@@ -229,9 +262,11 @@ int main(void) {
   tsr_kernels emulated = *tsr_kernels_get(*levels);
   check_flushes();
   emulated.isa = "vdpbf16ps, emulated", emulated.gemm_pack = tsr_gemm_pack_emulated_v4;
+  emulated.gemm_traits = tsr_gemm_traits_emulated_v4;
   emulated.gemm = tsr_gemm_emulated_v4, emulated.skinny_gemm = tsr_skinny_gemm_emulated_v4;
   check_level(&emulated, true);
   emulated.isa = "tdpbf16ps, emulated", emulated.gemm_pack = tsr_gemm_pack_emulated_amx;
+  emulated.gemm_traits = tsr_gemm_traits_emulated_amx;
   emulated.gemm = tsr_gemm_emulated_amx, emulated.skinny_gemm = tsr_skinny_gemm_emulated_amx;
   check_level(&emulated, false);
   const tsr_kernels *v4 = tsr_kernels_get("v4-bf16"), *amx = tsr_kernels_get("amx-bf16");

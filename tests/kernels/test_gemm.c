@@ -114,17 +114,9 @@ static void check_gemm(int64_t M, int64_t N, int64_t K, int layout, bool adds) {
   float *a = input_new(M * K, 1), *b = input_new(K * N, 1), *c = input_new(M * stride, 1);
   for (int64_t i = 0; i < M * stride && !adds; i++)
     if (i % stride < N) c[i] = NAN; /* not read */
-  tsr_gemm p = {
-      M,
-      N,
-      K,
-      layout & 1 ? columns_of(a, M) : rows_of(a, K),
-      layout & 2 ? columns_of(b, K) : rows_of(b, N),
-      c,
-      stride,
-      adds,
-      false,
-      NULL};
+  tsr_gemm p = {.M = M, .N = N, .K = K, .c = c, .c_stride = stride, .adds = adds};
+  p.a = layout & 1 ? columns_of(a, M) : rows_of(a, K);
+  p.b = layout & 2 ? columns_of(b, K) : rows_of(b, N);
   double *want = gemm_reference(&p);
   output columns = gemm_output(p);
   check_bias(p);
@@ -218,7 +210,7 @@ static void *job_run(void *argument) {
 static void test_threads(void) {
   enum { THREADS = 4, M = 70, N = 90, K = 300 };
   float *a = input_new(M * K, 1), *b = input_new(K * N, 1);
-  tsr_gemm p = {M, N, K, rows_of(a, K), rows_of(b, N), NULL, N, false, false, NULL};
+  tsr_gemm p = {M, N, K, rows_of(a, K), rows_of(b, N), .c_stride = N};
   float *packed = pack(&p);
   pthread_t threads[THREADS];
   job jobs[THREADS];

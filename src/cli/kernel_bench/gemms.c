@@ -29,6 +29,12 @@ static tsr_gemm gemm_of(const tsr_bench_case *what, float *const *x) {
   return p;
 }
 
+/* Of activations, as a step has them; the gradient of a weight is f32. */
+static bool stores_bf16(const tsr_bench_case *what, const tsr_kernels *k, const tsr_gemm *p) {
+  return what->kind & IN_BF16 && (what->kind & ~IN_BF16) != LINEAR_DW &&
+         k->gemm_traits(p).stores_bf16;
+}
+
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static void fix_gemm(const tsr_bench_case *what, const tsr_kernels *k, tsr_bench_size *ret_size) {
@@ -39,7 +45,8 @@ static void fix_gemm(const tsr_bench_case *what, const tsr_kernels *k, tsr_bench
   s->elements = larger(p.M * p.N, larger(p.M, p.N) * p.K);
   s->scratch_bytes = k->gemm_bytes(&p);
   s->is_dot = what->kind & IN_BF16;
-  s->floats = (double)(p.M * p.K + p.N * p.K) / (s->is_dot ? 2 : 1) + (double)(p.M * p.N);
+  s->floats = (double)(p.M * p.K + p.N * p.K) / (s->is_dot ? 2 : 1) +
+              (double)(p.M * p.N) / (stores_bf16(what, k, &p) ? 2 : 1);
   s->flops = 2.0 * (double)p.M * (double)p.N * (double)p.K;
   snprintf(s->shape, sizeof s->shape, "%" PRId64 "x%" PRId64 "x%" PRId64, p.M, p.N, p.K);
 }
@@ -55,6 +62,8 @@ static void prepare_bf16(const tsr_bench_call *c) {
 
 static void run_gemm(const tsr_bench_call *c) {
   tsr_gemm p = gemm_of(c->what, c->x);
+  /* behind the elements in bf16 as many are free */
+  if (stores_bf16(c->what, c->k, &p)) p.c_bf16 = (uint16_t *)(void *)c->x[0] + c->size.elements;
   c->k->gemm_pack(&p, c->scratch, 0, p.by_rows ? p.N : p.M);
   c->k->gemm(&p, c->scratch, 0, p.by_rows ? p.M : p.N);
 }

@@ -44,6 +44,7 @@ typedef struct {
   int ranges; /* a rank's items are split into */
   int round;
   int64_t items;
+  bool stores_half;
 } task_run;
 
 static cpu_call call_for(const task_run *t, int rank) {
@@ -52,6 +53,7 @@ static cpu_call call_for(const task_run *t, int rank) {
       .k = t->device->context.k,
       .threads = t->device->context.threads,
       .round = t->round,
+      .stores_half = t->stores_half,
       .losses = t->launch->losses,
       .nan_scores = t->launch->nan_scores,
       .hashes = t->launch->hashes};
@@ -108,6 +110,10 @@ static void run(void *state, const tsr_launch *launch) {
   tsr_cpu_partition p = tsr_cpu_partition_of(task, launch->ranks_count, d->context.threads);
   t.items = p.items;
   t.ranges = p.ranges;
+  if (t.op->stores_half && !launch->losses) {
+    cpu_call call = call_for(&t, launch->ranks[0]);
+    t.stores_half = t.op->stores_half(&call);
+  }
   if (task->cast_bytes) run_jobs(&t, cast_inputs, t.ranges);
   for (t.round = 0; t.round < p.rounds; t.round++) {
     if (t.op->round_items) t.items = t.op->round_items(task, t.round);
@@ -115,7 +121,7 @@ static void run(void *state, const tsr_launch *launch) {
     run_jobs(&t, run_range, t.ranges);
   }
   if (t.op->after) run_jobs(&t, run_after, 1);
-  if (task->cast_bytes) run_jobs(&t, cast_outputs, t.ranges);
+  if (task->cast_bytes && !t.stores_half) run_jobs(&t, cast_outputs, t.ranges);
 }
 
 int tsr_cpu_jobs_max(int ranks, int threads) { return ranks * threads * CPU_RANGES_MAX; }

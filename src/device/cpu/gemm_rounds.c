@@ -86,7 +86,7 @@ static bool split_piece(const cpu_gemm_plan *p, cpu_gemm_place at, tsr_gemm *gem
   }
   gemm->K = left < p->depth ? left : p->depth;
   gemm->adds = at.gemm || at.piece;
-  if (gemm->K < left) gemm->bias = NULL; /* a later piece makes the sum complete */
+  if (gemm->K < left) gemm->bias = NULL, gemm->c_bf16 = NULL; /* a later piece completes the sum */
   return true;
 }
 
@@ -96,7 +96,19 @@ round_gemm(const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p, tsr_g
   *ret_gemm = (tsr_gemm){.M = p->M, .N = p->N, .c_stride = p->N, .by_rows = p->by_rows};
   ret_gemm->scaled = p->scaled;
   ret_gemm->c = cpu_stack_entry(c, at.block, tsr_reduction_entries(&c->call.task->sum, at.leaf));
+  if (c->stores_half && at.gemm == p->each - 1)
+    ret_gemm->c_bf16 = tsr_operand_address(&c->call, &c->call.task->outputs[0]);
   return make(c, p, at, ret_gemm) && split_piece(p, at, ret_gemm);
+}
+
+bool cpu_gemms_store_bf16(const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p) {
+  const tsr_task *t = c->call.task;
+  bool stores = t->outputs[0].dtype == TSR_BF16 && p->leaves == 1 && !p->scaled;
+  for (int64_t i = 0; stores && i < p->each; i++) {
+    tsr_gemm gemm = {.M = p->M, .N = p->N};
+    stores = make(c, p, (cpu_gemm_place){.gemm = i}, &gemm) && c->k->gemm_traits(&gemm).stores_bf16;
+  }
+  return stores;
 }
 
 void cpu_pack_gemm_round(
@@ -132,13 +144,23 @@ void cpu_add_complete(
   for (int low; tsr_tree_merge(&tree, &low);) add_entries(c, p, at.block, low, begin, end);
 }
 
+/* Where a range that begins at this strip begins: at a tile of the level. */
+static int64_t range_begin(const cpu_call *c, const tsr_gemm *gemm, int64_t strip, int64_t strips) {
+  if (!gemm->by_rows) return strips_end(strip, gemm->N, false);
+  int64_t tile = c->k->gemm_traits(gemm).tile_rows, row = strips_end(strip, gemm->M, true);
+  if (strip == strips) return gemm->M;
+  row = (row + tile / 2) / tile * tile;
+  return row < gemm->M ? row : gemm->M;
+}
+
 void cpu_run_gemm_round(
     const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *p, int64_t begin, int64_t end) {
   tsr_gemm gemm;
   if (quantizes(c, p)) return;
-  int64_t all = p->by_rows ? p->M : p->N, from = strips_end(begin, all, p->by_rows),
-          to = strips_end(end, all, p->by_rows);
-  if (round_gemm(c, make, p, &gemm)) c->k->gemm(&gemm, cpu_gemm_packed_at(c), from, to);
+  bool exists = round_gemm(c, make, p, &gemm);
+  int64_t strips = cpu_gemm_plan_strips(p), from = range_begin(c, &gemm, begin, strips),
+          to = range_begin(c, &gemm, end, strips);
+  if (exists) c->k->gemm(&gemm, cpu_gemm_packed_at(c), from, to);
   cpu_gemm_place at = place_of(c, p);
   if (at.gemm == p->each - 1 && at.piece == pieces_of(p) - 1) cpu_add_complete(c, p, at, from, to);
 }

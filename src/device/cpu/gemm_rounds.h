@@ -36,6 +36,9 @@ typedef struct {
 typedef bool
 cpu_make_gemm(const cpu_call *c, const cpu_gemm_plan *plan, cpu_gemm_place at, tsr_gemm *ret_gemm);
 
+/* Whether each GEMM of the task can store the task's output in bf16: a sum that the recipe does not
+ * split. */
+bool cpu_gemms_store_bf16(const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *plan);
 /* c->round is the round of the plan. */
 void cpu_pack_gemm_round(
     const cpu_call *c, cpu_make_gemm *make, const cpu_gemm_plan *plan, int part, int parts);

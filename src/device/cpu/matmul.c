@@ -141,6 +141,11 @@ static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread
       skinny_gemm_leaf(c, leaf, begin, end);
 }
 
+static bool linear_stores_half(const cpu_call *c) {
+  cpu_gemm_plan p = linear_plan(c->call.task);
+  return !has_skinny_gemm(c->call.task) && cpu_gemms_store_bf16(c, linear_gemm, &p);
+}
+
 const cpu_op cpu_linear = {
     .items = linear_items,
     .scratch = many_rows_scratch,
@@ -149,7 +154,8 @@ const cpu_op cpu_linear = {
     .before = linear_before,
     .run = linear_run,
     .ranges = RANGES,
-    .takes_half_input = linear_half_input};
+    .takes_half_input = linear_half_input,
+    .stores_half = linear_stores_half};
 
 /* ---- dx (R, K) = sum over pairs of dy (R, N) w (N, K), N split into units ---- */
 
@@ -175,6 +181,11 @@ linear_dx_gemm(const cpu_call *c, const cpu_gemm_plan *p, cpu_gemm_place at, tsr
 
 ROUNDS_OF(linear_dx, linear_dx_plan, linear_dx_gemm)
 
+static bool linear_dx_stores_half(const cpu_call *c) {
+  cpu_gemm_plan p = linear_dx_plan(c->call.task);
+  return cpu_gemms_store_bf16(c, linear_dx_gemm, &p);
+}
+
 const cpu_op cpu_linear_dx = {
     .items = linear_dx_items,
     .scratch = linear_dx_scratch,
@@ -183,7 +194,8 @@ const cpu_op cpu_linear_dx = {
     .before = linear_dx_before,
     .run = linear_dx_run,
     .ranges = RANGES,
-    .takes_half_input = any_half_input};
+    .takes_half_input = any_half_input,
+    .stores_half = linear_dx_stores_half};
 
 /* ---- dw (N, K) = dy (R, N)^T x (R, K), R split into units ---- */
 

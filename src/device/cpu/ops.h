@@ -11,6 +11,7 @@ typedef struct {
   tsr_task_call call;
   const tsr_kernels *k;
   int threads, round;
+  bool stores_half;       /* the op's stores_half is true of the task */
   tsr_f16_losses *losses; /* of the outputs, counted; NULL: they are not */
   _Atomic uint64_t *nan_scores;
   const tsr_update_hashes *hashes; /* NULL: none are wanted */
@@ -40,6 +41,9 @@ typedef struct {
   bool takes_half; /* reads and writes half precision; other ops are given f32 copies */
   /* whether the op reads an input in half precision all the same; NULL: none */
   bool (*takes_half_input)(const tsr_task *task, int input);
+  /* whether the op stores its output in half precision itself, and not the f32 copy, which is
+   * planned for levels whose kernels cannot; NULL: it does not */
+  bool (*stores_half)(const cpu_call *call);
 } cpu_op;
 
 /* Of a task that is no collective, which comm/ runs. */
