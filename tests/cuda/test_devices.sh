@@ -107,8 +107,7 @@ for sequence in 8 2; do
 done
 trains latent_cpu "${latent[@]}" "${cpu[@]}"
 near "latent attention" "$scratch/latent.metrics" "$scratch/latent_cpu.metrics"
-grep -qF "the host runs 'd.block.0.k_rope_2@block.0.k_rope_3' (sum_heads)" "$scratch/latent.out" ||
-  wrong "the host runs more of latent attention" "$scratch/latent.out"
+expect "a note about the host's tasks in latent attention" "$(grep -c 'CUDA graphs' "$scratch/latent.out")" 0
 # ZeRO gathers a bias between its GEMM and the sum; the norm's tasks are in another order than the graph.
 for precision in f32 fp16; do
   biased=(--set 'numerics.units={batch: 4, tp: 1}' --set training_config.precision=$precision --set training_config.max_steps=2)

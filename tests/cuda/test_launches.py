@@ -19,6 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 ONE_STEP = ["training_config.max_steps=1", "training_config.gradient_accumulation_steps=1"]
 LLAMA = ["transformer_config.model_type=llama", "transformer_config.num_heads=4", "transformer_config.num_groups=2", "transformer_config.dropout_prob=0.0"]
 
+LATENT = ("transformer_config={model_type: deepseek_v3, vocab_size: 0, max_sequence_length: 8, embedding_dim: 16,"
+          " intermediate_dim: 16, num_blocks: 1, num_heads: 4, dropout_prob: 0.0, q_lora_rank: 24, kv_lora_rank: 16,"
+          " qk_nope_head_dim: 12, qk_rope_head_dim: 8, v_head_dim: 24}")
+
 
 def mesh(**axes: int) -> str:
     return f"mesh={{axes: [{', '.join(axes)}], shape: [{', '.join(map(str, axes.values()))}]}}"
@@ -39,6 +43,8 @@ CASES: dict[str, list[str]] = {
     "llama": LLAMA,
     "llama in bf16, cp": [*LLAMA, "training_config.precision=bf16", mesh(cp=2), "numerics.units.sequence=4"],
     "llama, dp and cp": [*LLAMA, mesh(dp=2, cp=2)],
+    "deepseek_v3": [LATENT],
+    "deepseek_v3 in bf16, tp": [LATENT, "training_config.precision=bf16", mesh(tp=2)],
     "gpt2, sequence units": ["numerics.units.sequence=4"],
 }
 ROW = re.compile(r"^(?: +(\d+)  (\w+) +(\d+ \w+|\S+)|) +(\(\d+, \d+, \d+\)|-) +(\(\d+, \d+, \d+\)|-) +(\d+|-)"
@@ -114,7 +120,7 @@ def main() -> int:
                 if printed[key] != ran[key]:
                     wrong += 1
                     print(f"{case}: {key}: trace prints {printed[key]}, {ran[key]} ran")
-    needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_elements", "embedding",
+    needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_heads", "sum_elements", "embedding",
               "tokens_sum", "softmax_stats", "cuBLASLt", "rope", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
               "attention_tensor_forward", "ring_walk", "sum_members", "dropout", "cast", "copy",
               "fp8_quantize", "fp8_gemm"}
