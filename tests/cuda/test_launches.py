@@ -34,6 +34,7 @@ CASES: dict[str, list[str]] = {
     "gpt2 in fp8": ["training_config.precision=fp8"],
     "gpt2 in fp8, dp and tp": ["training_config.precision=fp8", mesh(dp=2, tp=2)],
     "gpt2, dp and tp": [mesh(dp=2, tp=2)],
+    "gpt2, activations on the host": [mesh(dp=2), "schedule={activation_offload: blocks, activation_offload_min_size: 64}"],
     "gpt2, fsdp": [mesh(dp=2), "device_config.enable_fsdp=true"],
     "gpt2, sp": [mesh(tp=2), "device_config.enable_sp=true"],
     "gpt2, pp": [mesh(pp=2), "pipeline={microbatches: 1}"],
