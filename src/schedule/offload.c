@@ -115,8 +115,15 @@ static int count_blocks(const tsr_graph *g) {
   return blocks;
 }
 
+static bool has_copies(const tsr_program *p) {
+  for (int i = 0; i < p->tasks_count; i++)
+    if (tsr_op_copies_to_or_from_host(p->tasks[i].op)) return true;
+  return false;
+}
+
 void tsr_program_offload(tsr_program *p) {
   tsr_arena *arena = p->graph->arena;
+  if (!has_copies(p)) return;
   offload o = {.p = p, .blocks = count_blocks(p->graph) + 1, .moves = tsr_task_moves_begin(p)};
   o.first = tsr_arena_array(arena, int, o.blocks);
   o.last = tsr_arena_array(arena, int, o.blocks);
