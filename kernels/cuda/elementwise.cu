@@ -240,6 +240,77 @@ extern "C" void tsr_cuda_gated_backward(
   assert(!"a unary function");
 }
 
+/* ---- gpt-oss's gate: a NaN stays ---- */
+
+static __device__ inline float at_most(float x, float limit) { return x > limit ? limit : x; }
+static __device__ inline float within(float x, float limit) {
+  return x < -limit ? -limit : at_most(x, limit);
+}
+
+template <typename T>
+static __global__ void clamped_swiglu(
+    float alpha, float limit, T *out, const T *gate, const T *up, int64_t n, bool packed) {
+  enum { W = pack_of<T>::width };
+  for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
+    float g[W], u[W];
+    row_load(g, gate, i, n, packed);
+    row_load(u, up, i, n, packed);
+    EACH_LANE(k, W) {
+      float x = at_most(g[k], limit);
+      u[k] = x * sigmoid(alpha * x) * (within(u[k], limit) + 1);
+    }
+    row_store(out, u, i, n, packed);
+  }
+}
+
+extern "C" void tsr_cuda_clamped_swiglu(
+    tsr_cuda_stream s, tsr_cuda_type type, float alpha, float limit, void *out, const void *gate,
+    const void *up, int64_t n) {
+  if (n <= 0) return;
+  bool packed = is_aligned(out, 16) && is_aligned(gate, 16) && is_aligned(up, 16);
+  TSR_BY_TYPE(
+      type, T,
+      TSR_LAUNCH(
+          clamped_swiglu<T>, launch_elements(n, type), s, alpha, limit, (T *)out, (const T *)gate,
+          (const T *)up, n, packed))
+}
+
+/* d/dx of x s(alpha x): s + x alpha s' */
+template <typename T>
+static __global__ void clamped_swiglu_backward(
+    float alpha, float limit, T *dgate, T *dup, const T *dout, const T *gate, const T *up,
+    int64_t n, bool packed) {
+  enum { W = pack_of<T>::width };
+  for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
+    float d[W], g[W], u[W];
+    row_load(d, dout, i, n, packed);
+    row_load(g, gate, i, n, packed);
+    row_load(u, up, i, n, packed);
+    EACH_LANE(k, W) {
+      float x = at_most(g[k], limit), s, slope = sigmoid_slope(alpha * x, &s);
+      float of_gate = d[k] * (within(u[k], limit) + 1) * fmaf(alpha * x, slope, s);
+      float of_up = d[k] * (x * s);
+      g[k] = g[k] > limit ? 0 : of_gate;
+      u[k] = u[k] > limit || u[k] < -limit ? 0 : of_up;
+    }
+    row_store(dgate, g, i, n, packed);
+    row_store(dup, u, i, n, packed);
+  }
+}
+
+extern "C" void tsr_cuda_clamped_swiglu_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, float alpha, float limit, void *dgate, void *dup,
+    const void *dout, const void *gate, const void *up, int64_t n) {
+  if (n <= 0) return;
+  bool packed = is_aligned(dgate, 16) && is_aligned(dup, 16) && is_aligned(dout, 16) &&
+                is_aligned(gate, 16) && is_aligned(up, 16);
+  TSR_BY_TYPE(
+      type, T,
+      TSR_LAUNCH(
+          clamped_swiglu_backward<T>, launch_elements(n, type), s, alpha, limit, (T *)dgate,
+          (T *)dup, (const T *)dout, (const T *)gate, (const T *)up, n, packed))
+}
+
 /* A block a row. */
 template <typename T, int KIND>
 static __global__ void row_map(T *out, const T *x, const T *row, int64_t C, bool packed) {

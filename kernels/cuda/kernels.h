@@ -53,6 +53,13 @@ void tsr_cuda_gated(
 void tsr_cuda_gated_backward(
     tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *dgate, void *dup, const void *dout,
     const void *gate, const void *up, int64_t n);
+/* The same of kernels.h's clamped_swiglu: what is clamped has the gradient 0. */
+void tsr_cuda_clamped_swiglu(
+    tsr_cuda_stream s, tsr_cuda_type type, float alpha, float limit, void *out, const void *gate,
+    const void *up, int64_t n);
+void tsr_cuda_clamped_swiglu_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, float alpha, float limit, void *dgate, void *dup,
+    const void *dout, const void *gate, const void *up, int64_t n);
 /* x (R, C) + row (C), x * row */
 void tsr_cuda_add_row(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
@@ -168,6 +175,11 @@ void tsr_cuda_norm_dw(
     tsr_cuda_stream s, tsr_cuda_type type, float *out, const void *dy, const void *x,
     const float *mean, const float *rstd, void *scratch, int64_t C, int64_t row_first,
     int64_t row_step, int64_t rows);
+/* out (R, D) = the sum of x (R, units * heads * D) over its heads, in f32 and rounded once: those
+ * of a unit one after the other, units by the tree. */
+void tsr_cuda_sum_heads(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, int64_t R, int64_t D,
+    int64_t heads, tsr_tree_shape tree, int64_t units);
 /* out[0] = the sum of x (n): blocks of TSR_SUM_BLOCK elements, which the tree adds in double,
  * rounded once. Scratch: tsr_cuda_sum_scratch bytes. */
 void tsr_cuda_sum(tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sums over rows and to one number, in runs that base/reduction_tree.h's tree adds. */
+/* Sums over rows, over heads and to one number, whose parts base/reduction_tree.h's tree adds. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/summation.cuh"
@@ -105,6 +105,38 @@ extern "C" void tsr_cuda_norm_dw(
       rows_launch<T, true>(
           s, type, out, scratch,
           {(const T *)x, (const T *)dy, mean, rstd, C, row_first, row_step, rows}))
+}
+
+/* ---- over heads ---- */
+
+/* A thread has one element of a row's sum: neighbours read neighbours. */
+template <typename T>
+static __global__ void sum_heads(
+    T *out, const T *x, int64_t n, int64_t D, int64_t heads, tsr_tree_shape shape, int64_t units) {
+  for (int64_t i = map_thread(); i < n; i += map_threads()) {
+    const T *head = x + i / D * (units * heads * D) + i % D;
+    float stack[TSR_TREE_DEPTH_MAX];
+    tsr_tree_stack tree = {};
+    for (int64_t unit = 0; unit < units; unit++) {
+      float sum = number_load(head);
+      head += D;
+#pragma unroll 4
+      for (int64_t h = 1; h < heads; h++, head += D) sum += number_load(head);
+      stack[tsr_tree_push(&tree, tsr_tree_of_merges(shape, units, unit))] = sum;
+      for (int low; tsr_tree_merge(&tree, &low);) stack[low] += stack[low + 1];
+    }
+    number_store(out + i, stack[0]);
+  }
+}
+
+extern "C" void tsr_cuda_sum_heads(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, int64_t R, int64_t D,
+    int64_t heads, tsr_tree_shape tree, int64_t units) {
+  if (R * D <= 0) return;
+  TSR_BY_TYPE(
+      type, T,
+      TSR_LAUNCH(
+          sum_heads<T>, launch_map(R * D), s, (T *)out, (const T *)x, R * D, D, heads, tree, units))
 }
 
 /* ---- to one number ---- */

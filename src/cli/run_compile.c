@@ -76,6 +76,7 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
   o.target = target_of(a, s);
   bool observes = a->options.command == TSR_COMMAND_COMPARE || a->options.save;
   if (observes) o.target.fuses &= ~(1u << TSR_FUSED_LINEAR_CROSS_ENTROPY); /* logits have memory */
+  o.keeps_activations = observes;
   return o;
 }
 
@@ -149,6 +150,15 @@ static bool check_untrained(app *a, const setup *s) {
   return ok;
 }
 
+/* The host's memory is the device's. */
+static void note_activation_offload(app *a, const setup *s) {
+  bool on_gpus = s->compute.cuda || s->config->device.kind == TSR_DEVICE_CUDA;
+  if (s->config->schedule.activation_offload == TSR_ACTIVATION_OFFLOAD_NONE || on_gpus) return;
+  tsr_diag_note(
+      a->diags, tsr_config_location(s->config, "schedule.activation_offload"),
+      "activation_offload has no effect: ranks on the CPU have the host's memory");
+}
+
 static bool compile(app *a, const setup *s, prepared *p) {
   tsr_compile_options o = prepare_compile_options(a, s, p->has_data ? &p->data : NULL);
   const tsr_parallel *context;
@@ -157,6 +167,7 @@ static bool compile(app *a, const setup *s, prepared *p) {
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &p->training, a->diags)) return false;
   if (!check_collectives(a, s, p->training.graph)) return false;
   if (p->training.graph->loss < 0) return check_untrained(a, s);
+  note_activation_offload(a, s);
   o.split = &p->training.split;
   o.split_of = p->training.graph;
   o.placed_of = p->training.placed;

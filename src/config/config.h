@@ -43,6 +43,7 @@ typedef enum {
   TSR_RECOMPUTE_AUTO
 } tsr_recompute;
 typedef enum { TSR_OFFLOAD_NONE, TSR_OFFLOAD_FILE } tsr_offload;
+typedef enum { TSR_ACTIVATION_OFFLOAD_NONE, TSR_ACTIVATION_OFFLOAD_BLOCKS } tsr_activation_offload;
 typedef enum { TSR_PARTITION_FLAT, TSR_PARTITION_OWNER_HASH } tsr_partition;
 typedef enum { TSR_BALANCE_FLOPS, TSR_BALANCE_MEMORY } tsr_balance;
 typedef enum { TSR_DEVICE_CPU, TSR_DEVICE_CUDA, TSR_DEVICE_AUTO } tsr_device_kind;
@@ -249,6 +250,9 @@ typedef struct {
   tsr_recompute recompute;
   int64_t recompute_every; /* of full: every so many blocks one is computed again */
   int64_t bucket_size;     /* bytes, >= 1 */
+  tsr_activation_offload activation_offload;
+  int64_t activation_offload_blocks;   /* the first so many of each virtual stage; 0: all */
+  int64_t activation_offload_min_size; /* bytes of an activation, >= 1 */
 } tsr_config_schedule;
 
 typedef struct {

@@ -127,6 +127,8 @@ static const tsr_field_choice recomputes[] = {
     {"none", TSR_RECOMPUTE_NONE},           {"full", TSR_RECOMPUTE_FULL},
     {"selective", TSR_RECOMPUTE_SELECTIVE}, {"cheap", TSR_RECOMPUTE_CHEAP},
     {"auto", TSR_RECOMPUTE_AUTO},           {0}};
+static const tsr_field_choice activation_offloads[] = {
+    {"none", TSR_ACTIVATION_OFFLOAD_NONE}, {"blocks", TSR_ACTIVATION_OFFLOAD_BLOCKS}, {0}};
 static const tsr_field_choice balances[] = {
     {"flops", TSR_BALANCE_FLOPS}, {"memory", TSR_BALANCE_MEMORY}, {"auto", TSR_BALANCE_FLOPS}, {0}};
 static const tsr_field_choice pipeline_axes[] = {{"pp", TSR_PP}, {0}};

@@ -71,6 +71,24 @@ static void resolve_recompute(tsr_loader *l) {
         "'recompute_every' has no effect: recompute is not full");
 }
 
+/* Other values than the defaults. */
+static void resolve_activation_offload(tsr_loader *l) {
+  const tsr_config_schedule *s = &l->config->schedule;
+  const struct {
+    const char *key;
+    bool is_other;
+  } keys[] = {
+      {"schedule.activation_offload_blocks", s->activation_offload_blocks != 0},
+      {"schedule.activation_offload_min_size", s->activation_offload_min_size != 1 << 20}};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const tsr_yaml *key = tsr_loader_key(l, keys[i].key);
+    if (key && keys[i].is_other && s->activation_offload == TSR_ACTIVATION_OFFLOAD_NONE)
+      tsr_diag(
+          l->diags, tsr_diag_normative(l->diags, TSR_WARNING), key->location,
+          "'%s' has no effect: activation_offload is none", key->text);
+  }
+}
+
 static void resolve_fsdp(tsr_loader *l) {
   static const char stage[] = "zero.stage", fsdp[] = "device_config.enable_fsdp";
   tsr_config_zero *z = &l->config->zero;
@@ -110,6 +128,7 @@ void tsr_step_resolve(tsr_loader *l) {
   resolve_precision(l);
   resolve_loss_scale(l);
   resolve_recompute(l);
+  resolve_activation_offload(l);
   resolve_zero(l);
   resolve_validate(l);
 }

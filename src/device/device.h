@@ -150,6 +150,16 @@ typedef struct {
    * written; 0: not known. NULL: runtime/peak_rates.h measures them. */
   void (*limits)(void *state, tsr_dtype dtype, double *ret_flops, double *ret_bytes);
 
+  /* ---- optional: copies between the device's memory and allocate_host's, beside the tasks ----
+   *
+   * begin_copies: they begin when all work that was begun before is done, one after the other,
+   * while work that is begun later goes on. wait_for_copies: what is begun from now on comes after
+   * the copies that were last begun under the number, of a few thousand from 0. NULL: `copy`
+   * does. */
+
+  void (*begin_copies)(void *state, int number, const tsr_device_copy *copies, int count);
+  void (*wait_for_copies)(void *state, int number);
+
   /* ---- optional: communicators between processes that each have such a device ----
    *
    * Each has a stream. Work is begun on the stream in use (NULL: that of the tasks, in use at

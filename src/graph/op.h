@@ -52,6 +52,10 @@ static inline bool tsr_op_moves(tsr_op op) {
 static inline bool tsr_op_sums_members(tsr_op op) {
   return op == TSR_OP_ALL_REDUCE || op == TSR_OP_REDUCE_SCATTER || op == TSR_OP_REDUCE;
 }
+/* Whether it copies between the device's memory and the host's (schedule/offload.h). */
+static inline bool tsr_op_copies_to_or_from_host(tsr_op op) {
+  return op == TSR_OP_OFFLOAD || op == TSR_OP_RELOAD;
+}
 /* The input that an op reads for its shape alone, or -1. */
 static inline int tsr_op_shape_input(tsr_op op, int inputs_count) {
   return tsr_op_facts(op) & TSR_FACT_SHAPED ? inputs_count - 1 : -1;

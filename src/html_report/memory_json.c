@@ -120,7 +120,7 @@ void tsr_memory_json_over_step(const tsr_report *r, int stage, tsr_text *json) {
   const int64_t *bytes = add_up(p, scratch);
   int64_t fixed = 0;
   for (int s = 0; s < TSR_SEGMENTS; s++)
-    if (s != TSR_SEGMENT_WORK) fixed += p->bytes[s];
+    if (s != TSR_SEGMENT_WORK && s != TSR_SEGMENT_HOST) fixed += p->bytes[s];
   tsr_text_add(json, "{\"stage\":%d,\"tasks\":%d,\"fixed\":%" PRId64, stage, p->tasks_count, fixed);
   print_curve(bytes, p->tasks_count, json);
   print_marks(p, json);

@@ -102,6 +102,16 @@ typedef struct {
 /* After autodiff and stages; of a kind other than none. */
 tsr_graph *tsr_pass_recompute(const tsr_graph *graph, tsr_recomputing how);
 
+/* Which activations are copied to the host's memory and back. */
+typedef struct {
+  int64_t blocks;     /* the first so many of each virtual stage; 0: all */
+  int64_t min_bytes;  /* of a rank's part of an activation */
+  int size[TSR_AXES]; /* of the mesh */
+} tsr_offloading;
+
+/* After placement. */
+tsr_graph *tsr_pass_offload(const tsr_graph *placed, const tsr_offloading *how);
+
 /* Where the forward graph is split: virtual stage i + 1 begins at node first[i]. */
 typedef struct {
   int count;

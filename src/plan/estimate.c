@@ -186,9 +186,9 @@ static void count_transfers(const estimator *x, int stage) {
 /* What a stage's rank does, and when its links are free of what it only began. */
 typedef struct {
   const tsr_program *p;
-  double now, links_free;
+  double now, links_free, copies_free;
   double *done; /* per bucket: when it is complete */
-  double compute, waits;
+  double compute, waits, copied, copies, copies_open;
   int at, end; /* tasks */
 } lane;
 
@@ -204,7 +204,31 @@ static void wait_until(lane *l, double time) {
   l->now = time;
 }
 
+/* Of an activation, to the host or back, in the order in which copies begin. */
+static void begin_copy(const estimator *x, lane *l, const tsr_task *t) {
+  double bytes = (double)tsr_tensor_bytes(&t->inputs[0]);
+  double seconds = bytes / tsr_machine_host_rate(x->o->machine);
+  l->copies_free = fmax(l->copies_free, l->now) + seconds;
+  l->done[t->bucket] = l->copies_free;
+  l->copied += t->op == TSR_OP_OFFLOAD ? bytes : 0;
+  l->copies += seconds;
+}
+
+static void wait_for_copies(lane *l, const tsr_task *t) {
+  double open = fmax(0, l->done[t->bucket] - l->now);
+  l->now += open;
+  l->copies_open += open;
+}
+
 static void do_task(const estimator *x, lane *l, const tsr_task *t) {
+  if (tsr_op_copies_to_or_from_host(t->op)) {
+    begin_copy(x, l, t);
+    return;
+  }
+  if (t->op == TSR_OP_WAIT && tsr_op_copies_to_or_from_host(l->p->graph->nodes[t->node].op)) {
+    wait_for_copies(l, t);
+    return;
+  }
   bool is_collective = tsr_op_is_collective(t->op);
   double seconds = is_collective ? transfer_seconds(x, l->p, t) : task_seconds(x, l->p, t);
   if (t->op == TSR_OP_WAIT && t->bucket) {
@@ -242,6 +266,9 @@ static void add_part(const estimator *x, int stage, int part, bool last, double 
   do_part(x, &l, part, last);
   s->compute += times * l.compute;
   s->waits += times * l.waits;
+  s->copied += times * l.copied;
+  s->copies += times * l.copies;
+  s->copies_open += times * l.copies_open;
   const tsr_part *p = &l.p->parts[part];
   if (!last)
     x->costs[p->section - TSR_FORWARD][tsr_pipeline_virtual(l.p->pipeline, stage, p->chunk)] =
@@ -388,7 +415,7 @@ static void time_ends(const estimator *x) {
 static void add_up(const estimator *x) {
   x->e->step = 0;
   for (int s = 0; s < x->o->programs->pipeline->stages; s++)
-    x->e->step += x->e->stages[s].compute + x->e->stages[s].waits;
+    x->e->step += x->e->stages[s].compute + x->e->stages[s].waits + x->e->stages[s].copies_open;
 }
 
 static void count_work(const estimator *x) {
@@ -441,7 +468,8 @@ void tsr_estimate_make(
   time_ends(&x);
   if (has_threads(&x)) add_up(&x);
   for (int s = 0; s < stages; s++)
-    e->stages[s].idle = fmax(0, e->step - e->stages[s].compute - e->stages[s].waits);
+    e->stages[s].idle =
+        fmax(0, e->step - e->stages[s].compute - e->stages[s].waits - e->stages[s].copies_open);
   e->model = tsr_model_work_of(options->graph, options->programs->pipeline->microbatches);
   double possible = (double)e->devices * tsr_machine_peak(options->machine, e->dtype) * e->step;
   e->utilization = possible > 0 ? (e->model.products + e->model.attention) / possible : 0;

@@ -4,9 +4,10 @@
  * Where each rank has a device of its own, a stage's rank does its tasks one after another; a
  * collective holds it up for as long as the links need (plan/machine.h), unless it is one of those
  * that only begin and are waited for later, which share the links one after another behind the
- * tasks between. Actions of the pipeline take what their tasks do, and what they need from another
- * stage takes a send. What comes before the first action and after the last one waits for other
- * stages where it must.
+ * tasks between. Copies of activations to the host and back share its link to the host alike.
+ * Actions of the pipeline take what their tasks do, and what they need from another stage takes a
+ * send. What comes before the first action and after the last one waits for other stages where it
+ * must.
  *
  * On a machine with `threads` there is one device: all tasks of all ranks stand one after another,
  * and collectives are its work as well. */
@@ -41,7 +42,10 @@ typedef struct {
   double flops;   /* of one rank; seconds are of one rank, or with `threads` of all of the stage */
   double compute; /* seconds of its tasks */
   double waits;   /* seconds in which it only waits for its own collectives */
-  double idle;    /* the rest of the step */
+  double copied;  /* bytes of activations that are copied to the host, and as many back */
+  double copies;  /* seconds of these copies */
+  double copies_open; /* of them seconds in which it only waits for them */
+  double idle;        /* the rest of the step */
   tsr_estimate_transfer *transfers;
   int transfers_count;
   double communication; /* seconds of all transfers, waited for or not */

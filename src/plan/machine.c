@@ -68,6 +68,11 @@ double tsr_machine_peak(const tsr_machine *m, tsr_machine_dtype dtype) {
   return m->flops[dtype] ? m->flops[dtype] : m->flops[TSR_MACHINE_F32];
 }
 
+double tsr_machine_host_rate(const tsr_machine *m) {
+  const double pcie = 32e9;
+  return (m->host_bandwidth ? m->host_bandwidth : pcie) * m->efficiency_memory;
+}
+
 static double
 measured_seconds(const tsr_machine *m, const tsr_machine_rate *rate, tsr_machine_work work) {
   double seconds = rate->overhead >= 0 ? rate->overhead : m->overhead;

@@ -11,6 +11,7 @@
  *     memory_bandwidth: 3.35TB/s
  *     flops: {f32: 67TFLOP/s, tf32: …, bf16: …, fp16: …}   # only f32 must be there
  *     overhead: 5us                   # of each task; 0 when absent
+ *     host_bandwidth: 64GB/s          # to the host's memory, and as much back; 32GB/s when absent
  *     threads: 2                      # one host, whose threads do the work of all ranks in turn;
  *                                     # absent: a device for each rank
  *     efficiency: {products: 0.7, attention: 0.5, memory: 0.9} # of the peaks; each 1 when absent
@@ -83,7 +84,8 @@ typedef struct tsr_machine {
   double memory_bandwidth;
   double flops[TSR_MACHINE_DTYPES]; /* 0: not given, and f32's holds */
   double overhead;
-  int threads; /* 0: a device for each rank */
+  double host_bandwidth; /* 0: not given, and tsr_machine_host_rate has the default */
+  int threads;           /* 0: a device for each rank */
   double efficiency_products, efficiency_attention, efficiency_memory;
   tsr_machine_link links[TSR_MACHINE_LINKS_MAX];
   int links_count;
@@ -142,6 +144,9 @@ typedef struct {
  * graph/ops.def. */
 double tsr_machine_task_seconds(
     const tsr_machine *m, const char *op_name, tsr_machine_dtype dtype, tsr_machine_work work);
+/* Bytes a second that copies between a device's memory and the host's reach in one direction: of
+ * `host_bandwidth`, or of PCIe 4.0 with 16 lanes, the part that is memory's efficiency. */
+double tsr_machine_host_rate(const tsr_machine *m);
 /* What the products of a type can do at best: the peak. */
 double tsr_machine_peak(const tsr_machine *m, tsr_machine_dtype dtype);
 

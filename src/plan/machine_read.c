@@ -124,8 +124,8 @@ static bool read_threads(const reader *r, const tsr_yaml *device, int *ret_threa
 }
 
 static bool read_device(const reader *r, const tsr_yaml *root, tsr_machine *m) {
-  static const char *const keys[] = {"memory",   "memory_bandwidth", "flops",
-                                     "overhead", "threads",          "efficiency"};
+  static const char *const keys[] = {"memory",         "memory_bandwidth", "flops",     "overhead",
+                                     "host_bandwidth", "threads",          "efficiency"};
   const tsr_yaml *node = get_section(r, root, "device");
   if (!node)
     return missing(
@@ -140,6 +140,7 @@ static bool read_device(const reader *r, const tsr_yaml *root, tsr_machine *m) {
       r, node, "'device'", "memory_bandwidth", TSR_QUANTITY_RATE, "3.35TB/s", &m->memory_bandwidth);
   ok &= read_flops(r, node, m->flops);
   ok &= read_optional(r, node, "overhead", TSR_QUANTITY_SECONDS, &m->overhead);
+  ok &= read_optional(r, node, "host_bandwidth", TSR_QUANTITY_RATE, &m->host_bandwidth);
   ok &= read_threads(r, node, &m->threads);
   ok &= read_efficiency(r, node, m);
   return ok;

@@ -60,6 +60,9 @@ static void write_device(const tsr_machine *m, tsr_text *text) {
       write_pair(tsr_machine_dtype_name(t), TSR_QUANTITY_FLOPS, m->flops[t], t == 0, text);
   tsr_text_add(text, "}\n  ");
   write_pair("overhead", TSR_QUANTITY_SECONDS, m->overhead, true, text);
+  if (m->host_bandwidth) tsr_text_add(text, "\n  ");
+  if (m->host_bandwidth)
+    write_pair("host_bandwidth", TSR_QUANTITY_RATE, m->host_bandwidth, true, text);
   if (m->threads) tsr_text_add(text, "\n  threads: %d", m->threads);
   tsr_text_add(text, "\n  efficiency: {");
   write_pair("products", TSR_QUANTITY_FRACTION, m->efficiency_products, true, text);

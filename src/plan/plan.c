@@ -80,6 +80,7 @@ void tsr_memory_of(const tsr_programs *programs, int count, int stage, tsr_memor
   for (int i = 0; i < count; i++) {
     const tsr_program *p = programs[i].of_stage[stage];
     ret->sources += p->bytes[TSR_SEGMENT_CONST] + p->bytes[TSR_SEGMENT_INPUT];
+    if (p->bytes[TSR_SEGMENT_HOST] > ret->on_host) ret->on_host = p->bytes[TSR_SEGMENT_HOST];
     if (p->bytes[TSR_SEGMENT_CACHE] > ret->cache) ret->cache = p->bytes[TSR_SEGMENT_CACHE];
     if (p->bytes[TSR_SEGMENT_WORK] > ret->fullest->bytes[TSR_SEGMENT_WORK]) ret->fullest = p;
   }
@@ -113,6 +114,7 @@ static void print_rank_memory(const tsr_memory *m, tsr_text *text) {
   if (m->cache) print_bytes(text, "key/value cache", m->cache);
   print_bytes(text, "work", m->work);
   print_bytes(text, "total", m->total);
+  if (m->on_host) print_bytes(text, "activations on host", m->on_host);
   const tsr_program *p = m->fullest;
   if (!p->tasks_count) return;
   tsr_text_add(
@@ -139,6 +141,23 @@ static void print_stage(const tsr_memory *m, const char *label, tsr_text *text) 
   tsr_text_add(text, " %10s %20s\n", tsr_text_bytes(gaps(p)).text, tsr_text_count(m->total).text);
 }
 
+/* Of the stage that has the most. */
+static void print_on_host(const tsr_programs *programs, int count, tsr_text *text) {
+  int64_t most = 0;
+  int stage = 0;
+  for (int s = 0; s < programs->pipeline->stages; s++) {
+    tsr_memory m;
+    tsr_memory_of(programs, count, s, &m);
+    if (m.on_host > most) most = m.on_host, stage = s;
+  }
+  if (most)
+    tsr_text_add(
+        text, "  activations in the host's memory: %s of each rank%s\n", tsr_text_bytes(most).text,
+        programs->pipeline->stages > 1
+            ? tsr_arena_printf(programs->graph->arena, " of stage %d", stage)
+            : "");
+}
+
 void tsr_memory_print(const tsr_programs *programs, int count, tsr_text *text) {
   int stages = programs->pipeline->stages, begin = 0, fullest = 0;
   tsr_memory first, m, most;
@@ -163,6 +182,7 @@ void tsr_memory_print(const tsr_programs *programs, int count, tsr_text *text) {
       text, "  fullest: stage %d, %s, in task %d of %d: %s of the %s\n", fullest,
       tsr_text_bytes(most.total).text, p->peak_task, p->tasks_count, peak_name(p),
       tsr_section_name(p->tasks[p->peak_task].section));
+  print_on_host(programs, count, text);
 }
 
 /* ---- the report of `check` ---- */

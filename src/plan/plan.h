@@ -58,6 +58,7 @@ tsr_model_work tsr_model_work_of(const tsr_graph *graph, int64_t microbatches);
  * for them. */
 typedef struct {
   int64_t parameters, state, sources /* constants and inputs */, cache, work, total;
+  int64_t on_host;            /* activations in the host's memory, which the total leaves out */
   const tsr_program *fullest; /* whose work segment is the largest */
 } tsr_memory;
 void tsr_memory_of(const tsr_programs *programs, int count, int stage, tsr_memory *ret_memory);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/report.h"
+#include "plan/machine_units.h"
 #include "plan/stage_layers.h"
 #include <math.h>
 #include <string.h>
@@ -214,15 +215,32 @@ static void add_communication(const tsr_report *r, tsr_text *text) {
   add_sums(r, s, text);
 }
 
+/* Copies of activations, of the stage whose ranks spend the most time on them. */
+static void add_copies(const tsr_report *r, tsr_text *text) {
+  int stages = r->programs->pipeline->stages, most = 0;
+  for (int s = 1; s < stages; s++)
+    if (r->estimate->stages[s].copies > r->estimate->stages[most].copies) most = s;
+  const tsr_estimate_stage *s = &r->estimate->stages[most];
+  if (s->copies == 0) return;
+  tsr_text_add(text, "copies of activations to the host and back, of each rank");
+  if (stages > 1) tsr_text_add(text, " of stage %d, which has the most,", most);
+  tsr_text_add(text, " and step: %s each way, ", tsr_text_bytes((int64_t)s->copied).text);
+  tsr_quantity_print(TSR_QUANTITY_RATE, tsr_machine_host_rate(r->machine), text);
+  tsr_text_add(
+      text, ": %s, of it open %s\n", seconds_text(s->copies).text,
+      seconds_text(s->copies_open).text);
+}
+
 /* ---- the step ---- */
 
 static void add_shares(const tsr_report *r, tsr_text *text) {
   const tsr_estimate *e = r->estimate;
   int stages = r->programs->pipeline->stages;
-  double compute = 0, waits = 0, idle = 0;
+  double compute = 0, waits = 0, copies = 0, idle = 0;
   for (int s = 0; s < stages; s++) {
     compute += e->stages[s].compute;
     waits += e->stages[s].waits;
+    copies += e->stages[s].copies_open;
     idle += e->stages[s].idle;
   }
   if (r->machine->threads) {
@@ -233,8 +251,10 @@ static void add_shares(const tsr_report *r, tsr_text *text) {
   }
   double all = e->step * stages;
   tsr_text_add(
-      text, "  mean of the ranks: compute %.1f%%, open communication %.1f%%, idle %.1f%%\n",
-      percent(compute, all), percent(waits, all), percent(idle, all));
+      text, "  mean of the ranks: compute %.1f%%, open communication %.1f%%, ",
+      percent(compute, all), percent(waits, all));
+  if (copies > 0) tsr_text_add(text, "open copies %.1f%%, ", percent(copies, all));
+  tsr_text_add(text, "idle %.1f%%\n", percent(idle, all));
 }
 
 static void add_step(const tsr_report *r, tsr_text *text) {
@@ -317,6 +337,7 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
   add_memory(r, text);
   add_work(r, text);
   add_communication(r, text);
+  add_copies(r, text);
   add_step(r, text);
   add_utilization(r, text);
   tsr_report_advise(r, text);

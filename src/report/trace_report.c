@@ -49,7 +49,7 @@ static void name_event(const tsr_program *p, const tsr_task *t, char ret_name[24
 
 static bool is_communication(const tsr_task *t) {
   return t->op == TSR_OP_SEND || t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT ||
-         tsr_op_is_collective(t->op);
+         tsr_op_is_collective(t->op) || tsr_op_copies_to_or_from_host(t->op);
 }
 
 static void print_others(const tsr_parallel *p, int rank, int axis, tsr_text *text) {
@@ -81,7 +81,7 @@ path_of(const tsr_lowering_request *r, const tsr_program *p, const tsr_task *t, 
         p->graph->arena, r->machine, rank - rank / g.stride % g.members * g.stride, g.members,
         g.stride);
   }
-  if (t->op == TSR_OP_WAIT && t->bucket) return none;
+  if ((t->op == TSR_OP_WAIT && t->bucket) || tsr_op_copies_to_or_from_host(t->op)) return none;
   int peer = tsr_peer_of(r->parallel, p, t, rank);
   return tsr_path_of(
       p->graph->arena, r->machine, rank < peer ? rank : peer, 2,
@@ -94,6 +94,7 @@ static void print_task(
   const tsr_task *t = &p->tasks[index];
   bool begins = t->op == TSR_OP_SEND || (t->bucket > 0 && t->op != TSR_OP_WAIT);
   bool waits = t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT;
+  bool copies = tsr_op_copies_to_or_from_host(t->op);
   bool between = t->op == TSR_OP_SEND || (waits && !t->bucket);
   int axis = between ? TSR_PP : t->axis;
   char event[24], words[40];
@@ -102,7 +103,7 @@ static void print_task(
   snprintf(words, sizeof words, "%s%s", begins ? "ends in " : waits ? "after " : "-", event);
   tsr_text_add(
       text, "%5d  %-8s  %-14s  %6d  %-12s  %-4s  %-8s  %-4s  ", index, tsr_section_name(t->section),
-      tsr_op_name(t->op), begins, words, axis < 0 ? "-" : tsr_axis_name(axis),
+      tsr_op_name(t->op), copies ? 2 : begins, words, axis < 0 ? "-" : tsr_axis_name(axis),
       *path.name ? path.name : "-", algorithm_of(r, t, &path));
   bool moves = t->op != TSR_OP_WAIT && t->inputs_count;
   tsr_text_add(text, "%14s  ", moves ? tsr_text_count(tsr_tensor_bytes(&t->inputs[0])).text : "-");
@@ -115,7 +116,8 @@ static void print_task(
         : t->op == TSR_OP_RECEIVE ? "from"
                                   : "taken by",
         tsr_peer_of(parallel, p, t, rank));
-  else if (!waits) tsr_text_add(text, ", with "), print_others(parallel, rank, axis, text);
+  else if (!waits && !copies)
+    tsr_text_add(text, ", with "), print_others(parallel, rank, axis, text);
   tsr_text_add(text, "\n");
 }
 

@@ -17,7 +17,8 @@
  * Stream 0 is what the rank steps through. Stream 1 is what only begins where its task stands: a
  * send, and the collectives of a bucket. They end in an event, which a task of stream 0 waits for:
  * a send's, the receive on the other stage and the wait before its bytes are used again; a
- * bucket's, the wait for it. */
+ * bucket's, the wait for it. Stream 2 has the copies of activations to the host and back, which
+ * begin and end alike. */
 typedef struct {
   const tsr_graph *graph, *placed; /* before placement and after it */
   const tsr_programs *programs;

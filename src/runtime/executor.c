@@ -110,6 +110,40 @@ static bool run_collective(const task_run *t) {
   return tsr_background_begin(&at) || tsr_task_advance(&at);
 }
 
+/* ---- to the host's memory and back ---- */
+
+/* Each stage here has buckets of its own. */
+static int copies_number(const task_run *t) {
+  return t->task->bucket * t->program->pipeline->stages + t->program->stage;
+}
+
+static void begin_copies(const task_run *t) {
+  tsr_executable *b = t->executable;
+  const tsr_device *d = b->process->device;
+  const tsr_tensor *in = &t->task->inputs[0];
+  int64_t begin = tsr_recorder_now(b->recording);
+  for (int i = 0; i < t->ranks_count; i++)
+    b->copies[i] = (tsr_device_copy){
+        .to = tsr_executable_address(b, t->task->outputs[0].value, t->ranks[i], t->at.microbatch),
+        .from = tsr_executable_address(b, in->value, t->ranks[i], t->at.microbatch),
+        .bytes = tsr_tensor_bytes(in)};
+  if (d->begin_copies) d->begin_copies(d->state, copies_number(t), b->copies, t->ranks_count);
+  else d->copy(d->state, b->copies, t->ranks_count);
+  for (int i = 0; b->recording && i < t->ranks_count; i++)
+    tsr_recorder_extend(b->recording, t->ranks[i], begin);
+}
+
+static bool waits_for_copies(const task_run *t) {
+  const tsr_graph *g = t->program->graph;
+  return t->task->op == TSR_OP_WAIT && tsr_op_copies_to_or_from_host(g->nodes[t->task->node].op);
+}
+
+static bool wait_for_copies(const task_run *t) {
+  const tsr_device *d = t->executable->process->device;
+  if (d->wait_for_copies) d->wait_for_copies(d->state, copies_number(t));
+  return true;
+}
+
 /* ---- between stages ---- */
 
 /* The copies between two stages' ranks that differ on pp alone, where both are here. */
@@ -156,6 +190,7 @@ static bool has_arrived(const task_run *t, const tsr_transfer *of) {
 /* Sends, receives and waits; false when the stage has to wait. */
 static bool run_transfer(task_run *t) {
   tsr_task_at at = place_of(t);
+  if (waits_for_copies(t)) return wait_for_copies(t);
   /* Inside a process a collective is done when it has begun. */
   if (t->task->bucket && t->executable->communicator_uses) tsr_device_wait_for_bucket(&at);
   if (t->task->bucket) return tsr_background_has_ended(&at);
@@ -178,7 +213,8 @@ static tsr_event event_at(const tsr_executable *b, int stage) {
   const tsr_stage_at *at = &b->at[stage];
   tsr_event event = {.task = at->task, .microbatch = p->runs[at->run].microbatch};
   tsr_op op = p->tasks[at->task].op;
-  bool moves = op == TSR_OP_SEND || op == TSR_OP_RECEIVE || tsr_op_is_collective(op);
+  bool moves = op == TSR_OP_SEND || op == TSR_OP_RECEIVE || tsr_op_is_collective(op) ||
+               tsr_op_copies_to_or_from_host(op);
   event.kind = moves ? TSR_EVENT_COMMUNICATION : TSR_EVENT_COMPUTE;
   return event;
 }
@@ -214,6 +250,9 @@ static bool run_kind(task_run *t) {
   case TSR_OP_RECEIVE:
   case TSR_OP_WAIT:
     return run_transfer(t);
+  case TSR_OP_OFFLOAD:
+  case TSR_OP_RELOAD:
+    return begin_copies(t), true;
   }
   if (!tsr_op_is_collective(t->task->op)) return run_op(t), true;
   return run_moved(t);

@@ -176,7 +176,7 @@ static void plan_background(tsr_arena *arena, tsr_executable *b, int stage) {
   int64_t bytes = 0;
   for (int i = 0; b->ranks_count[stage] && i < p->tasks_count; i++) {
     tsr_task_at at = {.executable = b, .program = p, .task = &p->tasks[i]};
-    if (!at.task->bucket || at.task->op == TSR_OP_WAIT) continue;
+    if (!at.task->bucket || !tsr_op_is_collective(at.task->op)) continue;
     int calls = 0;
     int64_t each = task_bytes(&at, &calls);
     if (each > bytes) bytes = each;

@@ -44,7 +44,17 @@ static int64_t cache_bytes(const tsr_programs *programs, int count, int stage) {
   return cache;
 }
 
-/* Of one rank of a stage. */
+/* Of activations in the host's memory: one program runs at a time. */
+static int64_t offloaded_activations(const tsr_programs *programs, int count, int stage) {
+  int64_t most = 0;
+  for (int i = 0; i < count; i++) {
+    int64_t bytes = programs[i].of_stage[stage]->bytes[TSR_SEGMENT_HOST];
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+/* Of one rank of a stage, on the device. */
 static int64_t planned_bytes(const tsr_programs *programs, int count, int stage) {
   int64_t bytes = shared_bytes(programs[0].of_stage[stage]) + work_bytes(programs, count, stage);
   bytes += cache_bytes(programs, count, stage);
@@ -69,12 +79,23 @@ static int64_t offloaded_bytes(const tsr_process_options *o, const tsr_programs 
   return sum;
 }
 
+/* What the ranks here have of activations in the host's memory beside a device's. */
+static int64_t
+offloaded_activations_here(const tsr_process *w, const tsr_programs *programs, int count) {
+  int64_t sum = 0;
+  for (int s = 0; s < programs->pipeline->stages && !tsr_device_is_host(w->device); s++)
+    sum += offloaded_activations(programs, count, s) * ranks_here(&w->options, s);
+  return sum;
+}
+
 /* Of all ranks here; and which stage's ranks need the most. */
 static int64_t planned_bytes_here(
     const tsr_process_options *o, const tsr_programs *programs, int count, int *ret_stage) {
   int64_t sum = 0, most = -1;
   for (int s = 0; s < programs->pipeline->stages; s++) {
     int64_t bytes = planned_bytes(programs, count, s), ranks = ranks_here(o, s);
+    if (!o->device || tsr_device_is_host(o->device))
+      bytes += offloaded_activations(programs, count, s);
     sum += bytes * ranks;
     if (ranks && bytes > most) most = bytes, *ret_stage = s;
   }
@@ -86,6 +107,18 @@ static tsr_short_text on_device(const tsr_device *d) {
   tsr_short_text text = {""};
   if (d->location) snprintf(text.text, sizeof text.text, " on %s", d->name);
   return text;
+}
+
+static bool
+check_fits_host(const tsr_process *w, const tsr_programs *programs, int count, tsr_diags *diags) {
+  int64_t need = offloaded_activations_here(w, programs, count), have = tsr_memory_available();
+  if (!need || !have || need <= have) return true;
+  tsr_diag_failure(
+      diags, TSR_NOWHERE,
+      "the activations do not fit into the host's memory: %s needed, %s available",
+      tsr_text_bytes(need).text, tsr_text_bytes(have).text);
+  tsr_diag_hint(diags, "schedule.activation_offload_blocks offloads fewer blocks");
+  return false;
 }
 
 static bool
@@ -178,6 +211,25 @@ static bool allocate_state(tsr_process *w, int rank, int64_t bytes, char **ret, 
   return allocate(w, rank, "optimizer state", bytes, ret, diags);
 }
 
+/* Memory of the host that the device's copies read and write; of the CPU, its own. */
+static bool allocate_on_host(
+    tsr_process *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
+  const tsr_device *d = w->device;
+  void *memory;
+  char why[TSR_DEVICE_WHY_BYTES];
+  if (bytes == 0) return *ret = NULL, true;
+  if (tsr_device_is_host(d)) return allocate(w, rank, what, bytes, ret, diags);
+  if (!d->allocate_host(d->state, bytes, &memory, why)) {
+    why[strcspn(why, "\n")] = 0;
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "rank %d: cannot allocate %s of the host's memory for %s: %s", rank,
+        tsr_text_bytes(bytes).text, what, why);
+  }
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, bytes, d, true};
+  *ret = memory;
+  return true;
+}
+
 static bool
 allocate_rank(tsr_process *w, int rank, const tsr_programs *programs, int count, tsr_diags *diags) {
   int stage = tsr_parallel_coord(w->options.parallel, rank, TSR_PP);
@@ -192,7 +244,10 @@ allocate_rank(tsr_process *w, int rank, const tsr_programs *programs, int count,
           diags) ||
       !allocate(
           w, rank, "activations and gradients", work_bytes(programs, count, stage),
-          &base[TSR_SEGMENT_WORK], diags))
+          &base[TSR_SEGMENT_WORK], diags) ||
+      !allocate_on_host(
+          w, rank, "activations", offloaded_activations(programs, count, stage),
+          &base[TSR_SEGMENT_HOST], diags))
     return false;
   for (int i = 0; i < count; i++) {
     const tsr_program *p = programs[i].of_stage[stage];
@@ -256,25 +311,6 @@ bind_programs(tsr_arena *arena, tsr_process *w, int index, const tsr_programs *p
   }
   for (int r = 0; r < w->options.parallel->ranks; r++)
     b->rows[r] = tsr_arena_array(arena, char, row);
-}
-
-/* Memory of the host that the device's copies read and write; of the CPU, its own. */
-static bool allocate_on_host(
-    tsr_process *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
-  const tsr_device *d = w->device;
-  void *memory;
-  char why[TSR_DEVICE_WHY_BYTES];
-  if (bytes == 0) return *ret = NULL, true;
-  if (tsr_device_is_host(d)) return allocate(w, rank, what, bytes, ret, diags);
-  if (!d->allocate_host(d->state, bytes, &memory, why)) {
-    why[strcspn(why, "\n")] = 0;
-    return tsr_diag_failure(
-        diags, TSR_NOWHERE, "rank %d: cannot allocate %s of the host's memory for %s: %s", rank,
-        tsr_text_bytes(bytes).text, what, why);
-  }
-  w->blocks[w->blocks_count++] = (struct tsr_block){memory, bytes, d, true};
-  *ret = memory;
-  return true;
 }
 
 /* One program runs at a time, so the largest need is enough. */
@@ -371,7 +407,8 @@ bool tsr_process_open(
   tsr_process *w = tsr_arena_alloc(arena, sizeof *w);
   *w = (tsr_process){.options = *options, .executables_count = programs_count};
   if (!open_devices(arena, w, diags)) return false;
-  if (!check_fits(w, programs, programs_count, diags)) {
+  if (!check_fits(w, programs, programs_count, diags) ||
+      !check_fits_host(w, programs, programs_count, diags)) {
     tsr_cpu_device_close(w->host);
     return false;
   }
@@ -381,7 +418,7 @@ bool tsr_process_open(
   w->process_of = tsr_arena_array(arena, int, options->parallel->ranks);
   w->blocks = tsr_arena_array(
       arena, struct tsr_block,
-      options->parallel->ranks * (5 + 2 * programs_count) + 2 + programs_count +
+      options->parallel->ranks * (6 + 2 * programs_count) + 2 + programs_count +
           TSR_PROCESS_BLOCKS);
   w->host_work = tsr_arena_array(arena, char *, options->parallel->ranks);
   for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);

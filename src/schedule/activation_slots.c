@@ -175,9 +175,9 @@ void tsr_program_make_slot_groups(tsr_program *p, const tsr_kept *kept, int coun
   find_all_slots(p);
   for (int i = 0; i < p->slot_groups_count; i++) {
     tsr_slot_group *f = &p->slot_groups[i];
-    if (f->segment != TSR_SEGMENT_INPUT) continue;
-    f->offset = p->bytes[TSR_SEGMENT_INPUT];
-    p->bytes[TSR_SEGMENT_INPUT] += f->bytes * f->slots;
+    if (f->segment == TSR_SEGMENT_WORK) continue;
+    f->offset = p->bytes[f->segment];
+    p->bytes[f->segment] += f->bytes * f->slots;
   }
 }
 

@@ -7,6 +7,7 @@
 #include "schedule/classifier_calls.h"
 #include "schedule/fuse.h"
 #include "schedule/host_tasks.h"
+#include "schedule/offload.h"
 #include "schedule/overlap.h"
 #include "schedule/program.h"
 #include "schedule/sink_updates.h"
@@ -22,13 +23,14 @@ typedef struct {
   int64_t *ends[TSR_SEGMENTS]; /* of segments without lifetimes, per coord of dp: bytes so far */
 } lowering;
 
-/* What a node makes is planned by lifetimes, unless it is kept. */
+/* What a node makes is planned by lifetimes, unless it is kept or in the host's memory. */
 static tsr_segment segment_of(const tsr_graph *g, const tsr_value *v) {
   static const tsr_segment segments[] = {
       [TSR_VALUE_INPUT] = TSR_SEGMENT_INPUT, [TSR_VALUE_STEP_SCALARS] = TSR_SEGMENT_INPUT,
       [TSR_VALUE_CONST] = TSR_SEGMENT_CONST, [TSR_VALUE_PARAM] = TSR_SEGMENT_PARAM,
       [TSR_VALUE_STATE] = TSR_SEGMENT_STATE, [TSR_VALUE_NODE] = TSR_SEGMENT_WORK};
   bool kept = v->kind == TSR_VALUE_NODE && tsr_op_facts(g->nodes[v->node].op) & TSR_FACT_KEPT;
+  if (v->kind == TSR_VALUE_NODE && g->nodes[v->node].op == TSR_OP_OFFLOAD) return TSR_SEGMENT_HOST;
   return kept ? TSR_SEGMENT_CACHE : segments[v->kind];
 }
 
@@ -388,6 +390,7 @@ static tsr_program *make_program(
   place_sources(&l);
   make_parts(&l);
   if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);
+  tsr_program_offload(p);
   make_runs(&l);
   tsr_program_sink_updates(p, target);
   tsr_program_split_classifiers(p, target);

@@ -178,11 +178,12 @@ static void list_dead(planner *m) {
 
 /* ---- slot groups ---- */
 
-/* Values of the body that must be kept for each microbatch by itself. */
+/* Values of the body that must be kept for each microbatch by itself; in the host's memory all. */
 static bool is_framed(const planner *m, int value) {
   const life *v = &m->lives[value];
   if (m->p->graph->values[value].kind == TSR_VALUE_INPUT)
     return m->p->tensors[value].segment == TSR_SEGMENT_INPUT;
+  if (v->task >= 0 && m->p->tensors[value].segment == TSR_SEGMENT_HOST) return true;
   if (v->task < 0 || v->out_of || !m->repeats || v->first < m->body_begin) return false;
   if (m->p->tensors[value].segment == TSR_SEGMENT_CACHE) return false;
   bool several = v->parts & (v->parts - 1);

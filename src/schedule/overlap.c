@@ -10,28 +10,14 @@
  * for. What is computed, and from what, is the same. Sums that each microbatch adds to those before
  * it (a flat reduction tree) do not move: the next one needs them. */
 #include "schedule/overlap.h"
-#include <string.h>
-
-/* A task that is put somewhere: one that stood elsewhere, or a wait. */
-typedef struct entry {
-  struct entry *next;
-  tsr_task task;
-} entry;
+#include "schedule/task_moves.h"
 
 typedef struct {
   tsr_program *p;
   tsr_arena *arena;
-  int *writer;    /* per value: the task that writes it, or -1 */
-  entry **before; /* per task: what is put before it */
-  entry **at_end; /* per part: what is put at its end */
-  bool *is_moved; /* per task */
-  int buckets;
+  int *writer; /* per value: the task that writes it, or -1 */
+  tsr_task_moves moves;
 } overlap;
-
-/* Before a task of a part, or at the part's end. */
-typedef struct {
-  int part, task;
-} spot;
 
 /* Collectives that begin together. */
 typedef struct {
@@ -39,24 +25,7 @@ typedef struct {
   int64_t bytes;
 } bucket;
 
-static void put(overlap *o, spot at, const tsr_task *task) {
-  bool end = at.task >= o->p->parts[at.part].end;
-  entry **list = end ? &o->at_end[at.part] : &o->before[at.task];
-  entry *e = tsr_arena_alloc(o->arena, sizeof *e);
-  *e = (entry){NULL, *task};
-  e->task.section = o->p->parts[at.part].section;
-  while (*list) list = &(*list)->next;
-  *list = e;
-}
-
-static void move(overlap *o, spot at, int task) {
-  put(o, at, &o->p->tasks[task]);
-  o->is_moved[task] = true;
-}
-
-static const tsr_node *node_of(const overlap *o, int task) {
-  return &o->p->graph->nodes[o->p->tasks[task].node];
-}
+static const tsr_node *node_of(const overlap *o, int task) { return tsr_task_node(o->p, task); }
 
 static bucket new_bucket(const overlap *o) {
   return (bucket){.tasks = tsr_arena_array(o->arena, int, o->p->tasks_count + 1)};
@@ -67,25 +36,9 @@ static void add_to(const overlap *o, bucket *b, int task) {
   b->bytes += tsr_tensor_bytes(&o->p->tensors[node_of(o, task)->inputs[0]]);
 }
 
-static void begin_bucket(overlap *o, const bucket *b, spot begin, bool last_only, spot wait) {
-  int *values = tsr_arena_array(o->arena, int, 2 * b->count), number = ++o->buckets;
-  for (int i = 0; i < b->count; i++) {
-    tsr_task *t = &o->p->tasks[b->tasks[i]];
-    t->bucket = number;
-    t->last_only = last_only;
-    values[2 * i] = node_of(o, b->tasks[i])->inputs[0];
-    values[2 * i + 1] = node_of(o, b->tasks[i])->outputs[0];
-    move(o, begin, b->tasks[i]);
-  }
-  tsr_task w = {
-      .node = o->p->tasks[b->tasks[0]].node,
-      .op = TSR_OP_WAIT,
-      .inputs_count = 2 * b->count,
-      .sum = tsr_reduction_none(),
-      .axis = -1,
-      .bucket = number,
-      .values = values};
-  put(o, wait, &w);
+static void
+begin_bucket(overlap *o, const bucket *b, tsr_task_spot begin, bool last_only, tsr_task_spot wait) {
+  tsr_task_begin_bucket(&o->moves, b->tasks, b->count, last_only, begin, wait);
 }
 
 /* Where the input of a collective over dp is complete: the task that writes it, or -1. */
@@ -125,7 +78,7 @@ static void begin_sums_of_update(overlap *o, int part, int64_t bucket_bytes) {
     if (i >= 0) add_to(o, &b, i);
     if (i >= 0 && i < first) first = i;
     if (!b.count || (b.bytes < bucket_bytes && w + 1 < end)) continue;
-    begin_bucket(o, &b, (spot){part, w + 1}, last_only, (spot){last, first});
+    begin_bucket(o, &b, (tsr_task_spot){part, w + 1}, last_only, (tsr_task_spot){last, first});
     b = new_bucket(o);
     first = p->tasks_count;
   }
@@ -165,11 +118,12 @@ static bool is_sum_of_microbatch(const overlap *o, int task) {
 }
 
 static void begin_sums(overlap *o, int part, const bucket *b, int begin, int wait) {
-  spot update = {o->p->parts_count - 1, o->p->parts[o->p->parts_count - 1].begin};
+  tsr_task_spot update = {o->p->parts_count - 1, o->p->parts[o->p->parts_count - 1].begin};
   bool here = adder_of(o, part, b->tasks[0]) >= 0;
-  begin_bucket(o, b, (spot){part, begin}, false, here ? (spot){part, wait} : update);
+  begin_bucket(
+      o, b, (tsr_task_spot){part, begin}, false, here ? (tsr_task_spot){part, wait} : update);
   for (int i = 0; i < b->count && here; i++)
-    move(o, (spot){part, wait}, adder_of(o, part, b->tasks[i]));
+    tsr_task_move(&o->moves, (tsr_task_spot){part, wait}, adder_of(o, part, b->tasks[i]));
 }
 
 static void begin_sums_of_microbatch(overlap *o, int part, int64_t bucket_bytes) {
@@ -207,37 +161,19 @@ static void ask_for_next_block(overlap *o, int part) {
     int first = i, block = node_of(o, i)->block;
     for (; i < end && (!is_gather(o, i) || node_of(o, i)->block == block); i++)
       if (is_gather(o, i)) add_to(o, &b, i);
-    begin_bucket(o, &b, (spot){part, begin < 0 ? first : begin}, false, (spot){part, first});
+    begin_bucket(
+        o, &b, (tsr_task_spot){part, begin < 0 ? first : begin}, false,
+        (tsr_task_spot){part, first});
     begin = first;
   }
 }
 
-/* ---- the new list ---- */
-
-static void rebuild(overlap *o) {
-  tsr_program *p = o->p;
-  tsr_task *tasks = tsr_arena_array(o->arena, tsr_task, p->tasks_count + o->buckets + 1);
-  int count = 0;
-  for (int k = 0; k < p->parts_count; k++) {
-    int begin = count;
-    for (int i = p->parts[k].begin; i < p->parts[k].end; i++) {
-      for (const entry *e = o->before[i]; e; e = e->next) tasks[count++] = e->task;
-      if (!o->is_moved[i]) tasks[count++] = p->tasks[i];
-    }
-    for (const entry *e = o->at_end[k]; e; e = e->next) tasks[count++] = e->task;
-    p->parts[k].begin = begin;
-    p->parts[k].end = count;
-  }
-  p->tasks = tasks;
-  p->tasks_count = count;
-}
+/* ---- the whole ---- */
 
 void tsr_program_overlap(tsr_program *p, int64_t bucket_bytes) {
   overlap o = {.p = p, .arena = p->graph->arena};
   o.writer = tsr_arena_array(o.arena, int, p->graph->values_count + 1);
-  o.before = tsr_arena_array(o.arena, entry *, p->tasks_count + 1);
-  o.at_end = tsr_arena_array(o.arena, entry *, p->parts_count);
-  o.is_moved = tsr_arena_array(o.arena, bool, p->tasks_count + 1);
+  o.moves = tsr_task_moves_begin(p);
   for (int v = 0; v < p->graph->values_count; v++) o.writer[v] = -1;
   for (int i = 0; i < p->tasks_count; i++)
     for (int k = 0; k < p->tasks[i].outputs_count; k++) o.writer[node_of(&o, i)->outputs[k]] = i;
@@ -248,5 +184,5 @@ void tsr_program_overlap(tsr_program *p, int64_t bucket_bytes) {
     begin_sums_of_update(&o, k, bucket_bytes);
     begin_sums_of_microbatch(&o, k, bucket_bytes);
   }
-  rebuild(&o);
+  tsr_task_moves_end(&o.moves);
 }

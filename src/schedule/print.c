@@ -3,7 +3,8 @@
 #include "schedule/fuse.h"
 
 static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *text) {
-  static const char *const segments[] = {"param", "state", "const", "input", "cache", "work"};
+  static const char *const segments[] = {"param", "state", "const", "input",
+                                         "cache", "work",  "host"};
   tsr_text_add(text, "%s ", p->graph->values[t->value].name);
   if (t->dtype == TSR_BF16 || t->dtype == TSR_F16)
     tsr_text_add(text, "%s ", tsr_dtype_name(t->dtype));
@@ -152,12 +153,12 @@ void tsr_program_print(const tsr_program *p, tsr_text *text) {
 }
 
 void tsr_program_print_memory(const tsr_program *p, tsr_text *text) {
-  static const char *const segments[] = {"parameters", "optimizer state", "constants",
-                                         "inputs",     "cache",           "work"};
+  static const char *const segments[] = {
+      "parameters", "optimizer state", "constants", "inputs", "cache", "work", "on the host"};
   static const char *const uses[] = {"activations", "gradients", "communication", "scratch"};
   tsr_text_add(text, "memory of one rank: %s bytes\n", tsr_text_count(tsr_program_bytes(p)).text);
   for (int s = 0; s < TSR_SEGMENTS; s++)
-    if (p->bytes[s] || s != TSR_SEGMENT_CACHE)
+    if (p->bytes[s] || (s != TSR_SEGMENT_CACHE && s != TSR_SEGMENT_HOST))
       tsr_text_add(text, "  %-16s %20s\n", segments[s], tsr_text_count(p->bytes[s]).text);
   if (p->host_bytes)
     tsr_text_add(

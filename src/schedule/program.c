@@ -94,7 +94,7 @@ int tsr_task_output(const tsr_program *p, const tsr_task *t, int index) {
 
 int64_t tsr_program_bytes(const tsr_program *program) {
   int64_t sum = 0;
-  for (int s = 0; s < TSR_SEGMENTS; s++) sum += program->bytes[s];
+  for (int s = 0; s < TSR_SEGMENTS; s++) sum += s == TSR_SEGMENT_HOST ? 0 : program->bytes[s];
   return sum;
 }
 

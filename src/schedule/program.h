@@ -17,7 +17,8 @@
 #include "schedule/sum_order.h"
 
 /* A rank's memory: one buffer a segment. The first four are laid out in the order of the graph's
- * values, CACHE (what TSR_FACT_KEPT keeps) in that of its nodes; WORK is planned by lifetimes. */
+ * values, CACHE (what TSR_FACT_KEPT keeps) in that of its nodes; WORK is planned by lifetimes.
+ * HOST is in the host's memory and has what is copied there (offload.h), in slot groups alone. */
 typedef enum {
   TSR_SEGMENT_PARAM,
   TSR_SEGMENT_STATE,
@@ -25,6 +26,7 @@ typedef enum {
   TSR_SEGMENT_INPUT,
   TSR_SEGMENT_CACHE,
   TSR_SEGMENT_WORK,
+  TSR_SEGMENT_HOST,
   TSR_SEGMENTS,
   TSR_SEGMENT_ABSENT = TSR_SEGMENTS /* of a value that this stage does not hold */
 } tsr_segment;
@@ -91,8 +93,8 @@ typedef struct tsr_task {
   const tsr_fp8_operands *fp8;    /* how it quantises its operands to FP8; NULL: it does not */
   int axis;                       /* of a collective, else -1 */
   int lag;    /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
-  int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
-                 follow each other and move together */
+  int bucket; /* > 0: a collective or a copy to or from the host that only begins here, and the wait
+                 for it; those of one number follow each other and move together */
   bool last_only; /* of a task of the body: only the last microbatch runs it */
   tsr_fused_form fused;
   int nodes_count, *nodes;  /* of a fused task: all that it covers, in graph order */
@@ -241,7 +243,8 @@ int tsr_task_output(const tsr_program *program, const tsr_task *task, int index)
 /* Gives every tensor of WORK an offset such that no two that are alive at once overlap. */
 void tsr_program_plan_memory(tsr_program *program);
 
-int64_t tsr_program_bytes(const tsr_program *program); /* of one rank, all segments */
+/* Of one rank's memory on the device: all segments but HOST. */
+int64_t tsr_program_bytes(const tsr_program *program);
 int64_t tsr_tensor_elements(const tsr_tensor *tensor); /* local, units included */
 int64_t tsr_tensor_bytes(const tsr_tensor *tensor);
 /* Of a tensor in NF4. */

@@ -63,6 +63,6 @@ bool tsr_verify_say(tsr_verify *v, const tsr_verify_subject *s, const char *form
 }
 
 const char *tsr_verify_address(tsr_verify *v, tsr_segment segment, int64_t offset) {
-  static const char *const names[] = {"param", "state", "const", "input", "cache", "work"};
+  static const char *const names[] = {"param", "state", "const", "input", "cache", "work", "host"};
   return tsr_arena_printf(v->arena, "@%s+%lld", names[segment], (long long)offset);
 }

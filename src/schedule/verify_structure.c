@@ -214,7 +214,8 @@ static tsr_tensor local_tensor(const tsr_verify *v, int value) {
   tsr_tensor t = {.value = value, .dtype = x->dtype, .ndim = x->ndim, .units = x->units};
   bool kept =
       x->kind == TSR_VALUE_NODE && tsr_op_facts(v->graph->nodes[x->node].op) & TSR_FACT_KEPT;
-  t.segment = kept ? TSR_SEGMENT_CACHE : segments[x->kind];
+  bool copied = x->kind == TSR_VALUE_NODE && v->graph->nodes[x->node].op == TSR_OP_OFFLOAD;
+  t.segment = copied ? TSR_SEGMENT_HOST : kept ? TSR_SEGMENT_CACHE : segments[x->kind];
   memcpy(t.shape, x->shape, sizeof t.shape);
   int64_t experts = x->routed.experts;
   for (int a = 0; a < TSR_AXES; a++) {

@@ -300,6 +300,20 @@ static bool check_placements(const check *c, int task) {
   return check_nesting(c, task);
 }
 
+/* A task reads what is in the host's memory by a copy that another task has made. */
+static bool check_host_memory(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  for (int k = 0; k < t->inputs_count; k++) {
+    bool on_host = t->inputs[k].segment == TSR_SEGMENT_HOST;
+    if (on_host != (t->op == TSR_OP_RELOAD) &&
+        !tsr_verify_say_task(
+            c->v, c->s, task, -1, "reads '%s' in the %s's memory", name_of(c, t->inputs[k].value),
+            on_host ? "host" : "device"))
+      return false;
+  }
+  return true;
+}
+
 static bool check_node(const check *c, int task) {
   const tsr_task *t = &c->p->tasks[task];
   const tsr_node *n = &c->v->graph->nodes[t->node];
@@ -318,6 +332,7 @@ static bool check_node(const check *c, int task) {
           c->v, c->s, task, -1, "its node is '%s' under another name, which needs no task",
           name_of(c, n->inputs[0])))
     return false;
+  if (!check_host_memory(c, task)) return false;
   if (t->fused) return tsr_verify_fused(c->v, c->s, task) && check_tensors(c, task);
   return (axis < 0 || check_placements(c, task)) && check_inputs(c, task) && check_outputs(c, task);
 }
@@ -325,8 +340,9 @@ static bool check_node(const check *c, int task) {
 static bool check_task(const check *c, int task) {
   const tsr_task *t = &c->p->tasks[task];
   bool inside = t->bucket >= 0 && t->bucket <= c->p->tasks_count;
-  bool moves = t->op == TSR_OP_WAIT || tsr_op_is_collective(t->op);
-  if ((!inside || (t->bucket && !moves)) &&
+  bool copies = tsr_op_copies_to_or_from_host(t->op); /* beside other tasks, never as one of them */
+  bool moves = t->op == TSR_OP_WAIT || tsr_op_is_collective(t->op) || copies;
+  if ((!inside || (t->bucket ? !moves : copies)) &&
       (!tsr_verify_say_task(c->v, c->s, task, -1, "it is in bucket %d", t->bucket) || !inside))
     return false;
   if (t->op != TSR_OP_SEND && t->op != TSR_OP_WAIT && !check_part(c, task)) return false;

@@ -218,6 +218,15 @@ static tsr_graph *recompute(const tsr_compile_options *o, tsr_graph *g) {
   return tsr_pass_recompute(g, how);
 }
 
+/* Where the host's memory is another one than the device's. */
+static tsr_graph *offload(const tsr_compile_options *o, tsr_graph *placed) {
+  const tsr_config_schedule *s = &o->config->schedule;
+  if (s->activation_offload == TSR_ACTIVATION_OFFLOAD_NONE || !o->target.host) return placed;
+  tsr_offloading how = {s->activation_offload_blocks, s->activation_offload_min_size, {0}};
+  for (int a = 0; a < TSR_AXES; a++) how.size[a] = o->parallel->size[a];
+  return tsr_pass_offload(placed, &how);
+}
+
 /* Verifies that the programs of all ranks end, and compute the graph. */
 static bool
 prove(tsr_arena *arena, const tsr_parallel *p, const tsr_programs *programs, tsr_diags *diags) {
@@ -341,6 +350,7 @@ static bool compile_program(
   if (!location(arena, &placing, by_sample, ret, diags)) return false;
   if (ret->joins_samples) return true;
   if (alone && !tsr_compile_check_flat_units(o, &lowering, ret->placed, diags)) return false;
+  if (learns && !o->keeps_activations) ret->placed = offload(o, ret->placed);
   ret->programs = tsr_programs_make(ret->placed, &lowering, pipeline, &o->target);
   return prove(arena, o->parallel, &ret->programs, diags);
 }

@@ -36,6 +36,7 @@ typedef struct {
   const tsr_graph *placed_of;            /* the same, placed: where its parameters are stored */
   const tsr_pipeline *training_pipeline; /* and its virtual stages' places */
   tsr_compile_outputs outputs;           /* of training */
+  bool keeps_activations;                /* of training: none are in the host's memory */
   bool keeps_logits;                     /* of evaluation: the output `logits` can be read, too, as
                                             that of a model with num_labels always can */
   bool records_routing, replays_routing; /* of training (graph/routing.h) */

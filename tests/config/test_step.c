@@ -149,6 +149,29 @@ static void test_recompute(void) {
       "      |                                  ^~~~~~~~~~~~~~~\n");
 }
 
+static void test_activation_offload(void) {
+  CHECK_VALUE("", schedule.activation_offload, TSR_ACTIVATION_OFFLOAD_NONE);
+  CHECK_VALUE("", schedule.activation_offload_min_size, 1 << 20);
+  CHECK_VALUE(
+      "schedule: {activation_offload: blocks}", schedule.activation_offload,
+      TSR_ACTIVATION_OFFLOAD_BLOCKS);
+  CHECK_VALUE(
+      "schedule: {activation_offload: blocks, activation_offload_blocks: 3}",
+      schedule.activation_offload_blocks, 3);
+  CHECK_SAID(
+      "schedule: {activation_offload: block}\n", false,
+      "run.yaml:1:32: error: unknown activation_offload: the text 'block'\n"
+      "    1 | schedule: {activation_offload: block}\n"
+      "      |                                ^~~~~\n"
+      "      = did you mean 'blocks'?\n");
+  CHECK_SAID(
+      "schedule: {activation_offload_blocks: 2}\n", true,
+      "run.yaml:1:12: warning: 'activation_offload_blocks' has no effect: activation_offload is "
+      "none\n"
+      "    1 | schedule: {activation_offload_blocks: 2}\n"
+      "      |            ^~~~~~~~~~~~~~~~~~~~~~~~~\n");
+}
+
 static void test_schedule(void) {
   CHECK_VALUE("", schedule.bucket_size, 25 << 20);
   CHECK_VALUE("schedule: {bucket_size: 1MB}", schedule.bucket_size, 1000000);
@@ -222,6 +245,7 @@ int main(void) {
   test_loss_scale();
   test_rounding();
   test_recompute();
+  test_activation_offload();
   test_schedule();
   test_zero();
   test_zero_errors();

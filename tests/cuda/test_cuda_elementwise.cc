@@ -56,6 +56,27 @@ static void check_gated(tsr_cuda_type type, int64_t n, tsr_unary kind) {
   check_near("gated_backward", type, got[2], du);
 }
 
+/* The CPU's kernels have a test with NaN, infinity and values at the limit; so have these. */
+static void check_clamped(tsr_cuda_type type, int64_t n) {
+  const float alpha = 1.702f, limit = 3;
+  numbers g = rounded(type, random_numbers(n, 6)), u = rounded(type, random_numbers(n, 6));
+  if (n > 8) g[0] = limit, g[1] = NAN, g[2] = INFINITY, g[3] = -80, u[4] = limit, u[5] = -limit;
+  if (n > 8) u[6] = NAN, u[7] = -INFINITY, u[8] = INFINITY;
+  numbers d = rounded(type, random_numbers(n, 1)), want((size_t)n), dg((size_t)n), du((size_t)n);
+  cpu->clamped_swiglu(alpha, limit, want.data(), g.data(), u.data(), 0, n);
+  cpu->clamped_swiglu_backward(
+      alpha, limit, dg.data(), du.data(), d.data(), g.data(), u.data(), 0, n);
+  auto got = run_all("clamped_swiglu", [&](call_arrays &c) {
+    void *gate = c.in(type, g), *up = c.in(type, u), *dout = c.in(type, d);
+    void *out = c.out(type, n), *dgate = c.out(type, n), *dup = c.out(type, n);
+    tsr_cuda_clamped_swiglu(NULL, type, alpha, limit, out, gate, up, n);
+    tsr_cuda_clamped_swiglu_backward(NULL, type, alpha, limit, dgate, dup, dout, gate, up, n);
+  });
+  check_near("clamped_swiglu", type, got[0], want);
+  check_near("clamped_swiglu_backward", type, got[1], dg);
+  check_near("clamped_swiglu_backward", type, got[2], du);
+}
+
 static void check_rows(tsr_cuda_type type, int64_t C) {
   int64_t R = 3, n = R * C;
   numbers x = rounded(type, random_numbers(n, 3)), row = rounded(type, random_numbers(C, 2));
@@ -192,6 +213,7 @@ int main(void) {
       check_binary("add", type, n, tsr_cuda_add, cpu->add);
       check_binary("sub", type, n, tsr_cuda_sub, cpu->sub);
       check_binary("mul", type, n, tsr_cuda_mul, cpu->mul);
+      check_clamped(type, n);
       check_rows(type, n);
       check_tail(type, n);
       for (int i = 0; i < TSR_UNARY_COUNT; i++) {

@@ -189,6 +189,35 @@ static void check_norm_dw(tsr_cuda_type type, int64_t C, int64_t rows, bool has_
   check_near("norm_dw", TSR_CUDA_F32, got[0], want);
 }
 
+/* The sum of units [first, first + count) of heads: the two halves of an even number of units, or
+ * three units from left to right. */
+static float units_sum(const float *x, int64_t D, int64_t heads, bool flat, int64_t n) {
+  float sum = x[0];
+  if (n == 1) {
+    for (int64_t h = 1; h < heads; h++) sum += x[h * D];
+    return sum;
+  }
+  int64_t lower = flat || n % 2 ? n - 1 : n / 2;
+  float before = units_sum(x, D, heads, flat, lower);
+  return before + units_sum(x + lower * heads * D, D, heads, flat, n - lower);
+}
+
+static void check_sum_heads(tsr_cuda_type type, int64_t D, int64_t heads, int64_t units) {
+  int64_t R = 5, C = D * heads * units;
+  numbers x = rounded(type, random_numbers(R * C, 1)),
+          want[2] = {numbers((size_t)(R * D)), numbers((size_t)(R * D))};
+  for (int flat = 0; flat < 2; flat++)
+    for (int64_t i = 0; i < R * D; i++)
+      want[flat][(size_t)i] = units_sum(&x[(size_t)(i / D * C + i % D)], D, heads, flat, units);
+  auto got = run_all("sum_heads", [&](call_arrays &c) {
+    void *in = c.in(type, x);
+    tsr_cuda_sum_heads(NULL, type, c.out(type, R * D), in, R, D, heads, TSR_TREE_BINARY, units);
+    tsr_cuda_sum_heads(NULL, type, c.out(type, R * D), in, R, D, heads, TSR_TREE_FLAT, units);
+  });
+  for (size_t flat = 0; flat < 2; flat++)
+    check_same("sum_heads", got[flat], rounded(type, want[flat]));
+}
+
 /* With the bits of the CPU's. */
 static void check_sum(int64_t n) {
   numbers x = random_numbers(n, 1);
@@ -213,6 +242,13 @@ int main(void) {
     }
   for (int64_t runs = 0; runs <= 50; runs++)
     check_sum_rows(TSR_CUDA_F32, 3, runs * TSR_CUDA_ROWS - runs % 3, 0, 1);
+  static const int64_t units[] = {1, 2, 3, 4, 6, 8, 12};
+  for (tsr_cuda_type type : types)
+    for (int64_t n : units) {
+      check_sum_heads(type, 8, 1, n);
+      check_sum_heads(type, 13, 3, n);
+      check_sum_heads(type, 64, 2, n);
+    }
   for (int64_t blocks = 0; blocks <= 14; blocks++) check_sum(blocks * 4096);
   check_sum(70 * 4096 + 11);
   check_sum(77 * 131);

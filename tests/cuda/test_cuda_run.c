@@ -19,6 +19,10 @@ static const training models[] = {
     {"norms", TOKENS, "wte 24,16 0; n1 16; b1 16; n2 16",
      "e: embedding(tokens, wte); x: layernorm(e, n1, b1); g: gelu(x); y: rmsnorm(g, n2)\n"
      "logits: linear(y, wte); loss: cross_entropy(logits, targets, valid: 21)"},
+    {"clamped", TOKENS, "wte 24,16 0; gate 32,16 0; up 32,16 0; down 16,32 1",
+     "e: embedding(tokens, wte); g: linear(e, gate); u: linear(e, up)\n"
+     "c: clamped_swiglu(g, u, limit: 0.02, alpha: 1.7); d: linear(c, down); x: add(e, d)\n"
+     "logits: linear(x, wte); loss: cross_entropy(logits, targets, valid: 21)"},
     {"dropout", TOKENS, "wte 24,16 0",
      "e: embedding(tokens, wte); x: dropout(e, p: 0.2); logits: linear(x, wte)\n"
      "loss: cross_entropy(logits, targets, valid: 21)"},

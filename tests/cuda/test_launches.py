@@ -23,6 +23,10 @@ GEMMA = ["transformer_config.model_type=gemma2", "transformer_config.head_dim=25
          "transformer_config.num_groups=1", "transformer_config.dropout_prob=0.0", "training_config.precision=bf16",
          "numerics.units.tp=1"]
 
+LATENT = ("transformer_config={model_type: deepseek_v3, vocab_size: 0, max_sequence_length: 8, embedding_dim: 16,"
+          " intermediate_dim: 16, num_blocks: 1, num_heads: 4, dropout_prob: 0.0, q_lora_rank: 24, kv_lora_rank: 16,"
+          " qk_nope_head_dim: 12, qk_rope_head_dim: 8, v_head_dim: 24}")
+
 
 def mesh(**axes: int) -> str:
     return f"mesh={{axes: [{', '.join(axes)}], shape: [{', '.join(map(str, axes.values()))}]}}"
@@ -34,6 +38,7 @@ CASES: dict[str, list[str]] = {
     "gpt2 in fp8": ["training_config.precision=fp8"],
     "gpt2 in fp8, dp and tp": ["training_config.precision=fp8", mesh(dp=2, tp=2)],
     "gpt2, dp and tp": [mesh(dp=2, tp=2)],
+    "gpt2, activations on the host": [mesh(dp=2), "schedule={activation_offload: blocks, activation_offload_min_size: 64}"],
     "gpt2, fsdp": [mesh(dp=2), "device_config.enable_fsdp=true"],
     "gpt2, sp": [mesh(tp=2), "device_config.enable_sp=true"],
     "gpt2, pp": [mesh(pp=2), "pipeline={microbatches: 1}"],
@@ -43,6 +48,8 @@ CASES: dict[str, list[str]] = {
     "llama": LLAMA,
     "llama in bf16, cp": [*LLAMA, "training_config.precision=bf16", mesh(cp=2), "numerics.units.sequence=4"],
     "llama, dp and cp": [*LLAMA, mesh(dp=2, cp=2)],
+    "deepseek_v3": [LATENT],
+    "deepseek_v3 in bf16, tp": [LATENT, "training_config.precision=bf16", mesh(tp=2)],
     "gpt2, sequence units": ["numerics.units.sequence=4"],
     "gemma2 in bf16": GEMMA,
     "gemma2 in bf16, cp": [*GEMMA, mesh(cp=2), "numerics.units.sequence=4"],
@@ -120,7 +127,7 @@ def main() -> int:
                 if printed[key] != ran[key]:
                     wrong += 1
                     print(f"{case}: {key}: trace prints {printed[key]}, {ran[key]} ran")
-    needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_elements", "embedding",
+    needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_heads", "sum_elements", "embedding",
               "tokens_sum", "softmax_stats", "cuBLASLt", "rope", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
               "attention_tensor_forward", "attention_tensor_dkv", "ring_walk", "sum_members", "dropout", "cast", "copy",
               "fp8_quantize", "fp8_gemm"}

@@ -71,6 +71,19 @@ for mesh in dp=1 dp=2 tp=2; do
     [ "$got" = "$want" ] || wrong "FP8 on $mesh, seed $seed: $got, not $want" "$scratch/out"
   done
 done
+# Activations that are copied to the host and back have the weights of those that stay.
+offload=(--set transformer_config.num_blocks=3 --set schedule.activation_offload=blocks
+  --set schedule.activation_offload_min_size=64)
+want=$(run seed=0 "${offload[@]:0:2}")
+[ ${#want} = 64 ] || fail "three blocks have no weights: $(cat "$scratch/out")"
+for graphs in 1 0; do
+  for seed in "${seeds[@]:0:2}"; do
+    checks=$((checks + 1))
+    got=$(TESSERA_CUDA_GRAPHS=$graphs run "seed=$seed" "${offload[@]}")
+    [ "$got" = "$want" ] || wrong "activations on the host, seed $seed: $got, not $want" "$scratch/out"
+    ! grep -q "CUDA graphs" "$scratch/out" || wrong "a step with activations on the host is no graph" "$scratch/out"
+  done
+done
 all=("${seeds[@]}") seeds=("${seeds[@]:0:1}")
 # Attention over a wide head and the update of state in a file are the host's, on copies of their operands.
 same "tasks of the host" --set transformer_config.embedding_dim=264 --set transformer_config.num_heads=1 \
@@ -98,6 +111,15 @@ if ! grep -q __asan_init "$program"; then
   done
   checks=$((checks + 1))
   [ "$count" -ge 3 ] || wrong "of the host's first waits $count are found where they are left out"
+
+  # ---- between the streams of tasks and of copies: of a part, each stream waits for the other ----
+  want=$(run seed=0 "${offload[@]}")
+  count=0
+  for n in 1 2 3 4 5 6; do
+    ! found "activations on the host" "drop_wait=$n" "$want" "${offload[@]}" || count=$((count + 1))
+  done
+  checks=$((checks + 1))
+  [ "$count" -ge 3 ] || wrong "of the first waits for copies $count are found where they are left out"
 
   # ---- between the streams of tasks and of messages ----
   export LD_LIBRARY_PATH=$plugins${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

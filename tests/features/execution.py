@@ -253,6 +253,24 @@ def recompute_by_memory(c):
     same_bits(runs)
 
 
+@feature("Activation offload on GPUs: less memory of a rank, what the host has, open copies by plan")
+def activation_offload(c):
+    keys = {"device_config__device": "cuda", "training_config__precision": "f32",
+            "transformer_config__num_blocks": 6}
+    offload = {"schedule__activation_offload": "blocks", "schedule__activation_offload_min_size": 64}
+    row = r"^  work +([\d,]+) "
+    check = gpt(c, "check", **keys, **offload)
+    kept, moved = (int(result.matches(row)[1].replace(",", "")) for result in (gpt(c, "check", **keys), check))
+    host = int(check.matches(r"^  activations on host +([\d,]+) ")[1].replace(",", ""))
+    some = gpt(c, "check", **keys, **offload, schedule__activation_offload_blocks=2)
+    if not (moved < kept and int(some.matches(r"^  activations on host +([\d,]+) ")[1].replace(",", "")) < host):
+        check.fail(f"work has {moved} bytes with activations on the host, and {kept} without; the host has {host}")
+    plan = gpt(c, "plan", "--machine", "h100", **keys, **offload)
+    plan.matches(r"^  activations in the host's memory: [\d.]+ [KM]iB of each rank$")
+    plan.matches(r"^copies of activations to the host and back, of each rank and step: .* each way, 53.55GB/s: ")
+    same_bits([gpt(c), gpt(c, **offload).says("note: activation_offload has no effect: ranks on the CPU")])
+
+
 @feature("Expert parallelism: enable_ep and the axis ep; a rank has E / ep experts; equal bits on every mesh")
 def expert_parallelism(c):
     inspect = gpt(c, "inspect", mesh=mesh(ep=2, dp=4))

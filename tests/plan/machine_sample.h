@@ -43,7 +43,8 @@ static inline double sample_task(
 
 static inline bool sample_same(const tsr_machine *a, const tsr_machine *b) {
   bool same = !strcmp(a->name, b->name) && !strcmp(a->doc, b->doc) && a->memory == b->memory &&
-              a->memory_bandwidth == b->memory_bandwidth && a->threads == b->threads &&
+              a->memory_bandwidth == b->memory_bandwidth &&
+              a->host_bandwidth == b->host_bandwidth && a->threads == b->threads &&
               a->overhead == b->overhead && !memcmp(a->flops, b->flops, sizeof a->flops) &&
               a->efficiency_products == b->efficiency_products &&
               a->efficiency_attention == b->efficiency_attention &&

@@ -255,6 +255,41 @@ static void test_links(const harness_options *meshes, int count) {
   }
 }
 
+/* Bytes of activations that a step copies to the host. */
+static double copied_bytes(const tsr_program *p) {
+  double sum = 0;
+  for (int i = 0; i < p->tasks_count; i++)
+    if (p->tasks[i].op == TSR_OP_OFFLOAD)
+      sum += (double)tsr_tensor_bytes(&p->tasks[i].inputs[0]) * (double)p->lowering.microbatches;
+  return sum;
+}
+
+/* Copies of activations take what their bytes take, there and back; of that a rank waits for what
+ * its tasks do not hide, which is nothing where the link is fast and all but the tasks' time where
+ * it is slow. */
+static void test_copies(void) {
+  tsr_machine m = counting_machine(0);
+  for (int microbatches = 1; microbatches <= 4; microbatches *= 4) {
+    harness_options o = options(1, 1, 1, microbatches);
+    planned kept = plan(&o, &m);
+    CHECK(kept.e.stages[0].copies == 0 && kept.e.stages[0].copied == 0);
+    o.offload = true;
+    m.host_bandwidth = 1e300;
+    planned fast = plan(&o, &m);
+    CHECK(fast.e.step == kept.e.step && fast.e.stages[0].copies_open < 1e-6);
+    m.host_bandwidth = 1;
+    planned slow = plan(&o, &m);
+    const tsr_estimate_stage *e = &slow.e.stages[0];
+    double bytes = copied_bytes(slow.h.programs.of_stage[0]), ends = e->compute + e->copies_open;
+    CHECK(bytes > 1e4 && e->copied == bytes && e->copies == 2 * bytes);
+    CHECK(e->copies_open <= e->copies && e->copies_open >= e->copies - e->compute);
+    CHECK(e->compute == kept.e.stages[0].compute && fabs(slow.e.step - ends) < 1e-6 * ends);
+    tsr_arena_free(kept.arena);
+    tsr_arena_free(fast.arena);
+    tsr_arena_free(slow.arena);
+  }
+}
+
 /* ---- work ---- */
 
 /* 6 N tokens and causal attention's half, by hand; it does not depend on the mesh, nor on what is
@@ -322,6 +357,7 @@ int main(void) {
   test_host(meshes, count);
   test_devices(meshes, count);
   test_links(meshes, count);
+  test_copies();
   test_model_work(meshes, count);
   test_stage_work(meshes, count);
   test_transfers();

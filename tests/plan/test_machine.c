@@ -10,6 +10,7 @@ static void test_values(tsr_arena *arena) {
   CHECK_STR(m->doc, "for hands");
   CHECK_INT(m->memory, 1024);
   CHECK(m->memory_bandwidth == 10 && m->overhead == 1);
+  CHECK(m->host_bandwidth == 0 && tsr_machine_host_rate(m) == 16e9); /* half of PCIe's 32 GB/s */
   CHECK(m->flops[TSR_MACHINE_F32] == 100 && m->flops[TSR_MACHINE_BF16] == 1000);
   CHECK(m->flops[TSR_MACHINE_TF32] == 0 && m->flops[TSR_MACHINE_FP16] == 0);
   CHECK(m->efficiency_products == 0.5 && m->efficiency_attention == 0.25);
@@ -263,6 +264,7 @@ static void test_write(tsr_arena *arena) {
   m->links[0].bandwidth = 450e9;
   m->links[1].bandwidth = 1.0 / 3;
   m->overhead = 0;
+  m->host_bandwidth = 64e9;
   tsr_text text = {0};
   tsr_machine_write(m, &text);
   CHECK_STR(
@@ -273,6 +275,7 @@ static void test_write(tsr_arena *arena) {
                  "  memory_bandwidth: 10B/s\n"
                  "  flops: {f32: 100FLOP/s, bf16: 1000FLOP/s}\n"
                  "  overhead: 0\n"
+                 "  host_bandwidth: 64GB/s\n"
                  "  efficiency: {products: 0.5, attention: 0.25, memory: 0.5}\n"
                  "links:\n"
                  "- {name: near, devices: 4, bandwidth: 450GB/s, latency: 1s, efficiency: 0.5}\n"

@@ -29,6 +29,7 @@ static tsr_machine random_machine(tsr_arena *arena) {
   for (int t = 0; t < TSR_MACHINE_DTYPES; t++)
     if (t == 0 || random_below(2)) m.flops[t] = random_positive(random_below(2) ? 1e15 : 1e300);
   m.overhead = random_below(3) ? random_positive(1e-3) : 0;
+  m.host_bandwidth = random_below(2) ? random_positive(1e11) : 0;
   m.threads = random_below(3);
   m.efficiency_products = random_positive(1);
   m.efficiency_attention = random_positive(1);

@@ -190,11 +190,10 @@ static void show_gradients(tsr_graph *g) {
 }
 
 /* The graphs of tests have no repeats: every run of six nodes is a block. */
-static tsr_graph *recomputed(tsr_graph *g, const harness_options *o, int forward) {
+static void number_blocks(tsr_graph *g, int forward) {
   for (int i = 0; i < forward - 3; i++) g->nodes[i].block = i / 6;
   for (int i = forward; i < g->nodes_count; i++)
     if (g->nodes[i].of >= 0) g->nodes[i].block = g->nodes[g->nodes[i].of].block;
-  return tsr_pass_recompute(g, o->recompute);
 }
 
 /* Stages of equally many forward nodes. */
@@ -226,7 +225,8 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
       tsr_pipeline_make(g->arena, kind, stages, chunks, (int)o->microbatches);
   tsr_stage_split split = even_split(g, stages * chunks);
   if (!tsr_pass_stages(g, &split, diags)) return false;
-  if (o->recompute.kind) g = recomputed(g, o, forward);
+  if (o->recompute.kind || o->offload) number_blocks(g, forward);
+  if (o->recompute.kind) g = tsr_pass_recompute(g, o->recompute);
   if (pipeline->splits_backward) tsr_pass_weights(g);
   tsr_param_store store = o->optimizer ? o->optimizer->store : TSR_STORE_F32;
   if (o->precision) g = tsr_pass_precision(g, (tsr_precision_types){o->precision, store});
@@ -246,6 +246,9 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   placing.zero_groups = o->zero_groups;
   placing.zero_owners = o->zero_owners;
   if (!tsr_pass_placement(g, &placing, &ret->placed, diags)) return false;
+  tsr_offloading offloading = {.blocks = o->offload_blocks, .min_bytes = 1};
+  memcpy(offloading.size, ret->parallel.size, sizeof offloading.size);
+  if (o->offload) ret->placed = tsr_pass_offload(ret->placed, &offloading);
   tsr_lowering lowering = {.microbatches = o->microbatches};
   lowering.microbatch_first = (o->zero >= 2 || o->tree == TSR_TREE_FLAT) && o->dp > 1;
   lowering.tree = o->tree;

@@ -56,8 +56,10 @@ typedef struct {
   bool zero_owners;           /* a parameter has an owner */
   tsr_recomputing recompute;
   bool overlap;
-  tsr_dtype precision; /* what is computed is stored in; parameters by optimizer.store */
-  float loss_scale;    /* of fp16; 0: 1 */
+  bool offload;           /* of activations of any size */
+  int64_t offload_blocks; /* of each virtual stage; 0: all */
+  tsr_dtype precision;    /* what is computed is stored in; parameters by optimizer.store */
+  float loss_scale;       /* of fp16; 0: 1 */
   int64_t microbatches, batch_units, tp_units;
   tsr_tree_shape tree;
   int64_t sequence_units; /* 0: positions are not split */

@@ -60,6 +60,7 @@ typedef enum {
   ON_FP8,
   ON_EXPERTS,
   ON_EXPERT_AXES,
+  ON_OFFLOAD,
   RULE_SAMPLES
 } rule_sample;
 

@@ -117,12 +117,27 @@ static bool flip_samples(mutant *m) {
 static bool take_six_units(mutant *m) { return lower_units(m, 2, 6); } /* over three ranks */
 static bool take_odd_units(mutant *m) { return lower_units(m, 3, 6); } /* of eight samples */
 
+/* A backward task reads what is in the host's memory itself. */
+static bool read_from_host(mutant *m) {
+  int task = mutant_pick_op(m, TSR_OP_RELOAD);
+  if (task < 0) return false;
+  const tsr_task *t = &m->p->tasks[task];
+  int back = t->outputs[0].value, host = t->inputs[0].value;
+  tsr_graph *g = mutant_graph(m);
+  for (int i = t->node + 1; i < g->nodes_count; i++)
+    for (int k = 0; k < g->nodes[i].inputs_count; k++)
+      if (g->nodes[i].inputs[k] == back) g->nodes[i].inputs[k] = host;
+  return mutant_lower(m, &m->p->lowering), true;
+}
+
 static const char rows[] = "rows, by the length of a unit, which may be 0";
 static const rule_fault table[] = {
     {"it sums '%s' and '%s', of which %s splits one along the sum", swap_placements, ON_ZIGZAG,
      EFFECT_NONE, "the tasks are those of the sound graph"},
     {"it sums over %lld of '%s' and %lld of '%s'", halve_samples, ON_ALONE},
     {"it updates '%s', which is no parameter", update_copy, ON_ALONE},
+    {"reads '%s' in the %s's memory", read_from_host, ON_OFFLOAD, EFFECT_NONE,
+     "the host's memory is that of the device on which it is run"},
     {"'%s' is partial over %s, and the op does not sum", owe_more, ON_TP},
     {"it does not lead from the placement of '%s' over %s to its own", split_partial, ON_ZERO},
     {"reads '%s', which another rank owns", reduce_elsewhere, ON_OWNERS},

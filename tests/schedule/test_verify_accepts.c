@@ -66,6 +66,29 @@ static void accept_meshes(void) {
         }
 }
 
+/* Beside everything else that a schedule may have. */
+static void accept_offload(void) {
+  for (size_t i = 0; i < HARNESS_ORDERS; i++)
+    for (int microbatches = 2; microbatches <= 4; microbatches *= 2) {
+      harness_options o = {
+          .dp = 1, .tp = 1, .pp = 2, .microbatches = microbatches, .offload = true};
+      o.pipeline = harness_orders[i].kind, o.chunks = harness_orders[i].chunks;
+      accept(o);
+      o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 2};
+      accept(o);
+      o.dp = 2, o.zero = 3, o.overlap = true, o.offload_blocks = 1;
+      accept(o);
+    }
+  for (int tp = 1; tp <= 2; tp++) {
+    harness_options o = {.dp = 2, .tp = tp, .cp = 2, .microbatches = 2, .offload = true};
+    o.sequence_parallel = tp > 1;
+    accept(o);
+    o = (harness_options){.dp = 2, .ep = 2, .tp = tp, .microbatches = 2, .expert_units = 8};
+    o.offload = true;
+    accept(o);
+  }
+}
+
 /* Of the eight units each is a microbatch's on one rank. */
 static void accept_flat(void) {
   for (int dp = 1; dp <= 8; dp *= 2)
@@ -102,6 +125,7 @@ static void accept_forward(void) {
 int main(void) {
   accept_meshes();
   accept_flat();
+  accept_offload();
   accept_pipelines();
   accept_forward();
   return check_done("schedule.verify_accepts");

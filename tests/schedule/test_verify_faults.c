@@ -140,6 +140,11 @@ int main(int argc, char **argv) {
       o.chunks = orders[i].chunks;
       run_case(o, seeds);
     }
+  for (int pp = 1; pp <= 2; pp++) {
+    harness_options o = {.dp = 1, .tp = 1, .pp = pp, .microbatches = 4, .offload = true};
+    o.pipeline = TSR_PIPELINE_1F1B;
+    run_case(o, seeds);
+  }
   run_case(
       (harness_options){
           .dp = 2,

@@ -33,6 +33,7 @@ static harness_options options_of(rule_sample sample) {
       [ON_ALONE] = {.dp = 1, .tp = 1, .microbatches = 2},
       [ON_LOSS] = {.dp = 1, .tp = 1, .microbatches = 2},
       [ON_OVERLAP] = {.dp = 2, .tp = 1, .microbatches = 2, .overlap = true},
+      [ON_OFFLOAD] = {.dp = 1, .tp = 1, .microbatches = 2, .offload = true},
       [ON_TP] = {.dp = 2, .tp = 2, .microbatches = 2},
       [ON_DP3] = {.dp = 3, .tp = 1, .microbatches = 1},
       [ON_ZERO] = {.dp = 2, .tp = 1, .microbatches = 2, .zero = 3},

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A CUDA device (device.h): memory, one stream of work, and every op's kernels.
+/* A CUDA device (device.h): memory, one stream of tasks and one of copies, and every op's kernels.
  *
  * Numbers that change from step to step are in its memory too, so kernels are begun with the same
  * arguments in every step. */
 #include "device/cuda/device.h"
+#include "device/cuda/copy_stream.h"
 #include "device/cuda/nccl.h"
 #include "device/cuda/random_keys.h"
+#include "device/cuda/staging.h"
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -16,22 +18,14 @@ _Static_assert(
     (int)TSR_DEVICE_MEMBERS_MAX <= TSR_CUDA_MEMBERS_MAX,
     "a sum of the device is one of the kernel");
 
-enum { STAGING_BYTES = 4 << 20 };
-
-/* What the host reads and writes goes through these. */
-typedef struct {
-  pthread_mutex_t access;
-  char *memory;                          /* TSR_STAGING_BUFFERS of STAGING_BYTES */
-  cudaEvent_t done[TSR_STAGING_BUFFERS]; /* the last copy of each */
-} staging;
-
 typedef struct {
   cuda_state ops;
   tsr_device device;
   cuda_random_keys *keys; /* the first ones are of the step that is under way */
   cudaStream_t own;       /* of the tasks */
   cudaEvent_t passed;     /* of a stream that another one is to wait for */
-  staging staging;
+  cuda_staging staging;
+  cuda_copy_stream copies;
   cuda_nccl *nccl; /* NULL: this process is alone */
   int processors;
   int64_t used_at_open, allocated; /* bytes */
@@ -134,45 +128,22 @@ static void release_host(void *state, void *memory) {
 
 /* ---- staging ---- */
 
-static char *buffer_of(const device *d, int buffer) {
-  return d->staging.memory + (int64_t)buffer * STAGING_BYTES;
-}
-
 static void begin_read(void *state, int buffer, const void *from, int64_t bytes) {
   device *d = state;
-  check(
-      d, NULL,
-      cudaMemcpyAsync(buffer_of(d, buffer), from, (size_t)bytes, cudaMemcpyDeviceToHost, d->own));
-  check(d, NULL, cudaEventRecord(d->staging.done[buffer], d->own));
+  char *to = cuda_staging_buffer(&d->staging, buffer);
+  check(d, NULL, cuda_staging_begin(&d->staging, buffer, to, from, bytes, d->own));
 }
 
 static void begin_write(void *state, int buffer, void *to, int64_t bytes) {
   device *d = state;
-  check(
-      d, NULL,
-      cudaMemcpyAsync(to, buffer_of(d, buffer), (size_t)bytes, cudaMemcpyHostToDevice, d->own));
-  check(d, NULL, cudaEventRecord(d->staging.done[buffer], d->own));
+  const char *from = cuda_staging_buffer(&d->staging, buffer);
+  check(d, NULL, cuda_staging_begin(&d->staging, buffer, to, from, bytes, d->own));
 }
 
 static char *end_copy(void *state, int buffer) {
   device *d = state;
   check(d, NULL, cudaEventSynchronize(d->staging.done[buffer]));
-  return buffer_of(d, buffer);
-}
-
-static cudaError_t open_staging(staging *s) {
-  enum { BYTES = TSR_STAGING_BUFFERS * STAGING_BYTES };
-  pthread_mutex_init(&s->access, NULL);
-  cudaError_t error = cudaHostAlloc((void **)&s->memory, BYTES, cudaHostAllocDefault);
-  for (int i = 0; error == cudaSuccess && i < TSR_STAGING_BUFFERS; i++)
-    error = cudaEventCreateWithFlags(&s->done[i], cudaEventDisableTiming);
-  return error;
-}
-
-static void close_staging(staging *s) {
-  for (int i = 0; i < TSR_STAGING_BUFFERS; i++) cudaEventDestroy(s->done[i]);
-  cudaFreeHost(s->memory);
-  pthread_mutex_destroy(&s->access);
+  return cuda_staging_buffer(&d->staging, buffer);
 }
 
 /* ---- work ---- */
@@ -257,6 +228,16 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
         cudaMemcpyAsync(
             copies[i].to, copies[i].from, (size_t)copies[i].bytes, cudaMemcpyDefault,
             d->ops.stream));
+}
+
+static void begin_copies(void *state, int number, const tsr_device_copy *copies, int count) {
+  device *d = state;
+  check(d, NULL, cuda_copies_begin(&d->copies, d->own, number, copies, count));
+}
+
+static void wait_for_copies(void *state, int number) {
+  device *d = state;
+  check(d, NULL, cuda_copies_wait(&d->copies, d->own, number));
 }
 
 static void sum_members(void *state, const tsr_members_sum *sum) {
@@ -432,13 +413,15 @@ static void describe(device *d, const tsr_cuda_device *is) {
   d->device.memory = memory;
   d->device.run = run;
   d->device.copy = copy;
+  d->device.begin_copies = begin_copies;
+  d->device.wait_for_copies = wait_for_copies;
   d->device.hash = hash;
   d->device.sum_members = sum_members;
   d->device.move = move;
   d->device.wait = wait;
   d->device.allocate_host = allocate_host;
   d->device.release_host = release_host;
-  d->device.staging_bytes = STAGING_BYTES;
+  d->device.staging_bytes = CUDA_STAGING_BYTES;
   d->device.access = &d->staging.access;
   d->device.begin_read = begin_read;
   d->device.begin_write = begin_write;
@@ -457,8 +440,9 @@ static bool begin(device *d, char *why) {
   if (error == cudaSuccess) error = cudaMemGetInfo(&unused, &all);
   d->used_at_open = (int64_t)(all - unused);
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&d->own, cudaStreamNonBlocking);
+  if (error == cudaSuccess) error = cuda_copy_stream_open(&d->copies);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&d->passed, cudaEventDisableTiming);
-  if (error == cudaSuccess) error = open_staging(&d->staging);
+  if (error == cudaSuccess) error = cuda_staging_open(&d->staging);
   d->ops.stream = d->own;
   if (error != cudaSuccess) return cuda_fail(why, d->name, (int)error);
   d->ops.fast = d->request.fast;
@@ -484,7 +468,8 @@ void cuda_device_close(const tsr_device *of) {
   cuda_random_keys_free(d->keys);
   cuda_nccl_close(d->nccl);
   tsr_cuda_blas_close(d->ops.blas);
-  close_staging(&d->staging);
+  cuda_staging_close(&d->staging);
+  cuda_copy_stream_close(&d->copies);
   cudaEventDestroy(d->passed);
   cudaStreamDestroy(d->own);
   free(d);

@@ -74,6 +74,22 @@ static void gated_dx_run(const cuda_call *c) {
 }
 const cuda_op cuda_gated_dx = gated_dx_run;
 
+static void clamped_swiglu_run(const cuda_call *c) {
+  const tsr_clamped_swiglu_attrs *a = &cuda_attrs(c)->clamped_swiglu;
+  tsr_cuda_clamped_swiglu(
+      c->state->stream, cuda_type(cuda_y(c, 0)), (float)a->alpha, (float)a->limit, cuda_out(c, 0),
+      cuda_in(c, 0), cuda_in(c, 1), elements(c));
+}
+const cuda_op cuda_clamped_swiglu = clamped_swiglu_run;
+
+static void clamped_swiglu_dx_run(const cuda_call *c) {
+  const tsr_clamped_swiglu_attrs *a = &cuda_attrs(c)->clamped_swiglu;
+  tsr_cuda_clamped_swiglu_backward(
+      c->state->stream, cuda_type(cuda_y(c, 0)), (float)a->alpha, (float)a->limit, cuda_out(c, 0),
+      cuda_out(c, 1), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), elements(c));
+}
+const cuda_op cuda_clamped_swiglu_dx = clamped_swiglu_dx_run;
+
 /* Each half of a sample's positions is a slice of its own where cp has split them in two runs. */
 static void dropout_halves(const cuda_call *c, int dim, float p) {
   const tsr_tensor *y = cuda_y(c, 0);

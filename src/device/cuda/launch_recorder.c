@@ -88,6 +88,19 @@ void tsr_cuda_gated_backward(
   if (n > 0) record(s, "gated_backward", launch_elements(n, type));
 }
 
+void tsr_cuda_clamped_swiglu(
+    tsr_cuda_stream s, tsr_cuda_type type, float alpha, float limit, void *out, const void *gate,
+    const void *up, int64_t n) {
+  UNUSED(&alpha, &limit, out, gate, up);
+  if (n > 0) record(s, "clamped_swiglu", launch_elements(n, type));
+}
+void tsr_cuda_clamped_swiglu_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, float alpha, float limit, void *dgate, void *dup,
+    const void *dout, const void *gate, const void *up, int64_t n) {
+  UNUSED(&alpha, &limit, dgate, dup, dout, gate, up);
+  if (n > 0) record(s, "clamped_swiglu_backward", launch_elements(n, type));
+}
+
 void tsr_cuda_add_row(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
     int64_t C) {
@@ -213,6 +226,13 @@ void tsr_cuda_norm_dw(
     int64_t row_step, int64_t summands) {
   UNUSED(dy, x, mean, rstd, scratch, &row_first, &row_step);
   sum_runs(s, type, out, C, summands);
+}
+
+void tsr_cuda_sum_heads(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, int64_t R, int64_t D,
+    int64_t heads, tsr_tree_shape tree, int64_t units) {
+  UNUSED(&type, out, x, &heads, &tree, &units);
+  if (R * D > 0) record(s, "sum_heads", launch_map(R * D));
 }
 
 void tsr_cuda_sum(tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t n) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ops whose row depends on that row, and sums over rows. */
+/* Ops whose row depends on that row, and sums over rows and over heads. */
 #include "device/cuda/ops.h"
 #include <assert.h>
 
@@ -66,3 +66,16 @@ static void row_sum_run(const cuda_call *c) {
 }
 const cuda_op cuda_sum_to = row_sum_run;
 const cuda_op cuda_norm_dw = row_sum_run;
+
+/* ---- sums over heads: x (B,T,heads*D) to (B,T,D), in units of tp ---- */
+
+static void sum_heads_run(const cuda_call *c) {
+  const tsr_reduction *sum = &c->call.task->sum;
+  const tsr_tensor *x = cuda_x(c, 0), *y = cuda_y(c, 0);
+  int64_t D = tsr_tensor_last(y), units = tsr_reduction_leaves(sum);
+  assert(x->dtype == y->dtype && units == sum->tp && tsr_reduction_is_contiguous(sum));
+  tsr_cuda_sum_heads(
+      c->state->stream, type_of(c), cuda_out(c, 0), cuda_in(c, 0), tsr_tensor_rows(y), D,
+      tsr_tensor_last(x) / D / units, sum->tree, units);
+}
+const cuda_op cuda_sum_heads = sum_heads_run;

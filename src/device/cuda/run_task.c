@@ -5,8 +5,7 @@
 
 /* Collectives are the executor's. */
 const cuda_op cuda_collective = NULL;
-const cuda_op cuda_sum_heads = NULL, cuda_clamped_swiglu = NULL, cuda_clamped_swiglu_dx = NULL,
-              cuda_adapted_squares = NULL, cuda_divide_root = NULL; /* the host's (target.c) */
+const cuda_op cuda_adapted_squares = NULL, cuda_divide_root = NULL; /* the host's (target.c) */
 
 /* The host runs these (target.c). */
 const cuda_op cuda_choose_experts = NULL, cuda_expert_weights = NULL, cuda_expert_weights_dx = NULL,

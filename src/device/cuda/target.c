@@ -61,9 +61,7 @@ static bool is_of_experts(const tsr_task *t) {
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
-  bool runs = t->op != TSR_OP_SUM_HEADS && t->op != TSR_OP_CLAMPED_SWIGLU &&
-              t->op != TSR_OP_CLAMPED_SWIGLU_DX && t->op != TSR_OP_ADAPTED_SQUARES &&
-              t->op != TSR_OP_DIVIDE_ROOT;
+  bool runs = t->op != TSR_OP_ADAPTED_SQUARES && t->op != TSR_OP_DIVIDE_ROOT;
   return runs && has_function(p, t) && has_head(p, t) && !is_of_experts(t);
 }
 

@@ -17,7 +17,8 @@ void tsr_cuda_task_launches(
   cuda_call c = {.state = &state, .key = (uint64_t *)tsr_cuda_address(TSR_SEGMENTS) + t->node};
   c.call = (tsr_task_call){.program = p, .task = t, .rank = &rank};
   c.call.at.microbatch = microbatch;
-  cuda_run_task(&c);
+  if (tsr_op_copies_to_or_from_host(t->op)) record_library(state.stream, "cudaMemcpy", "");
+  else cuda_run_task(&c);
 }
 
 /* ---- what collectives are made of ---- */
