@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ONE_STEP = ["training_config.max_steps=1", "training_config.gradient_accumulation_steps=1"]
 LLAMA = ["transformer_config.model_type=llama", "transformer_config.num_heads=4", "transformer_config.num_groups=2", "transformer_config.dropout_prob=0.0"]
 
+EXPERTS = ["transformer_config.model_type=mixtral", "transformer_config.num_experts=4", "transformer_config.num_experts_per_token=2"]
+
 
 def mesh(**axes: int) -> str:
     return f"mesh={{axes: [{', '.join(axes)}], shape: [{', '.join(map(str, axes.values()))}]}}"
@@ -39,6 +41,12 @@ CASES: dict[str, list[str]] = {
     "llama": LLAMA,
     "llama in bf16, cp": [*LLAMA, "training_config.precision=bf16", mesh(cp=2), "numerics.units.sequence=4"],
     "llama, dp and cp": [*LLAMA, mesh(dp=2, cp=2)],
+    "experts": [*LLAMA, *EXPERTS],
+    "experts in bf16, ep": [*LLAMA, *EXPERTS, "training_config.precision=bf16", mesh(ep=2)],
+    "experts with a capacity": [*LLAMA, "transformer_config.model_type=glm4_moe", *EXPERTS[1:], mesh(tp=2),
+                                "transformer_config.capacity=1.25", "transformer_config.balance.bias.rate=0.01",
+                                "transformer_config.balance.loss=sequence", "transformer_config.balance.z=0.01"],
+    "experts with biases": [*LLAMA, "transformer_config.model_type=gpt_oss", *EXPERTS[1:]],
     "gpt2, sequence units": ["numerics.units.sequence=4"],
 }
 ROW = re.compile(r"^(?: +(\d+)  (\w+) +(\d+ \w+|\S+)|) +(\(\d+, \d+, \d+\)|-) +(\(\d+, \d+, \d+\)|-) +(\d+|-)"
@@ -117,7 +125,8 @@ def main() -> int:
     needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_elements", "embedding",
               "tokens_sum", "softmax_stats", "cuBLASLt", "rope", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
               "attention_tensor_forward", "ring_walk", "sum_members", "dropout", "cast", "copy",
-              "fp8_quantize", "fp8_gemm"}
+              "fp8_quantize", "fp8_gemm", "choose_experts", "plan_sort", "plan_place", "expert_bias", "permute_rows",
+              "combine_rows", "expert_gemm", "expert_gemm_tensor", "expert_row_sums"}
     for kernel in sorted(needed - kernels):
         wrong += 1
         print(f"no case launches {kernel}")

@@ -4,6 +4,7 @@
  * Numbers that change from step to step are in its memory too, so kernels are begun with the same
  * arguments in every step. */
 #include "device/cuda/device.h"
+#include "device/cuda/nan_place.h"
 #include "device/cuda/nccl.h"
 #include "device/cuda/random_keys.h"
 #include <cublasLt.h>
@@ -31,6 +32,7 @@ typedef struct {
   cuda_random_keys *keys; /* the first ones are of the step that is under way */
   cudaStream_t own;       /* of the tasks */
   cudaEvent_t passed;     /* of a stream that another one is to wait for */
+  cuda_nan_place nan_place;
   staging staging;
   cuda_nccl *nccl; /* NULL: this process is alone */
   int processors;
@@ -203,13 +205,18 @@ static void wait(void *state) {
   else check(d, NULL, cudaStreamSynchronize(d->own));
 }
 
+static uint64_t take_nan_scores(void *state) {
+  device *d = state;
+  check(d, NULL, cuda_nan_place_take(&d->nan_place, d->own));
+  wait(d);
+  return *d->nan_place.read;
+}
+
 static void hash(void *state, const tsr_hash_part *p, uint64_t *sum) {
   device *d = state;
   tsr_cuda_padding padding = {p->padding.dim, p->padding.real, p->padding.blocks};
-  tsr_cuda_type type = p->dtype == TSR_BF16  ? TSR_CUDA_BF16
-                       : p->dtype == TSR_F16 ? TSR_CUDA_F16
-                                             : TSR_CUDA_F32;
-  tsr_cuda_hash(d->ops.stream, type, sum, p->data, &p->part, &padding, p->begin, p->end);
+  tsr_cuda_hash(
+      d->ops.stream, cuda_type_of(p->dtype), sum, p->data, &p->part, &padding, p->begin, p->end);
   check(d, NULL, cudaGetLastError());
 }
 
@@ -347,10 +354,7 @@ bool cuda_device_join(const tsr_device *of, const tsr_cuda_job *job, char *why) 
 
 static void limits(void *state, tsr_dtype dtype, double *ret_flops, double *ret_bytes) {
   const device *d = state;
-  tsr_cuda_type type = dtype == TSR_BF16  ? TSR_CUDA_BF16
-                       : dtype == TSR_F16 ? TSR_CUDA_F16
-                                          : TSR_CUDA_F32;
-  cuda_measure_peaks(&d->ops, d->processors, type, ret_flops, ret_bytes);
+  cuda_measure_peaks(&d->ops, d->processors, cuda_type_of(dtype), ret_flops, ret_bytes);
 }
 
 /* ---- capture: a CUDA graph ---- */
@@ -433,6 +437,7 @@ static void describe(device *d, const tsr_cuda_device *is) {
   d->device.run = run;
   d->device.copy = copy;
   d->device.hash = hash;
+  d->device.take_nan_scores = take_nan_scores;
   d->device.sum_members = sum_members;
   d->device.move = move;
   d->device.wait = wait;
@@ -459,6 +464,8 @@ static bool begin(device *d, char *why) {
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&d->own, cudaStreamNonBlocking);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&d->passed, cudaEventDisableTiming);
   if (error == cudaSuccess) error = open_staging(&d->staging);
+  if (error == cudaSuccess) error = cuda_nan_place_open(&d->nan_place, d->own);
+  d->ops.nan_place = d->nan_place.least;
   d->ops.stream = d->own;
   if (error != cudaSuccess) return cuda_fail(why, d->name, (int)error);
   d->ops.fast = d->request.fast;
@@ -485,6 +492,7 @@ void cuda_device_close(const tsr_device *of) {
   cuda_nccl_close(d->nccl);
   tsr_cuda_blas_close(d->ops.blas);
   close_staging(&d->staging);
+  cuda_nan_place_close(&d->nan_place);
   cudaEventDestroy(d->passed);
   cudaStreamDestroy(d->own);
   free(d);
