@@ -61,10 +61,11 @@ glm="transformer_config={model_type: glm4_moe, vocab_size: 0, $small, dense_inte
 units='numerics.units={batch: 8, sequence: 2, tp: 2, expert: 4}'
 cd "$root"
 
+launcher=() devices=1
 # run WORDS OPTION…: two steps of eight samples in two microbatches; the weights, or "none".
 run() {
   rm -f "$scratch/metrics"
-  EMULATED_CUDA=devices=1,$1 bounded "$program" --config tests/cuda/run.yaml --metrics "$scratch/metrics" \
+  EMULATED_CUDA=devices=$devices,$1 bounded "${launcher[@]}" "$program" --config tests/cuda/run.yaml --metrics "$scratch/metrics" \
     --set training_config.batch_size=8 --set training_config.max_steps=2 --set "$units" "${@:2}" \
     >"$scratch/out" 2>&1 || { echo none && return; }
   hash_of "$scratch/metrics"
@@ -113,6 +114,17 @@ $instrumented || {
   mesh seed=1 dp 2 --set device_config.enable_fsdp=true
   same seed=2 --set training_config.batch_size=16 --set training_config.gradient_accumulation_steps=1
   same seed=3 --set schedule.recompute=full
+  # Processes that send by NCCL.
+  export LD_LIBRARY_PATH=$plugins${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  TESSERA_PLUGIN_PATH=$plugins:$build
+  if choose_launcher openmpi || choose_launcher mpich; then
+    launcher+=(-n 2) devices=2
+    for axis in ep tp; do
+      mesh seed=1 $axis 2
+      grep -q "links: by NCCL" "$scratch/out" || wrong "messages do not go by NCCL" "$scratch/out"
+    done
+    launcher=() devices=1
+  fi
 }
 # Routing that a CPU has recorded, on the device: other experts than its own, the same on each mesh.
 options=(--set "$own")
