@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/kernel_limits.h"
+#include "kernels/cuda/expert_shape.h"
 #include "kernels/ring_attention_merge.h"
 
 bool tsr_cuda_has_unary(tsr_unary kind) {
@@ -48,6 +49,16 @@ int64_t tsr_cuda_embedding_scratch(int64_t R, int64_t v_begin, int64_t v_end) {
 /* A number for each row of queries. */
 int64_t tsr_cuda_attention_scratch(const tsr_attention *a) {
   return a->B * a->H * a->T * (int64_t)sizeof(float);
+}
+
+/* Where the slots of each expert and chunk begin; with a capacity the slots by expert, where those
+ * of each expert and batch unit begin, twice, and which are kept. */
+int64_t
+tsr_cuda_expert_plan_scratch(int64_t count, int64_t S, int64_t k, const tsr_capacity *capacity) {
+  int64_t slots = S * k, chunks = launch_pieces(slots, EXPERT_CHUNK);
+  int64_t words = count * chunks + 1;
+  if (capacity->slots) words += 2 * slots + 2 * (count * (S / capacity->unit_tokens) + 1);
+  return words * (int64_t)sizeof(int32_t);
 }
 
 /* ---- sums over units ---- */

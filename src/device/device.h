@@ -138,6 +138,9 @@ typedef struct {
   void (*copy)(void *state, const tsr_device_copy *copies, int count);
   /* Adds the hash of a part to a number, both in the device's memory. NF4 is the CPU's alone. */
   void (*hash)(void *state, const tsr_hash_part *part, uint64_t *sum);
+  /* Where scores were NaN since the last call (tsr_nan_place), when all work is done; NULL: tasks
+   * note it in their launch. */
+  uint64_t (*take_nan_scores)(void *state);
   /* A loop of the host over the device's memory, on all its threads. NULL: the device has
    * sum_members and move instead, as kernels/cuda/kernels.h has them under the same names. */
   void (*loop)(void *state, tsr_pool_job *job, void *context, int jobs);

@@ -13,7 +13,10 @@ void tsr_executable_begin_nan_scores(tsr_executable *b) {
 bool tsr_executable_take_nan_scores(tsr_executable *b, tsr_nan_scores *ret) {
   const uint64_t mask = ((uint64_t)1 << TSR_NAN_BITS) - 1;
   if (!b->chooses_experts) return false;
-  uint64_t place = tsr_executable_agree_least(b, b->nan_scores);
+  uint64_t here = b->nan_scores, of_device = TSR_NAN_NOWHERE;
+  const tsr_device *d = b->process->device;
+  if (d->take_nan_scores) of_device = d->take_nan_scores(d->state);
+  uint64_t place = tsr_executable_agree_least(b, here < of_device ? here : of_device);
   b->nan_scores = TSR_NAN_NOWHERE;
   *ret = (tsr_nan_scores){
       .node = (int)(place >> 2 * TSR_NAN_BITS),

@@ -323,6 +323,23 @@ template <typename T> T atomicAdd(T *at, T x) {
   return old;
 }
 
+template <typename T> T atomicMin(T *at, T x) {
+  static_assert(T(1) / 2 == 0, "whole numbers");
+  T old = *at;
+  if (x < old) *at = x;
+  return old;
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
+  const uint64_t *words = emulator::tell(predicate != 0, mask, line);
+  unsigned bits = 0;
+  for (int lane = 0; lane < emulator::WARP; lane++)
+    if (mask >> lane & 1) bits |= (unsigned)words[lane] << lane;
+  return bits;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
+
 inline unsigned __float_as_uint(float x) {
   unsigned bits;
   memcpy(&bits, &x, sizeof bits);

@@ -64,13 +64,20 @@ head=(--set transformer_config.embedding_dim=264 --set transformer_config.num_he
 trains head "${head[@]}"
 trains head_cpu "${head[@]}" "${cpu[@]}"
 near "a wide head" "$scratch/head.metrics" "$scratch/head_cpu.metrics"
-# So are all tasks of experts, whose gradients are stacks over microbatches.
+# Experts, whose gradients are stacks over microbatches.
 experts=(--set transformer_config.model_type=mixtral --set transformer_config.num_groups=2
   --set transformer_config.dropout_prob=0 --set transformer_config.num_experts=4
   --set transformer_config.num_experts_per_token=2 --set training_config.max_steps=2)
 trains experts "${experts[@]}"
 trains experts_cpu "${experts[@]}" "${cpu[@]}"
 near "experts" "$scratch/experts.metrics" "$scratch/experts_cpu.metrics"
+expect "a note about captures of experts" "$(grep -c 'CUDA graphs' "$scratch/experts.out")" 0
+experts+=(--set training_config.precision=bf16 --set 'numerics.units={batch: 4, tp: 2, expert: 2}')
+trains experts "${experts[@]}"
+for axis in ep tp; do
+  trains experts_mesh "${experts[@]}" --set "mesh={axes: [$axis], shape: [2]}"
+  expect "weights of experts over $axis" "$(hash_of "$scratch/experts_mesh.metrics")" "$(hash_of "$scratch/experts.metrics")"
+done
 # GEMMs in FP8: units of tp are two blocks of their sums or fewer; gradients in either format. No task is the host's.
 fp8=(--set training_config.precision=fp8 --set training_config.max_steps=2 --set training_config.gradient_accumulation_steps=1)
 for gradients in e4m3 e5m2; do

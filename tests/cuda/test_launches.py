@@ -27,6 +27,8 @@ LATENT = ("transformer_config={model_type: deepseek_v3, vocab_size: 0, max_seque
           " intermediate_dim: 16, num_blocks: 1, num_heads: 4, dropout_prob: 0.0, q_lora_rank: 24, kv_lora_rank: 16,"
           " qk_nope_head_dim: 12, qk_rope_head_dim: 8, v_head_dim: 24}")
 
+EXPERTS = ["transformer_config.model_type=mixtral", "transformer_config.num_experts=4", "transformer_config.num_experts_per_token=2"]
+
 
 def mesh(**axes: int) -> str:
     return f"mesh={{axes: [{', '.join(axes)}], shape: [{', '.join(map(str, axes.values()))}]}}"
@@ -50,6 +52,12 @@ CASES: dict[str, list[str]] = {
     "llama, dp and cp": [*LLAMA, mesh(dp=2, cp=2)],
     "deepseek_v3": [LATENT],
     "deepseek_v3 in bf16, tp": [LATENT, "training_config.precision=bf16", mesh(tp=2)],
+    "experts": [*LLAMA, *EXPERTS],
+    "experts in bf16, ep": [*LLAMA, *EXPERTS, "training_config.precision=bf16", mesh(ep=2)],
+    "experts with a capacity": [*LLAMA, "transformer_config.model_type=glm4_moe", *EXPERTS[1:], mesh(tp=2),
+                                "transformer_config.capacity=1.25", "transformer_config.balance.bias.rate=0.01",
+                                "transformer_config.balance.loss=sequence", "transformer_config.balance.z=0.01"],
+    "experts with biases": [*LLAMA, "transformer_config.model_type=gpt_oss", *EXPERTS[1:]],
     "gpt2, sequence units": ["numerics.units.sequence=4"],
     "gemma2 in bf16": GEMMA,
     "gemma2 in bf16, cp": [*GEMMA, mesh(cp=2), "numerics.units.sequence=4"],
@@ -130,7 +138,8 @@ def main() -> int:
     needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_heads", "sum_elements", "embedding",
               "tokens_sum", "softmax_stats", "cuBLASLt", "rope", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
               "attention_tensor_forward", "attention_tensor_dkv", "ring_walk", "sum_members", "dropout", "cast", "copy",
-              "fp8_quantize", "fp8_gemm"}
+              "fp8_quantize", "fp8_gemm", "choose_experts", "plan_sort", "plan_place", "expert_bias", "permute_rows",
+              "combine_rows", "expert_gemm", "expert_gemm_tensor", "expert_row_sums"}
     for kernel in sorted(needed - kernels):
         wrong += 1
         print(f"no case launches {kernel}")

@@ -423,6 +423,20 @@ def glm4_moe(c):
         unbiased.fail("the bias of the choice changes nothing")
 
 
+@feature("On a GPU the tasks of experts run on the device: routing, rows and one launch for the GEMMs of all experts")
+def experts_on_a_gpu(c):
+    c.write("run.yaml", GLM4_MOE)
+    keys = {"device_config__device": "cuda", "training_config__precision": "bf16", "mesh": {"axes": ["ep"], "shape": [2]}}
+    text = c.with_keys("check", "--dump", "program", **keys)
+    both = ("expert_weights", "permute_experts", "expert_linear", "combine_experts")
+    for op in (*both, *(f"{op}_dx" for op in both), "choose_experts", "expert_plan", "expert_linear_dw", "expert_bias"):
+        text.matches(rf"^ +\d+ +{op} ")
+    text.never_says("on the host")
+    launches = c.with_keys("trace", "--emit", "tile-ir", **keys)
+    for op in ("expert_linear", "expert_linear_dx", "expert_linear_dw"):
+        launches.matches(rf"^ +\d+ +\w+ +{op} .*  expert_segments\b.*\n .*  expert_gemm_tensor \d+×\d+×\d+")
+
+
 @feature("Expert and data parallel axes: 64 ranks as ep × dp, 8 × 8, with the groups of both, and one rank's bits")
 def expert_mesh(c):
     found = moe(c, "inspect", mesh="{axes: [ep, dp], devices: 64}")

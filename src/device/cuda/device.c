@@ -5,6 +5,7 @@
  * arguments in every step. */
 #include "device/cuda/device.h"
 #include "device/cuda/copy_stream.h"
+#include "device/cuda/nan_place.h"
 #include "device/cuda/nccl.h"
 #include "device/cuda/random_keys.h"
 #include "device/cuda/staging.h"
@@ -24,6 +25,7 @@ typedef struct {
   cuda_random_keys *keys; /* the first ones are of the step that is under way */
   cudaStream_t own;       /* of the tasks */
   cudaEvent_t passed;     /* of a stream that another one is to wait for */
+  cuda_nan_place nan_place;
   cuda_staging staging;
   cuda_copy_stream copies;
   cuda_nccl *nccl; /* NULL: this process is alone */
@@ -174,13 +176,18 @@ static void wait(void *state) {
   else check(d, NULL, cudaStreamSynchronize(d->own));
 }
 
+static uint64_t take_nan_scores(void *state) {
+  device *d = state;
+  check(d, NULL, cuda_nan_place_take(&d->nan_place, d->own));
+  wait(d);
+  return *d->nan_place.read;
+}
+
 static void hash(void *state, const tsr_hash_part *p, uint64_t *sum) {
   device *d = state;
   tsr_cuda_padding padding = {p->padding.dim, p->padding.real, p->padding.blocks};
-  tsr_cuda_type type = p->dtype == TSR_BF16  ? TSR_CUDA_BF16
-                       : p->dtype == TSR_F16 ? TSR_CUDA_F16
-                                             : TSR_CUDA_F32;
-  tsr_cuda_hash(d->ops.stream, type, sum, p->data, &p->part, &padding, p->begin, p->end);
+  tsr_cuda_hash(
+      d->ops.stream, cuda_type_of(p->dtype), sum, p->data, &p->part, &padding, p->begin, p->end);
   check(d, NULL, cudaGetLastError());
 }
 
@@ -328,10 +335,7 @@ bool cuda_device_join(const tsr_device *of, const tsr_cuda_job *job, char *why) 
 
 static void limits(void *state, tsr_dtype dtype, double *ret_flops, double *ret_bytes) {
   const device *d = state;
-  tsr_cuda_type type = dtype == TSR_BF16  ? TSR_CUDA_BF16
-                       : dtype == TSR_F16 ? TSR_CUDA_F16
-                                          : TSR_CUDA_F32;
-  cuda_measure_peaks(&d->ops, d->processors, type, ret_flops, ret_bytes);
+  cuda_measure_peaks(&d->ops, d->processors, cuda_type_of(dtype), ret_flops, ret_bytes);
 }
 
 /* ---- capture: a CUDA graph ---- */
@@ -416,6 +420,7 @@ static void describe(device *d, const tsr_cuda_device *is) {
   d->device.begin_copies = begin_copies;
   d->device.wait_for_copies = wait_for_copies;
   d->device.hash = hash;
+  d->device.take_nan_scores = take_nan_scores;
   d->device.sum_members = sum_members;
   d->device.move = move;
   d->device.wait = wait;
@@ -443,6 +448,8 @@ static bool begin(device *d, char *why) {
   if (error == cudaSuccess) error = cuda_copy_stream_open(&d->copies);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&d->passed, cudaEventDisableTiming);
   if (error == cudaSuccess) error = cuda_staging_open(&d->staging);
+  if (error == cudaSuccess) error = cuda_nan_place_open(&d->nan_place, d->own);
+  d->ops.nan_place = d->nan_place.least;
   d->ops.stream = d->own;
   if (error != cudaSuccess) return cuda_fail(why, d->name, (int)error);
   d->ops.fast = d->request.fast;
@@ -470,6 +477,7 @@ void cuda_device_close(const tsr_device *of) {
   tsr_cuda_blas_close(d->ops.blas);
   cuda_staging_close(&d->staging);
   cuda_copy_stream_close(&d->copies);
+  cuda_nan_place_close(&d->nan_place);
   cudaEventDestroy(d->passed);
   cudaStreamDestroy(d->own);
   free(d);

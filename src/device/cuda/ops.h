@@ -18,6 +18,7 @@ typedef struct {
   /* Does not return: a task cannot be run, for that reason. */
   void (*fail)(void *context, const tsr_task_call *task, const char *why);
   void *context;
+  uint64_t *nan_place; /* on the device: becomes the least place of a NaN (device.h); NULL: none */
 } cuda_state;
 
 typedef struct {
@@ -29,9 +30,10 @@ typedef struct {
 /* Begins a task. */
 typedef void (*cuda_op)(const cuda_call *call);
 
-static inline tsr_cuda_type cuda_type(const tsr_tensor *t) {
-  return t->dtype == TSR_BF16 ? TSR_CUDA_BF16 : t->dtype == TSR_F16 ? TSR_CUDA_F16 : TSR_CUDA_F32;
+static inline tsr_cuda_type cuda_type_of(tsr_dtype dtype) {
+  return dtype == TSR_BF16 ? TSR_CUDA_BF16 : dtype == TSR_F16 ? TSR_CUDA_F16 : TSR_CUDA_F32;
 }
+static inline tsr_cuda_type cuda_type(const tsr_tensor *t) { return cuda_type_of(t->dtype); }
 static inline const tsr_tensor *cuda_x(const cuda_call *c, int i) {
   return &tsr_kernel_inputs(c->call.task)[i];
 }

@@ -7,14 +7,6 @@
 const cuda_op cuda_collective = NULL;
 const cuda_op cuda_adapted_squares = NULL, cuda_divide_root = NULL; /* the host's (target.c) */
 
-/* The host runs these (target.c). */
-const cuda_op cuda_choose_experts = NULL, cuda_expert_weights = NULL, cuda_expert_weights_dx = NULL,
-              cuda_expert_plan = NULL, cuda_permute_experts = NULL, cuda_permute_experts_dx = NULL,
-              cuda_expert_linear = NULL, cuda_expert_linear_dw = NULL, cuda_expert_add = NULL,
-              cuda_combine_experts = NULL, cuda_combine_experts_dx = NULL,
-              cuda_expert_counts = NULL, cuda_balance_loss_dx = NULL, cuda_router_z_loss_dx = NULL,
-              cuda_expert_bias = NULL, cuda_expert_load = NULL;
-
 static const cuda_op *const table[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
   &cuda_##lower,

@@ -177,6 +177,39 @@ static int64_t gradient_norms_bytes(const tsr_task *t) {
   return bytes;
 }
 
+/* ---- mixture of experts ---- */
+
+static int64_t expert_plan_bytes(const tsr_task *t) {
+  const tsr_expert_rows *r = t->experts;
+  const tsr_capacity capacity = {r->slots, r->unit_tokens};
+  return tsr_cuda_expert_plan_scratch(r->here, r->tokens, r->choices, &capacity);
+}
+
+/* Of the sum of a gradient over a microbatch; one over all of them is a stack in the output. */
+static int64_t expert_leaves_bytes(const tsr_program *p, const tsr_task *t) {
+  if (t->experts->accumulates) return 0;
+  int depth = tsr_tree_of_depth(p->lowering.tree, t->experts->leaves);
+  return (depth - 1) * tsr_tensor_bytes(&t->outputs[0]);
+}
+
+cuda_expert_scratch cuda_expert_scratch_at(const tsr_program *p, const tsr_task *t, char *at) {
+  bool dw = t->op == TSR_OP_EXPERT_LINEAR_DW;
+  const tsr_expert_rows *r = t->experts;
+  const tsr_tensor *y = &tsr_kernel_outputs(t)[0];
+  int64_t elements = tsr_tensor_elements(y), units = dw ? r->tokens / r->unit_tokens : 1;
+  bool rounds = !dw && y->dtype != TSR_F32 && tsr_reduction_leaves(&t->sum) > 1;
+  int64_t wide = rounds ? cuda_aligned(elements * 4) : 0;
+  int64_t stack = cuda_aligned(dw ? expert_leaves_bytes(p, t) : tsr_task_stack_bytes(t, elements));
+  int64_t starts = cuda_aligned((r->here * units + 1) * 4);
+  int64_t tiles = dw ? 0 : cuda_aligned((r->here + 1) * 4);
+  return (cuda_expert_scratch){
+      .wide = rounds ? offset(at, 0) : NULL,
+      .stack = offset(at, wide),
+      .starts = offset(at, wide + stack),
+      .tiles = dw ? NULL : offset(at, wide + stack + starts),
+      .bytes = wide + stack + starts + tiles};
+}
+
 /* ---- all ---- */
 
 int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
@@ -204,6 +237,15 @@ int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
     return cuda_row_sum_scratch_at(t, NULL).bytes;
   case TSR_OP_EMBEDDING_DW:
     return cuda_embedding_scratch_at(t, NULL).bytes;
+  case TSR_OP_EXPERT_PLAN:
+    return expert_plan_bytes(t);
+  case TSR_OP_COMBINE_EXPERTS:
+  case TSR_OP_PERMUTE_EXPERTS_DX:
+    return t->experts->tokens * t->experts->choices * (int64_t)sizeof(int32_t);
+  case TSR_OP_EXPERT_LINEAR:
+  case TSR_OP_EXPERT_LINEAR_DX:
+  case TSR_OP_EXPERT_LINEAR_DW:
+    return cuda_expert_scratch_at(p, t, NULL).bytes;
   case TSR_OP_SUM_UNITS:
     return tsr_task_stack_bytes(t, tsr_tensor_elements(&t->outputs[0]));
   case TSR_OP_NORM_STATS:

@@ -77,6 +77,18 @@ typedef struct {
 } cuda_embedding_scratch;
 cuda_embedding_scratch cuda_embedding_scratch_at(const tsr_task *task, char *at);
 
+/* The linear layers of experts: where several results are added and then rounded to half
+ * precision, the sum in f32; the stack of leaves; and where the rows of experts, or of experts and
+ * batch units, and the tiles of rows begin (kernels/cuda/experts.h). */
+typedef struct {
+  float *wide; /* NULL: the sum is made in the output */
+  float *stack;
+  int32_t *starts, *tiles; /* tiles NULL: the tiles are those of weights */
+  int64_t bytes;
+} cuda_expert_scratch;
+cuda_expert_scratch
+cuda_expert_scratch_at(const tsr_program *program, const tsr_task *task, char *at);
+
 /* Of any task but a linear_cross_entropy (classifier_tiles.h). */
 int64_t cuda_scratch_bytes(const tsr_program *program, const tsr_task *task);
 

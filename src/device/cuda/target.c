@@ -48,21 +48,19 @@ static bool has_head(const tsr_program *p, const tsr_task *t) {
          tsr_node_value_head(n) <= TSR_CUDA_HEAD_MAX;
 }
 
-/* A mixture of experts has none yet. */
-static bool is_of_experts(const tsr_task *t) {
-  static const bool ops[TSR_OPS] = {
-      [TSR_OP_CHOOSE_EXPERTS] = true,    [TSR_OP_EXPERT_WEIGHTS] = true,
-      [TSR_OP_EXPERT_WEIGHTS_DX] = true, [TSR_OP_EXPERT_PLAN] = true,
-      [TSR_OP_EXPERT_COUNTS] = true,     [TSR_OP_BALANCE_LOSS_DX] = true,
-      [TSR_OP_ROUTER_Z_LOSS_DX] = true,  [TSR_OP_EXPERT_BIAS] = true,
-      [TSR_OP_EXPERT_LOAD] = true};
-  return ops[t->op] || tsr_op_facts(t->op) & TSR_FACT_ROUTED;
+/* A block keeps something of each of a token's experts, and of each group of experts. GEMMs of
+ * experts in FP8 have no kernel. */
+static bool has_experts(const tsr_program *p, const tsr_task *t) {
+  const tsr_choose_experts_attrs *a = &p->graph->nodes[t->node].attr.choose_experts;
+  if (t->op == TSR_OP_CHOOSE_EXPERTS) return a->groups <= TSR_CUDA_GROUPS_MAX;
+  if (!(tsr_op_facts(t->op) & TSR_FACT_ROUTED)) return true;
+  return t->experts->choices <= TSR_CUDA_CHOICES_MAX && !t->fp8;
 }
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
   bool runs = t->op != TSR_OP_ADAPTED_SQUARES && t->op != TSR_OP_DIVIDE_ROOT;
-  return runs && has_function(p, t) && has_head(p, t) && !is_of_experts(t);
+  return runs && has_function(p, t) && has_head(p, t) && has_experts(p, t);
 }
 
 /* Optimizer state in a file is the host's to update. */
@@ -76,7 +74,8 @@ supports_without_state(const tsr_target *target, const tsr_program *p, const tsr
  * GEMMs in half precision, for the tensor cores' sake, all others in f32. ---- */
 
 static bool is_matmul(tsr_op op) {
-  return tsr_op_facts(op) & TSR_FACT_MATMUL || op == TSR_OP_LINEAR_DW;
+  return tsr_op_facts(op) & TSR_FACT_MATMUL || op == TSR_OP_LINEAR_DW ||
+         op == TSR_OP_EXPERT_LINEAR_DW;
 }
 
 /* Ops whose kernels take several types. */
@@ -85,6 +84,9 @@ static bool takes_mixed(tsr_op op) {
   case TSR_OP_EMBEDDING:
   case TSR_OP_EMBEDDING_DW:
   case TSR_OP_CAST:
+  case TSR_OP_COMBINE_EXPERTS:
+  case TSR_OP_COMBINE_EXPERTS_DX:
+  case TSR_OP_PERMUTE_EXPERTS_DX:
     return true;
   case TSR_OP_CONCAT:
     return false;

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which tile of c a block of experts' GEMMs computes, and what it sums over: the same for the
+ * tensor cores and for f32. */
+#ifndef TSR_KERNELS_CUDA_EXPERT_GEMM_CUH
+#define TSR_KERNELS_CUDA_EXPERT_GEMM_CUH
+#include "kernels/cuda/expert_scan.cuh"
+#include "kernels/cuda/expert_shape.h"
+
+/* A tile of an expert's c: its first row and column; rows are counted in c (FORWARD, DX), of which
+ * `rows` follow, or in c[e]. */
+typedef struct {
+  int64_t expert, m, n, rows;
+} expert_tile;
+
+static __device__ inline int64_t tiles_of(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
+
+/* Neighbours of blocks are tiles of up to 8 rows of tiles, so that they find each other's operands
+ * in the cache. */
+static __device__ inline expert_tile
+tile_in_order(int64_t row_tiles, int64_t column_tiles, int64_t tile) {
+  const int64_t group = 8;
+  int64_t first = blockIdx.x / (group * column_tiles) * group,
+          in_group = blockIdx.x % (group * column_tiles);
+  int64_t here = row_tiles - first < group ? row_tiles - first : group;
+  expert_tile t = {0, first + in_group % here, in_group / here * tile, 0};
+  return t;
+}
+
+/* Whether the block has one: there are blocks for as many tiles as there can be. */
+static __device__ inline bool
+find_tile(const tsr_cuda_expert_gemm &p, int64_t tile, int64_t row_tiles, expert_tile *ret) {
+  expert_tile t = tile_in_order(row_tiles, tiles_of(p.N, tile), tile);
+  int64_t row = t.m;
+  if (p.form == TSR_CUDA_EXPERT_DW) {
+    int64_t of_expert = tiles_of(p.M, tile);
+    t.expert = row / of_expert;
+    t.m = row % of_expert * tile;
+    t.rows = p.M - t.m;
+  } else {
+    if (row >= p.tiles[p.count]) return false;
+    t.expert = lower_bound(p.tiles, 0, p.count, row + 1) - 1;
+    t.m = p.starts[t.expert] + (row - p.tiles[t.expert]) * tile;
+    t.rows = p.starts[t.expert + 1] - t.m;
+  }
+  *ret = t;
+  return true;
+}
+
+/* A step of the sum: elements [k, k + depth) up to `end`. */
+typedef struct {
+  int64_t unit, k, end;
+} sum_step;
+
+static __device__ inline bool is_step(const sum_step &s) { return s.k < s.end; }
+
+/* The first step of the sum at or behind this one, which may have none in its unit. */
+static __device__ inline void
+skip_empty(const tsr_cuda_expert_gemm &p, int64_t expert, sum_step *s) {
+  while (s->k >= s->end && s->unit + 1 < p.end_unit) {
+    s->unit++;
+    s->k = p.starts[expert * p.units + s->unit];
+    s->end = p.starts[expert * p.units + s->unit + 1];
+  }
+}
+
+/* DW: the rows of units one after the other. */
+template <tsr_cuda_expert_form FORM>
+static __device__ inline sum_step first_step(const tsr_cuda_expert_gemm &p, int64_t expert) {
+  sum_step s = {p.first_unit - 1, 0, 0};
+  if (FORM == TSR_CUDA_EXPERT_DW) skip_empty(p, expert, &s);
+  else s.end = p.K;
+  return s;
+}
+template <tsr_cuda_expert_form FORM>
+static __device__ inline sum_step
+next_step(const tsr_cuda_expert_gemm &p, int64_t expert, sum_step s, int64_t depth) {
+  s.k += depth;
+  if (FORM == TSR_CUDA_EXPERT_DW) skip_empty(p, expert, &s);
+  return s;
+}
+
+/* Calls MACRO(FORM) for p's form. */
+#define BY_EXPERT_FORM(p, MACRO)                                                                   \
+  switch ((p)->form) {                                                                             \
+  case TSR_CUDA_EXPERT_FORWARD:                                                                    \
+    MACRO(TSR_CUDA_EXPERT_FORWARD);                                                                \
+    break;                                                                                         \
+  case TSR_CUDA_EXPERT_DX:                                                                         \
+    MACRO(TSR_CUDA_EXPERT_DX);                                                                     \
+    break;                                                                                         \
+  case TSR_CUDA_EXPERT_DW:                                                                         \
+    MACRO(TSR_CUDA_EXPERT_DW);                                                                     \
+    break;                                                                                         \
+  }
+
+/* expert_gemm_tensor.cu: in bf16 and f16. */
+void expert_gemm_tensor(tsr_cuda_stream s, tsr_cuda_type type, const tsr_cuda_expert_gemm *p);
+
+#endif
