@@ -137,10 +137,23 @@ static bool run_on_copies(tsr_cuda_blas *b, copies *c, const tsr_cuda_gemm *of) 
   return !c->error || fail_copies(b, c->error);
 }
 
+/* Whether a batch has run as one call. Otherwise nothing has begun, and its GEMMs are calls of
+ * their own, which also report a failure. */
+static bool run_batch(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_gemm *p) {
+  int64_t in = gemm_type_bytes(p->type), out = gemm_type_bytes(p->c_type);
+  int64_t steps = p->batch.a * in | p->batch.b * in | p->batch.c * out | p->batch.bias * out;
+  bool biased = p->bias && (uintptr_t)p->bias % 16;
+  gemm_plan *k = gemm_find_plan(b, p);
+  if (!k || k->refused || steps % 16 || biased || !is_aligned(p)) return false;
+  cublasStatus_t status = call(b, stream, k, p);
+  k->refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+  return !status;
+}
+
 /* A piece of an odd number of columns has a bias that is aligned to its type alone, with which some
  * algorithms do not run, and no preference says so: it is copied. Of other refusals the call tells;
  * it has begun nothing then. */
-bool tsr_cuda_run_gemm(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_gemm *of) {
+static bool run_one(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_gemm *of) {
   tsr_cuda_gemm p = *of;
   copies c = {stream, p.scratch, cudaSuccess};
   gemm_plan *k = gemm_find_plan(b, &p);
@@ -157,4 +170,14 @@ bool tsr_cuda_run_gemm(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_
   if (!status) return true;
   k->refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
   return k->refused ? run_on_copies(b, &c, &p) : gemm_fail(b, "a GEMM", status);
+}
+
+bool tsr_cuda_run_gemm(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_gemm *p) {
+  bool batch = p->batch.count > 1, ok = true;
+  if (batch && run_batch(b, stream, p)) return true;
+  for (int i = 0; ok && i < (batch ? p->batch.count : 1); i++) {
+    tsr_cuda_gemm one = gemm_of_batch(p, i);
+    ok = run_one(b, stream, &one);
+  }
+  return ok;
 }

@@ -25,6 +25,15 @@ typedef struct {
   bool transposed;
 } tsr_cuda_matrix;
 
+/* A batch: `count` GEMMs of one shape, each of whose operands begin so many elements behind those
+ * of the one before it (0: all read the same); `plus` is then c. Its algorithm is that of one of
+ * them, so the bits are; where that computes no batch, or not at these distances, they are as many
+ * calls. count 0 or 1: it is one GEMM. */
+typedef struct {
+  int count;
+  int64_t a, b, c, bias;
+} tsr_cuda_batch;
+
 /* c (M, N) = a (M, K) b (K, N). To a sum are added, before it is rounded, `plus` (M, N), which lies
  * as c does and may be c, and then the row `bias` (N). With `before` c is gelu (by tanh) of all
  * that, and `before` gets it, where c lies. plus, bias and before are of c's type; NULL: none. a
@@ -40,6 +49,7 @@ typedef struct {
   const void *plus, *bias;
   void *before;
   void *scratch;
+  tsr_cuda_batch batch; /* none with `before` */
 } tsr_cuda_gemm;
 
 /* On the current device, with a workspace of its own. `fast`: GEMMs of f32 may be rounded to TF32.

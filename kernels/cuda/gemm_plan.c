@@ -9,6 +9,8 @@ static cudaDataType_t data_type(tsr_cuda_type type) {
   return type == TSR_CUDA_BF16 ? CUDA_R_16BF : type == TSR_CUDA_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+static bool is_batch(const tsr_cuda_gemm *p) { return p->batch.count > 1; }
+
 static gemm_key key_of(const tsr_cuda_gemm *p) {
   gemm_key k;
   memset(&k, 0, sizeof k); /* it is compared byte by byte */
@@ -17,6 +19,10 @@ static gemm_key key_of(const tsr_cuda_gemm *p) {
   k.type = p->type, k.c_type = p->c_type;
   k.a_transposed = p->a.transposed, k.b_transposed = p->b.transposed;
   k.has_plus = p->plus != NULL, k.has_bias = p->bias != NULL, k.has_before = p->before != NULL;
+  if (!is_batch(p)) return k;
+  k.count = p->batch.count;
+  k.a_step = p->batch.a, k.b_step = p->batch.b, k.c_step = p->batch.c;
+  k.bias_step = p->batch.bias;
   return k;
 }
 
@@ -26,11 +32,27 @@ static uint32_t hash_of(const gemm_key *k) {
   return hash % GEMM_BUCKETS;
 }
 
+static const char *moved(const void *data, int64_t elements, tsr_cuda_type type) {
+  return data ? (const char *)data + elements * gemm_type_bytes(type) : NULL;
+}
+
+tsr_cuda_gemm gemm_of_batch(const tsr_cuda_gemm *p, int i) {
+  tsr_cuda_gemm q = *p;
+  q.a.data = moved(p->a.data, i * p->batch.a, p->type);
+  q.b.data = moved(p->b.data, i * p->batch.b, p->type);
+  q.c = (void *)moved(p->c, i * p->batch.c, p->c_type);
+  q.plus = moved(p->plus, i * p->batch.c, p->c_type);
+  q.bias = moved(p->bias, i * p->batch.bias, p->c_type);
+  q.batch = (tsr_cuda_batch){0};
+  return q;
+}
+
 tsr_cuda_gemm gemm_canonical(const tsr_cuda_gemm *p) {
   tsr_cuda_gemm q = *p;
   q.a.stride = gemm_contiguous_a(p);
   q.b.stride = gemm_contiguous_b(p);
   q.c_stride = p->N;
+  q.batch = (tsr_cuda_batch){0};
   return q;
 }
 
@@ -40,6 +62,25 @@ tsr_cuda_gemm gemm_canonical(const tsr_cuda_gemm *p) {
 static cublasStatus_t layout(
     cublasLtMatrixLayout_t *ret, tsr_cuda_type type, int64_t rows, int64_t cols, int64_t stride) {
   return cublasLtMatrixLayoutCreate(ret, data_type(type), (uint64_t)rows, (uint64_t)cols, stride);
+}
+
+static cublasStatus_t repeat(cublasLtMatrixLayout_t matrix, int32_t count, int64_t step) {
+  cublasStatus_t status = cublasLtMatrixLayoutSetAttribute(
+      matrix, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+  if (status) return status;
+  return cublasLtMatrixLayoutSetAttribute(
+      matrix, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+}
+
+static cublasStatus_t describe_batch(gemm_plan *k, const tsr_cuda_gemm *p) {
+  const tsr_cuda_batch *batch = &p->batch;
+  cublasStatus_t status = repeat(k->first, batch->count, batch->b);
+  if (!status) status = repeat(k->second, batch->count, batch->a);
+  if (!status) status = repeat(k->result, batch->count, batch->c);
+  if (!status && p->bias)
+    status = cublasLtMatmulDescSetAttribute(
+        k->gemm, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &batch->bias, sizeof batch->bias);
+  return status;
 }
 
 static cublasStatus_t describe_layouts(gemm_plan *k, const tsr_cuda_gemm *p) {
@@ -82,7 +123,8 @@ static cublasStatus_t describe(const tsr_cuda_blas *b, gemm_plan *k, const tsr_c
     status = cublasLtMatmulDescSetAttribute(
         k->gemm, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
   if (!status && (p->bias || p->before)) status = describe_epilogue(k, p);
-  return status ? status : describe_layouts(k, p);
+  if (!status) status = describe_layouts(k, p);
+  return status || !is_batch(p) ? status : describe_batch(k, p);
 }
 
 /* ---- the algorithm ---- */
@@ -191,7 +233,7 @@ static tsr_cuda_gemm chosen_for(const tsr_cuda_blas *b, const tsr_cuda_gemm *den
 }
 
 /* Of the bare canonical problem the library's choice, of others that one's. With what is added it
- * may refuse that; other strides are refused for copies. */
+ * may refuse that; other strides are refused for copies, and a batch for single calls. */
 static cublasStatus_t plan(tsr_cuda_blas *b, gemm_plan *k, const tsr_cuda_gemm *p) {
   tsr_cuda_gemm dense = gemm_canonical(p), bare = chosen_for(b, &dense);
   gemm_key of_dense = key_of(&dense), of_bare = key_of(&bare);
@@ -199,11 +241,12 @@ static cublasStatus_t plan(tsr_cuda_blas *b, gemm_plan *k, const tsr_cuda_gemm *
   cublasStatus_t status = describe(b, k, p);
   if (status) return status;
   if (!memcmp(&k->key, &of_bare, sizeof of_bare)) return choose(b, k, p);
-  const gemm_plan *is = gemm_find_plan(b, is_dense ? &bare : &dense);
+  tsr_cuda_gemm one = gemm_of_batch(p, 0);
+  const gemm_plan *is = gemm_find_plan(b, is_batch(p) ? &one : is_dense ? &bare : &dense);
   if (!is) return CUBLAS_STATUS_NOT_SUPPORTED;
   k->algorithm = is->algorithm;
-  status = check(b, k);
-  if (is_dense) return status;
+  status = is_batch(p) && is->refused ? CUBLAS_STATUS_NOT_SUPPORTED : check(b, k);
+  if (is_dense && !is_batch(p)) return status;
   k->refused = status != CUBLAS_STATUS_SUCCESS;
   return CUBLAS_STATUS_SUCCESS;
 }

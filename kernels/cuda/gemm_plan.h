@@ -7,11 +7,12 @@
 
 enum { GEMM_WORKSPACE_BYTES = 32 << 20, GEMM_WHY_BYTES = 512 };
 
-/* What a plan is found by: the algorithm depends on all but the strides. */
+/* What a plan is found by: the algorithm depends on all but the strides and the batch. */
 typedef struct {
   int64_t M, N, K;
   int32_t type, c_type, a_transposed, b_transposed, has_plus, has_bias, has_before;
   int64_t a_stride, b_stride, c_stride;
+  int64_t count, a_step, b_step, c_step, bias_step; /* of a batch, else 0 */
 } gemm_key;
 
 typedef struct gemm_plan {
@@ -20,7 +21,8 @@ typedef struct gemm_plan {
   cublasLtMatmulDesc_t gemm;
   cublasLtMatrixLayout_t first, second, result;
   cublasLtMatmulAlgo_t algorithm;
-  bool refused; /* the algorithm does not run with these strides, or has not with an address */
+  bool refused; /* the algorithm does not run with these strides or as this batch, or has not with
+                   an address */
 } gemm_plan;
 
 enum { GEMM_BUCKETS = 1024 };
@@ -43,6 +45,9 @@ static inline int64_t gemm_contiguous_b(const tsr_cuda_gemm *p) {
   return p->b.transposed ? p->K : p->N;
 }
 static inline int64_t gemm_type_bytes(tsr_cuda_type type) { return type == TSR_CUDA_F32 ? 4 : 2; }
+
+/* The i-th GEMM of a batch. */
+tsr_cuda_gemm gemm_of_batch(const tsr_cuda_gemm *p, int i);
 
 /* The same GEMM with operands that have no gaps: of each shape it is this one whose algorithm is
  * chosen. */

@@ -4,6 +4,7 @@
  * invalidates: indices of tasks */
 #include "schedule/fuse.h"
 #include "schedule/fuse_cross_entropy.h"
+#include "schedule/fuse_gemms.h"
 #include <assert.h>
 #include <string.h>
 
@@ -359,7 +360,7 @@ static void remove_absorbed(fusing *f) {
   p->tasks_count = count;
 }
 
-void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
+void tsr_program_fuse(tsr_program *p, const tsr_target *target, unsigned gemms) {
   fusing f = {.p = p, .target = target, .arena = p->graph->arena};
   if (!target->fuses) return;
   f.absorbed = tsr_arena_array(f.arena, bool, p->tasks_count + 1);
@@ -384,6 +385,7 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
     fuse_norms(&f, i);
     fuse_casts(&f, i);
   }
+  if (has_form(&f, TSR_FUSED_GEMMS)) tsr_fuse_gemms(&f, gemms);
   remove_absorbed(&f);
 }
 
@@ -397,14 +399,17 @@ const char *tsr_fused_name(tsr_fused_form form) {
       "logits_gradient",
       "sum_norm",
       "norm_dx_sum",
+      "gemms",
       "updates",
       "norms",
       "casts"};
   return names[form];
 }
 
-bool tsr_fused_is_batch(tsr_fused_form form) {
-  return form == TSR_FUSED_UPDATES || form == TSR_FUSED_NORMS || form == TSR_FUSED_CASTS;
+int tsr_task_batch(const tsr_task *t) {
+  bool of_nodes =
+      t->fused == TSR_FUSED_UPDATES || t->fused == TSR_FUSED_NORMS || t->fused == TSR_FUSED_CASTS;
+  return of_nodes ? t->nodes_count : t->fused == TSR_FUSED_GEMMS ? t->outputs_count : 0;
 }
 
 const char *tsr_task_kind_name(const tsr_task *t) {
@@ -435,6 +440,13 @@ tsr_epilogue tsr_epilogue_of(const tsr_program *p, const tsr_task *t) {
   }
   if (t->outputs_count == 2) e.before = &tsr_kernel_outputs(t)[0];
   return e;
+}
+
+tsr_batched_gemm tsr_batched_gemm_of(const tsr_task *t, int i) {
+  int each = t->inputs_count / t->outputs_count;
+  const tsr_tensor *first = &tsr_kernel_inputs(t)[i * each];
+  return (tsr_batched_gemm){
+      .a = first, .b = first + 1, .bias = each > 2 ? first + 2 : NULL, &tsr_kernel_outputs(t)[i]};
 }
 
 tsr_sum_norm tsr_sum_norm_of(const tsr_program *p, const tsr_task *t) {

@@ -20,6 +20,8 @@
  *   gradient      [+ linear_dw]                          once, in the half precision of the GEMMs
  *   sum_norm      [add(row) +] add + a norm              norm(x [+ row] + residual), and the sum
  *   norm_dx_sum   a norm's input gradient + add          dx + the gradient of the residual branch
+ *   gemms         linear [+ add(row)] of one x, or one batched GEMM: operands at equal distances,
+ *                 linear_dw of one x           x at distance 0
  *   updates       optimizer updates, one after another   one launch for many parameters
  *   norms         sums of squares for the norm           one launch for many gradients
  *   casts         casts of parameters, one after another one launch for many parameters
@@ -30,22 +32,32 @@
  * where it does not apply; there the separate tasks have the same bits. Scratch has one tile of
  * logits, and on a GPU in half precision of their gradient.
  *
+ * GEMMs are a batch where operands are of one shape, type, placement and sum, with a bias each or
+ * none; all run at the place of one of them (fuse_gemms.h). Where operands do not lie at equal
+ * distances, the kernel is several calls, with the same bits.
+ *
  * Fusion moves no update to a later place, and raises no peak: a sum of squares moves behind others
  * only where its gradient is read later than that, and an output may overwrite an input as
- * tsr_fused_may_overwrite has it. An exception is a linear_cross_entropy of little more than one
- * tile, whose logits are then fewer bytes than what its GEMMs pack beside both gradients. */
+ * tsr_fused_may_overwrite has it. Where a batch of GEMMs makes values live longer, lowering
+ * compares the memory plans with and without such batches. An exception is a linear_cross_entropy
+ * of little more than one tile, whose logits are then fewer bytes than what its GEMMs pack beside
+ * both gradients. */
 #ifndef TSR_SCHEDULE_FUSE_H
 #define TSR_SCHEDULE_FUSE_H
 #include "schedule/target.h"
 
+/* Batches of linear tasks, of linear_dw tasks, and those that make values live longer. */
+enum { TSR_GEMMS_LINEAR = 1, TSR_GEMMS_LINEAR_DW = 2, TSR_GEMMS_EXTENDING = 4 };
+
 /* Replaces tasks of a program by fused ones, as far as the target has kernels for them. After the
- * update has been sunk (sink_updates.c), before operands are bound. */
-void tsr_program_fuse(tsr_program *program, const tsr_target *target);
+ * update has been sunk (sink_updates.c), before operands are bound. `gemms`: of TSR_GEMMS_*, which
+ * batches of GEMMs there may be. */
+void tsr_program_fuse(tsr_program *program, const tsr_target *target, unsigned gemms);
 
 const char *tsr_fused_name(tsr_fused_form form); /* "epilogue" */
-/* Whether the nodes are of one op, and none reads what another one makes: each has as many inputs
- * and as many outputs, in the order of the nodes. */
-bool tsr_fused_is_batch(tsr_fused_form form);
+/* Of tasks of one op, none of which reads what another one makes, how many a task is: each has as
+ * many nodes, inputs and outputs, in the order of the nodes. 0: it is no batch. */
+int tsr_task_batch(const tsr_task *task);
 
 /* What reports count a task as: its op's name, where `covered` is set that of the form. */
 const char *tsr_task_kind_name(const tsr_task *task);
@@ -65,6 +77,16 @@ typedef struct {
 } tsr_epilogue;
 /* Of a linear task; without a fused epilogue only `out`. */
 tsr_epilogue tsr_epilogue_of(const tsr_program *program, const tsr_task *task);
+
+/* GEMMs of a batch: more of them are several tasks. */
+enum { TSR_GEMMS_MAX = 16 };
+typedef struct {
+  const tsr_tensor *a, *b; /* x, w of linear; dy, x of linear_dw */
+  const tsr_tensor *bias;  /* NULL: none */
+  const tsr_tensor *out;
+} tsr_batched_gemm;
+/* The i-th of a task of gemms. */
+tsr_batched_gemm tsr_batched_gemm_of(const tsr_task *task, int i);
 
 typedef struct {
   const tsr_tensor *from, *row, *plus; /* row NULL: none; from NULL: the norm's input is given */

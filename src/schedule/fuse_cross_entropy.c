@@ -114,55 +114,6 @@ static bool have_two_parts(const tsr_fusing *f, const classifier *c) {
   return task_at(f, c->linear)->section == TSR_FORWARD && section == TSR_BACKWARD;
 }
 
-/* ---- what stands between ---- */
-
-/* A wait is for what an earlier microbatch has sent. */
-static bool reads_root(const tsr_fusing *f, int task, int root) {
-  if (task_at(f, task)->op == TSR_OP_WAIT && !task_at(f, task)->bucket) return false;
-  for (int k = 0; k < task_at(f, task)->inputs_count; k++)
-    if (root_of_input(f, task, k) == root) return true;
-  return false;
-}
-
-/* Results, sums in place, what a bucket's wait completes, and parameters that an update changes. */
-static bool writes_root(const tsr_fusing *f, int task, int root) {
-  const tsr_task *t = task_at(f, task);
-  for (int o = 0; o < t->outputs_count; o++)
-    if (f->roots.of[output(f, task, o)] == root) return true;
-  int in_place = t->outputs_count ? tsr_program_in_place(f->p, t->node) : -1;
-  if (in_place >= 0) return f->roots.of[in_place] == root;
-  if (t->outputs_count || t->op == TSR_OP_SEND || !reads_root(f, task, root)) return false;
-  tsr_segment segment = f->p->tensors[root].segment;
-  bool updates = tsr_op_facts(t->op) & TSR_FACT_UPDATE;
-  return !updates || segment == TSR_SEGMENT_PARAM || segment == TSR_SEGMENT_STATE;
-}
-
-static bool is_between(const tsr_fusing *f, int task, const int *tasks, int count, int at) {
-  bool in_the_way = false;
-  for (int i = 0; i < count; i++) {
-    const tsr_task *of = task_at(f, tasks[i]);
-    if (tasks[i] == task) return false;
-    for (int o = 0; o < of->outputs_count && task < at; o++)
-      in_the_way |= reads_root(f, task, f->roots.of[output(f, tasks[i], o)]);
-    for (int k = 0; k < of->inputs_count; k++)
-      if (k != tsr_op_shape_input(of->op, of->inputs_count)) /* which is not read */
-        in_the_way |= writes_root(f, task, root_of_input(f, tasks[i], k));
-  }
-  return in_the_way;
-}
-
-/* Whether all of them can run at one place. */
-static bool can_meet(const tsr_fusing *f, const int *tasks, int count, int at) {
-  int first = at, last = at;
-  for (int i = 0; i < count; i++) {
-    if (tasks[i] < first) first = tasks[i];
-    if (tasks[i] > last) last = tasks[i];
-  }
-  for (int i = first; i <= last; i++)
-    if (is_between(f, i, tasks, count, at)) return false;
-  return true;
-}
-
 /* The tasks of the statistics, or of the gradients. */
 static bool find_part(const tsr_fusing *f, int task, classifier *ret) {
   bool of_stats = task_at(f, task)->op == TSR_OP_CE_STATS;
@@ -236,7 +187,7 @@ void tsr_fuse_cross_entropy(tsr_fusing *f, int loss) {
   if (!find_classifier(f, loss, &c) || !fits(f, &c) || !has_calls(f, &c)) return;
   if (!have_two_parts(f, &c)) return;
   int count = list_tasks(f, &c, tasks), at = c.loss_dx >= 0 ? c.loss_dx : c.loss;
-  if (!can_meet(f, tasks, count, at) || !find_tiles(f, &c, &tiles)) return;
+  if (!tsr_fusing_can_meet(f, tasks, count, at) || !find_tiles(f, &c, &tiles)) return;
   fuse(f, TSR_FUSED_LINEAR_CROSS_ENTROPY, &c)->tiles = tiles;
 }
 
@@ -248,7 +199,7 @@ void tsr_fuse_cross_entropy_part(tsr_fusing *f, int task) {
   if ((op != TSR_OP_CE_STATS && op != TSR_OP_CE_LOSS_DX) || !is_plain(f, task)) return;
   if (!find_part(f, task, &c) || !fits(f, &c) || !has_calls(f, &c)) return;
   int count = list_tasks(f, &c, tasks);
-  if (!is_one_part(f, tasks, count) || !can_meet(f, tasks, count, task)) return;
+  if (!is_one_part(f, tasks, count) || !tsr_fusing_can_meet(f, tasks, count, task)) return;
   if (find_tiles(f, &c, &tiles)) fuse(f, TSR_FUSED_LINEAR_CROSS_ENTROPY, &c)->tiles = tiles;
 }
 
@@ -268,5 +219,5 @@ void tsr_fuse_logits_gradient(tsr_fusing *f, int loss_dx) {
   if (!rounds(f, &c, c.dx) || !rounds(f, &c, c.dw)) return;
   if (c.dx >= 0 && task_at(f, c.dx)->inputs_count != 2) return;
   int count = list_tasks(f, &c, tasks);
-  if (can_meet(f, tasks, count, loss_dx)) fuse(f, TSR_FUSED_LOGITS_GRADIENT, &c);
+  if (tsr_fusing_can_meet(f, tasks, count, loss_dx)) fuse(f, TSR_FUSED_LOGITS_GRADIENT, &c);
 }

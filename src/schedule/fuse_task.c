@@ -88,3 +88,52 @@ void tsr_fuse_tasks(tsr_fusing *f, tsr_fused_form form, const int *tasks, int co
   t->inputs_count = inputs;
   t->outputs_count = outputs;
 }
+
+/* ---- what stands between ---- */
+
+/* A wait is for what an earlier microbatch has sent. */
+static bool reads_root(const tsr_fusing *f, int task, int root) {
+  if (f->p->tasks[task].op == TSR_OP_WAIT && !f->p->tasks[task].bucket) return false;
+  for (int k = 0; k < f->p->tasks[task].inputs_count; k++)
+    if (root_of_input(f, task, k) == root) return true;
+  return false;
+}
+
+/* Results, sums in place, what a bucket's wait completes, and parameters that an update changes. */
+static bool writes_root(const tsr_fusing *f, int task, int root) {
+  const tsr_task *t = &f->p->tasks[task];
+  for (int o = 0; o < t->outputs_count; o++)
+    if (f->roots.of[tsr_task_output(f->p, t, o)] == root) return true;
+  int in_place = t->outputs_count ? tsr_program_in_place(f->p, t->node) : -1;
+  if (in_place >= 0) return f->roots.of[in_place] == root;
+  if (t->outputs_count || t->op == TSR_OP_SEND || !reads_root(f, task, root)) return false;
+  tsr_segment segment = f->p->tensors[root].segment;
+  bool updates = tsr_op_facts(t->op) & TSR_FACT_UPDATE;
+  return !updates || segment == TSR_SEGMENT_PARAM || segment == TSR_SEGMENT_STATE;
+}
+
+static bool is_between(const tsr_fusing *f, int task, const int *tasks, int count, int at) {
+  bool in_the_way = false;
+  if (f->absorbed[task]) return false;
+  for (int i = 0; i < count; i++) {
+    const tsr_task *of = &f->p->tasks[tasks[i]];
+    if (tasks[i] == task) return false;
+    for (int o = 0; o < of->outputs_count && task < at; o++)
+      in_the_way |= reads_root(f, task, f->roots.of[tsr_task_output(f->p, of, o)]);
+    for (int k = 0; k < of->inputs_count; k++)
+      if (k != tsr_op_shape_input(of->op, of->inputs_count)) /* which is not read */
+        in_the_way |= writes_root(f, task, root_of_input(f, tasks[i], k));
+  }
+  return in_the_way;
+}
+
+bool tsr_fusing_can_meet(const tsr_fusing *f, const int *tasks, int count, int at) {
+  int first = at, last = at;
+  for (int i = 0; i < count; i++) {
+    if (tasks[i] < first) first = tasks[i];
+    if (tasks[i] > last) last = tasks[i];
+  }
+  for (int i = first; i <= last; i++)
+    if (is_between(f, i, tasks, count, at)) return false;
+  return true;
+}

@@ -27,6 +27,10 @@ tsr_fusing_roots tsr_fusing_roots_of(const tsr_program *program);
  * sake alone are not read. */
 int tsr_fusing_reads(const tsr_fusing *fusing, int root);
 
+/* Whether all of them can run at the place `at`: what they read is written by then, and nobody
+ * reads what they write, or writes what they read, before. */
+bool tsr_fusing_can_meet(const tsr_fusing *fusing, const int *tasks, int count, int at);
+
 /* Fuses tasks, in the order of their nodes, into one at the place of `base`, which is one of them.
  */
 void tsr_fuse_tasks(tsr_fusing *fusing, tsr_fused_form form, const int *tasks, int count, int base);

@@ -373,10 +373,10 @@ static const int *find_chunks(tsr_arena *arena, const tsr_pipeline *pipeline, in
   return chunk_of;
 }
 
-/* `shared`: the members that are the same for every stage. */
+/* `shared`: the members that are the same for every stage. `gemms`: as of tsr_program_fuse. */
 static tsr_program *make_program(
     const tsr_program *shared, const tsr_pipeline_starts *starts, int stage,
-    const tsr_target *target) {
+    const tsr_target *target, unsigned gemms) {
   const tsr_graph *graph = shared->graph;
   const tsr_lowering *how = &shared->lowering;
   tsr_program *p = tsr_arena_alloc(graph->arena, sizeof *p);
@@ -394,7 +394,7 @@ static tsr_program *make_program(
   make_runs(&l);
   tsr_program_sink_updates(p, target);
   tsr_program_split_classifiers(p, target);
-  tsr_program_fuse(p, target);
+  tsr_program_fuse(p, target, gemms);
   bind_tensors(&l); /* shapes, for the target */
   tsr_program_size_outputs(p, target);
   bind_tensors(&l);
@@ -403,6 +403,30 @@ static tsr_program *make_program(
   bind_tensors(&l); /* offsets */
   tsr_program_bind_kernels(p);
   tsr_program_plan_host_tasks(p, target);
+  return p;
+}
+
+static bool has_form(const tsr_program *p, tsr_fused_form form) {
+  for (int i = 0; i < p->tasks_count; i++)
+    if (p->tasks[i].fused == form) return true;
+  return false;
+}
+
+/* Batches of GEMMs move tasks, and need scratch for all of their sums: the first choice whose plan
+ * needs no more memory than without them. */
+static tsr_program *make_smallest(
+    const tsr_program *shared, const tsr_pipeline_starts *starts, int stage,
+    const tsr_target *target) {
+  static const unsigned choices[] = {
+      TSR_GEMMS_LINEAR | TSR_GEMMS_LINEAR_DW | TSR_GEMMS_EXTENDING,
+      TSR_GEMMS_LINEAR | TSR_GEMMS_LINEAR_DW, TSR_GEMMS_LINEAR_DW, TSR_GEMMS_LINEAR};
+  tsr_program *p = make_program(shared, starts, stage, target, choices[0]);
+  if (!has_form(p, TSR_FUSED_GEMMS)) return p;
+  tsr_program *separate = make_program(shared, starts, stage, target, 0);
+  for (size_t i = 1; p->bytes[TSR_SEGMENT_WORK] > separate->bytes[TSR_SEGMENT_WORK]; i++) {
+    if (i == sizeof choices / sizeof *choices) return separate;
+    p = make_program(shared, starts, stage, target, choices[i]);
+  }
   return p;
 }
 
@@ -416,6 +440,6 @@ tsr_programs tsr_programs_make(
       .graph = graph, .lowering = *how, .pipeline = pipeline, .readers = count_readers(graph)};
   assert(pipeline->microbatches == how->microbatches);
   for (int s = 0; s < pipeline->stages; s++)
-    all.of_stage[s] = make_program(&shared, &starts, s, target);
+    all.of_stage[s] = make_smallest(&shared, &starts, s, target);
   return all;
 }

@@ -14,6 +14,7 @@
 #include "base/reduction_tree.h"
 #include "schedule/activation_slots.h"
 #include "schedule/fuse.h"
+#include "schedule/gemm_neighbours.h"
 #include "schedule/offsets.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ typedef struct {
   bool repeats;                            /* the body runs for several microbatches */
   bool straight;                           /* and each is done before the next begins */
   life *lives;                             /* per value */
+  tsr_gemm_neighbours neighbours;
   int *dead, *next_dead; /* per time: the values that no task reads after it, as lists */
   int slot_groups_end;   /* the time after which no task needs the slot groups */
   usage *used;           /* [0]: on all ranks; [i]: what the owner at place i - 1 has beside that */
@@ -354,6 +356,18 @@ static void give_back_dead(planner *m, int time) {
   }
 }
 
+/* What lies behind a value is written by the same task. */
+static void take_with_neighbours(planner *m, int value, int time) {
+  int before = m->work.count, count = 0;
+  bool equal = true;
+  if (m->neighbours.follows[value]) return;
+  for (int v = value; v >= 0; v = m->neighbours.next[v], count++) {
+    equal &= holders_of(m, v) == holders_of(m, value);
+    take_value(m, v, time);
+  }
+  if (count > 1 && equal && m->work.count == before + count) tsr_blocks_join(&m->work, count);
+}
+
 static void plan_task(planner *m, int time) {
   tsr_task *t = &m->p->tasks[m->walk[time]];
   for (int o = 0; o < t->outputs_count; o++)
@@ -361,7 +375,7 @@ static void plan_task(planner *m, int time) {
       int from = find_predecessor(m, t, time, k, o);
       if (from >= 0) take_over(m, from, t->outputs[o].value, time);
     }
-  for (int o = 0; o < t->outputs_count; o++) take_value(m, t->outputs[o].value, time);
+  for (int o = 0; o < t->outputs_count; o++) take_with_neighbours(m, t->outputs[o].value, time);
   int64_t scratch = aligned(t->scratch_bytes);
   m->scratch_blocks[time] = scratch ? tsr_block_begin(&m->work, scratch, 0) : -1;
   m->used[0].bytes[TSR_USE_SCRATCH] += scratch;
@@ -451,6 +465,7 @@ void tsr_program_plan_memory(tsr_program *program) {
   m.owners = count_owners(program->graph);
   m.used = tsr_arena_array(m.arena, usage, m.owners + 1);
   m.lives = tsr_arena_array(m.arena, life, program->graph->values_count);
+  m.neighbours = tsr_gemm_neighbours_of(program);
   find_walk(&m);
   find_lifetimes(&m);
   make_slot_groups(&m);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/offsets.h"
 #include "schedule/free_list.h"
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,8 @@ static void add_event(tsr_blocks *b, int block) {
 
 int tsr_block_begin(tsr_blocks *b, int64_t size, int holders) {
   tsr_arena_grow(b->arena, (void **)&b->blocks, sizeof *b->blocks, b->count, &b->capacity);
-  b->blocks[b->count] =
-      (tsr_block){.size = size, .begin = b->events_count, .end = INT_MAX, .holders = holders};
+  b->blocks[b->count] = (tsr_block){
+      .size = size, .begin = b->events_count, .end = INT_MAX, .holders = holders, .joined = 1};
   add_event(b, b->count);
   return b->count++;
 }
@@ -22,6 +23,14 @@ int tsr_block_begin(tsr_blocks *b, int64_t size, int holders) {
 void tsr_block_end(tsr_blocks *b, int block) {
   b->blocks[block].end = b->events_count;
   add_event(b, block);
+}
+
+void tsr_blocks_join(tsr_blocks *b, int count) {
+  tsr_block *first = &b->blocks[b->count - count];
+  for (int i = 0; i < count; i++) {
+    assert(first[i].holders == first->holders && first[i].begin == first->begin + i);
+    first[i].joined = i ? 0 : count;
+  }
 }
 
 static int64_t place_by_time(tsr_blocks *b) {
@@ -47,22 +56,24 @@ static bool are_apart(const tsr_block *a, const tsr_block *b) {
   return a->begin > b->end || a->end < b->begin || other_ranks;
 }
 
-/* Inserts a block into those placed before, which are sorted by offset, at the lowest offset that
- * none of them occupies while it lives. */
-static int64_t place_lowest(tsr_block **placed, int count, tsr_block *block) {
+/* The lowest offset that none of the blocks placed before, which are sorted by offset, occupies
+ * while a block lives. */
+static int64_t find_lowest(tsr_block *const *placed, int count, const tsr_block *block) {
   int64_t offset = 0;
-  int at = 0;
-  for (; at < count; at++) {
+  for (int at = 0; at < count; at++) {
     const tsr_block *p = placed[at];
     if (are_apart(p, block)) continue;
     if (p->offset >= offset + block->size) break;
     if (p->offset + p->size > offset) offset = p->offset + p->size;
   }
-  block->offset = offset;
-  while (at > 0 && placed[at - 1]->offset > offset) at--;
-  memmove(placed + at + 1, placed + at, sizeof *placed * (size_t)(count - at));
+  return offset;
+}
+
+/* Into those placed before, in the order of their offsets. */
+static void insert(tsr_block **placed, int count, tsr_block *block) {
+  int at = count;
+  for (; at > 0 && placed[at - 1]->offset > block->offset; at--) placed[at] = placed[at - 1];
   placed[at] = block;
-  return offset + block->size;
 }
 
 /* Gives up where it needs no less than `limit`. */
@@ -73,7 +84,9 @@ static int64_t place_by_size(tsr_blocks *b, int64_t limit) {
   for (int i = 0; i < b->count; i++) sorted[i] = &b->blocks[i];
   qsort(sorted, (size_t)b->count, sizeof(tsr_block *), compare_sizes);
   for (int i = 0; i < b->count && top < limit; i++) {
-    int64_t end = place_lowest(placed, i, sorted[i]);
+    sorted[i]->offset = find_lowest(placed, i, sorted[i]);
+    insert(placed, i, sorted[i]);
+    int64_t end = sorted[i]->offset + sorted[i]->size;
     if (end > top) top = end;
   }
   return top;
@@ -82,9 +95,59 @@ static int64_t place_by_size(tsr_blocks *b, int64_t limit) {
 /* Blocks beyond which the order by size, whose time grows with their square, is not tried. */
 enum { BY_SIZE_MAX = 1 << 15 };
 
-int64_t tsr_blocks_place(tsr_blocks *b, int64_t lower_bound) {
+static int64_t place(tsr_blocks *b, int64_t lower_bound) {
   int64_t by_time = place_by_time(b);
   if (by_time <= lower_bound || b->count > BY_SIZE_MAX) return by_time;
   int64_t by_size = place_by_size(b, by_time);
   return by_size < by_time ? by_size : place_by_time(b);
+}
+
+/* ---- blocks that are joined ---- */
+
+static int compare_offsets(const void *x, const void *y) {
+  const tsr_block *a = *(tsr_block *const *)x, *b = *(tsr_block *const *)y;
+  if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+  return a->begin < b->begin ? -1 : 1;
+}
+
+/* As one block, from the first that begins to the last that ends. */
+static tsr_block union_of(const tsr_block *first) {
+  tsr_block all = *first;
+  for (int i = 1; i < first->joined; i++) {
+    all.size += first[i].size;
+    if (first[i].end > all.end) all.end = first[i].end;
+  }
+  return all;
+}
+
+static bool are_joined(const tsr_block *first) {
+  bool are = true;
+  for (int i = 1; i < first->joined; i++)
+    are &= first[i].offset == first[i - 1].offset + first[i - 1].size;
+  return are;
+}
+
+/* Moves joined blocks one behind another, where the others leave room in the first `bytes`. */
+static void join(tsr_block **placed, int count, tsr_block *first, int64_t bytes) {
+  const tsr_block *end = first + first->joined;
+  tsr_block all = union_of(first);
+  int others = 0;
+  for (int i = 0; i < count; i++)
+    if (placed[i] < first || placed[i] >= end) placed[others++] = placed[i];
+  int64_t offset = find_lowest(placed, others, &all);
+  bool fits = offset + all.size <= bytes;
+  for (tsr_block *block = first; block < end; offset += block++->size) {
+    if (fits) block->offset = offset;
+    insert(placed, others++, block);
+  }
+}
+
+int64_t tsr_blocks_place(tsr_blocks *b, int64_t lower_bound) {
+  int64_t bytes = place(b, lower_bound);
+  tsr_block **placed = tsr_arena_array(b->arena, tsr_block *, b->count + 1);
+  for (int i = 0; i < b->count; i++) placed[i] = &b->blocks[i];
+  qsort(placed, (size_t)b->count, sizeof *placed, compare_offsets);
+  for (int i = 0; i < b->count; i++)
+    if (!are_joined(&b->blocks[i])) join(placed, b->count, &b->blocks[i], bytes);
+  return bytes;
 }

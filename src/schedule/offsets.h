@@ -12,6 +12,8 @@
 typedef struct {
   int64_t size, offset;
   int begin, end, holders;
+  int joined; /* this block and those that begin right behind it lie one behind another: how many;
+                 1: this one alone; 0: it is one of them, but the first */
 } tsr_block;
 
 typedef struct {
@@ -25,6 +27,10 @@ typedef struct {
  * that never ends is alive until the last event. */
 int tsr_block_begin(tsr_blocks *blocks, int64_t size, int holders);
 void tsr_block_end(tsr_blocks *blocks, int block);
+
+/* The last `count` blocks, whose `holders` are equal and between whose begins no other block has
+ * begun or ended, lie one behind another, where there is room for that without more bytes. */
+void tsr_blocks_join(tsr_blocks *blocks, int count);
 
 /* Gives every block an offset such that no two that are alive on a rank at once overlap, and
  * returns the bytes of the buffer. Of two orders it keeps the one that needs less: by time into the

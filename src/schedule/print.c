@@ -30,8 +30,9 @@ static int peer_of(const tsr_program *p, const tsr_task *t) {
 tsr_task_name tsr_task_op_name(const tsr_program *p, const tsr_task *t) {
   tsr_task_name name;
   size_t at = 0, room = sizeof name.text;
-  bool batch = tsr_fused_is_batch(t->fused), covers = t->covered != NULL;
-  if (batch) snprintf(name.text, room, "%d %s", t->nodes_count, tsr_op_name(t->op));
+  int batch = tsr_task_batch(t);
+  bool covers = t->covered != NULL, biased = batch && t->nodes_count > batch;
+  if (batch) snprintf(name.text, room, "%d %s%s", batch, tsr_op_name(t->op), biased ? "+add" : "");
   else snprintf(name.text, room, "%s", t->fused && !covers ? "" : tsr_task_kind_name(t));
   for (int i = 0; t->fused && !batch && !covers && i < t->nodes_count && at < room; i++)
     at += (size_t)snprintf(

@@ -26,6 +26,18 @@ int tsr_reduction_depth(const tsr_reduction *r) {
          tsr_tree_of_depth(r->tree, r->tp);
 }
 
+bool tsr_reduction_equal(const tsr_reduction *a, const tsr_reduction *b) {
+  if (a->ndim != b->ndim || a->tree != b->tree || a->zigzag != b->zigzag) return false;
+  for (int d = 0; d < a->ndim; d++) {
+    if (a->dim[d].size != b->dim[d].size) return false;
+    for (int axis = 0; axis < TSR_AXES; axis++)
+      if (a->dim[d].split[axis] != b->dim[d].split[axis]) return false;
+  }
+  return a->batch == b->batch && a->sequence == b->sequence && a->tp == b->tp &&
+         a->keeps_batch == b->keeps_batch && a->kept_dim == b->kept_dim && a->kept == b->kept &&
+         a->kept_positions == b->kept_positions;
+}
+
 /* ---- rows ---- */
 
 /* [first, first + size) of the `whole` of a dimension; `split` by the recipe, into one or more. */

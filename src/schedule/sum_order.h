@@ -50,6 +50,9 @@ static inline tsr_reduction tsr_reduction_none(void) {
   return (tsr_reduction){.batch = 1, .sequence = 1, .tp = 1, .kept_dim = -1, .kept = 1};
 }
 
+/* Whether two tasks sum alike. */
+bool tsr_reduction_equal(const tsr_reduction *a, const tsr_reduction *b);
+
 /* The output's blocks, and the leaves that the tree adds up to each of them. */
 static inline int64_t tsr_reduction_blocks(const tsr_reduction *r) {
   return (r->keeps_batch ? r->batch : 1) * r->kept;

@@ -51,6 +51,16 @@ static bool is_classifier(const check *c) {
   return n == 2 || (node_at(c, 2)->op == TSR_OP_CE_LOSS && (n == 3 || has_gradients(c, 3)));
 }
 
+/* linear tasks, each with its bias or none, or linear_dw tasks. */
+static bool are_gemms(const check *c) {
+  int n = c->t->nodes_count, count = c->t->outputs_count, each = count > 0 ? n / count : 0;
+  if (count < 2 || count > TSR_GEMMS_MAX || each * count != n || each > 2) return false;
+  if (each == 2 && c->t->op != TSR_OP_LINEAR) return false;
+  for (int i = 0; i < n; i++)
+    if (i % each ? !is_add(node_at(c, i)->op) : node_at(c, i)->op != c->t->op) return false;
+  return c->t->op == TSR_OP_LINEAR || c->t->op == TSR_OP_LINEAR_DW;
+}
+
 /* The ops that a form may cover, by position; the base's is checked with the task's. */
 static bool is_of_form(const check *c) {
   int n = c->t->nodes_count;
@@ -67,6 +77,8 @@ static bool is_of_form(const check *c) {
     return n <= 3 && is_add(first) && is_norm(last) && (n == 2 || is_add(node_at(c, 1)->op));
   case TSR_FUSED_NORM_DX_SUM:
     return n == 2 && (first == TSR_OP_LAYERNORM_DX || first == TSR_OP_RMSNORM_DX) && is_add(last);
+  case TSR_FUSED_GEMMS:
+    return are_gemms(c);
   case TSR_FUSED_UPDATES:
     for (int i = 0; i < n; i++)
       if (node_at(c, i)->op != c->t->op) return false;
@@ -226,9 +238,52 @@ static bool check_covered(const check *c) {
   return false;
 }
 
+/* ---- batches of GEMMs ---- */
+
+/* Whether two operands of a program are alike in all that a GEMM's calls depend on. */
+static bool are_alike(const check *c, const tsr_tensor *x, const tsr_tensor *y) {
+  const tsr_value *v = &c->v->graph->values[x->value], *w = &c->v->graph->values[y->value];
+  bool alike = x->dtype == y->dtype && x->ndim == y->ndim && x->units == y->units && x->ndim >= 0 &&
+               x->ndim <= TSR_DIMS_MAX;
+  for (int i = 0; alike && i < x->ndim; i++) alike = x->shape[i] == y->shape[i];
+  for (int a = 0; alike && a < TSR_AXES; a++)
+    alike = tsr_placement_equal(v->placement[a], w->placement[a]);
+  return alike;
+}
+
+/* In what a GEMM of a batch differs from the first one; NULL: in nothing. */
+static const char *find_difference(const check *c, int i, int each) {
+  const tsr_task *t = c->t;
+  const tsr_tensor *first = t->inputs, *in = &t->inputs[i * each];
+  int shared = t->op == TSR_OP_LINEAR_DW;
+  if (c->s->owner[in[shared].value] != c->s->owner[first[shared].value]) return "inputs";
+  for (int k = 0; k < each; k++)
+    if (!are_alike(c, &first[k], &in[k])) return "operands";
+  if (!are_alike(c, &t->outputs[0], &t->outputs[i])) return "results";
+  if (t->op != TSR_OP_LINEAR_DW) return NULL;
+  /* The calls of a gradient are split as tp splits the weight. */
+  const tsr_tensor *tensors = c->s->p->tensors;
+  const tsr_node *a = node_at(c, 0), *b = node_at(c, i);
+  return are_alike(c, &tensors[a->inputs[2]], &tensors[b->inputs[2]]) ? NULL : "weights";
+}
+
+/* The GEMMs are of one shape and of one input. None reads what another one makes: then the task
+ * would not have as many inputs for each of them. */
+static bool check_gemms(const check *c) {
+  const tsr_task *t = c->t;
+  if (t->fused != TSR_FUSED_GEMMS) return true;
+  int each = t->inputs_count / t->outputs_count;
+  const char *what = each * t->outputs_count != t->inputs_count ? "inputs" : NULL;
+  if (each > 2 && (t->inputs[2].ndim != 1 || t->outputs[0].ndim < 2)) what = "biases";
+  for (int i = 1; !what && i < t->outputs_count; i++) what = find_difference(c, i, each);
+  if (!what) return true;
+  tsr_verify_say_task(c->v, c->s, c->task, -1, "the %s of its GEMMs are not alike", what);
+  return false;
+}
+
 bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task) {
   check c = {v, s, &s->p->tasks[task], task};
   if (!v->readers) v->readers = count_readers(v->arena, v->graph);
   return check_nodes(&c) && check_covered(&c) && check_tiles(&c) && check_inputs(&c) &&
-         check_outputs(&c);
+         check_outputs(&c) && check_gemms(&c);
 }

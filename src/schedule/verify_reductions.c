@@ -418,6 +418,12 @@ void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s) {
     if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT || !n->outputs_count) continue;
     for (int k = 0; k < (t->covered ? t->nodes_count : 1); k++)
       check_sum_of(v, s, i, t->covered ? &t->covered[k] : t);
+    for (int k = 0; t->fused == TSR_FUSED_GEMMS && k < t->nodes_count; k++) {
+      tsr_task of = *t; /* each sums as the whole task */
+      of.node = t->nodes[k];
+      bool sums = of.node != t->node && v->graph->nodes[of.node].op == t->op;
+      if (sums) check_sum_of(v, s, i, &of);
+    }
     tsr_verify_norm(v, s, i);
     tsr_verify_fp8(v, s, i);
     tsr_verify_experts(v, s, i);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* GEMMs of one shape have the same bits whatever their strides and addresses are: pieces of a
  * matrix whose columns a mesh splits, also where their number is odd. The emulated library's own
- * choices for each stride do not have them. */
+ * choices for each stride do not have them. The GEMMs of a batch have the bits that each has by
+ * itself, which the library's choice for the batch does not have, whether they are one call or, of
+ * algorithms and distances that allow no batch, several. */
 #include "tests/cuda/emulated/device.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/kernel_limits.h"
@@ -125,6 +127,96 @@ static void check_problem(bench *b, const problem *p) {
     }
 }
 
+/* ---- batches ---- */
+
+enum { GEMMS = 3, STEP = 1 << 14 }; /* bytes from one operand to the next */
+
+/* All in one call or each in one of its own; c of all of them. False: no algorithm. */
+static bool run_batch(bench *b, const problem *p, int64_t off, bool whole, char *ret_c) {
+  int64_t in = bytes_of(p->type), out = bytes_of(p->c_type), step = STEP + off;
+  int64_t a_cols = p->a_transposed ? p->M : p->K, b_cols = p->b_transposed ? p->K : p->N;
+  char *at[4] = {
+      put(b, 0, p->type, 1, ROOM / in, ROOM / in, 0),
+      put(b, 1, p->type, 1, ROOM / in, ROOM / in, 0),
+      put(b, 2, p->c_type, 1, ROOM / out, ROOM / out, 0),
+      put(b, 3, p->c_type, 1, ROOM / out, ROOM / out, 0)};
+  for (int i = 0; i < (whole ? 1 : GEMMS); i++) {
+    tsr_cuda_gemm g = {.M = p->M, .N = p->N, .K = p->K, .type = p->type, .c_type = p->c_type};
+    g.a = (tsr_cuda_matrix){at[0] + i * step, a_cols, p->a_transposed};
+    g.b = (tsr_cuda_matrix){at[1], b_cols, p->b_transposed}; /* all read it */
+    g.c = at[2] + i * step;
+    g.c_stride = p->N;
+    if (p->adds) g.plus = g.c;
+    if (p->has_bias) g.bias = at[3] + i * step;
+    g.scratch = b->device[5];
+    if (whole) g.batch = (tsr_cuda_batch){GEMMS, step / in, 0, step / out, step / out};
+    if (!tsr_cuda_run_gemm(b->blas, b->stream, &g)) return false;
+  }
+  check(cudaMemcpyAsync(b->host, b->device[2], ROOM, cudaMemcpyDefault, b->stream));
+  check(cudaStreamSynchronize(b->stream));
+  for (int i = 0; i < GEMMS; i++) {
+    char *from = b->host + i * step;
+    memcpy(ret_c + i * p->M * p->N * out, from, (size_t)(p->M * p->N * out));
+  }
+  return true;
+}
+
+#ifdef TSR_TESTS_CUDA_RUNTIME_H /* the emulator, which counts */
+#include <cublasLt.h>
+static unsigned long count_calls(void) { return emulated_gemm_calls(); }
+#else
+static unsigned long count_calls(void) { return 0; }
+#endif
+
+/* Returns whether the batch was one call. */
+static bool check_batch(bench *b, const problem *p, int64_t off) {
+  static char want[ROOM], got[ROOM];
+  size_t bytes = (size_t)(GEMMS * p->M * p->N * bytes_of(p->c_type));
+  if (!run_batch(b, p, off, false, want)) return false; /* no such epilogue */
+  unsigned long before = count_calls();
+  CHECK_AT(run_batch(b, p, off, true, got), "%s", tsr_cuda_blas_error(b->blas));
+  unsigned long calls = count_calls() - before;
+  CHECK_AT(
+      !memcmp(got, want, bytes),
+      "a batch of (%lld, %lld, %lld), types %d %d, transposed %d %d, adds %d, bias %d, %lld bytes "
+      "apart, has other bits",
+      (long long)p->M, (long long)p->N, (long long)p->K, (int)p->type, (int)p->c_type,
+      p->a_transposed, p->b_transposed, p->adds, p->has_bias, (long long)(STEP + off));
+  return calls < GEMMS;
+}
+
+/* Distances that are no multiple of 16 bytes are no batch. */
+static void check_batches(const char *faults) {
+  static const int64_t shapes[][3] = {{8, 16, 32}, {16, 8, 24}, {5, 33, 64}, {64, 13, 7}};
+  static const tsr_cuda_type types[][2] = {
+      {TSR_CUDA_F32, TSR_CUDA_F32}, {TSR_CUDA_BF16, TSR_CUDA_BF16}, {TSR_CUDA_BF16, TSR_CUDA_F32}};
+  int batches = 0, unaligned = 0, all = 0;
+  if (faults) setenv("EMULATED_CUDA", faults, 1);
+  bench b = bench_open();
+  for (int s = 0; s < 4; s++)
+    for (int t = 0; t < 3; t++)
+      for (int turned = 0; turned < 4; turned++)
+        for (int more = 0; more < 3; more++) {
+          problem p = {types[t][0], types[t][1],      shapes[s][0], shapes[s][1], shapes[s][2],
+                       turned & 1,  (turned & 2) > 0, more == 1,    more == 2};
+          batches += check_batch(&b, &p, 0);
+          unaligned += check_batch(&b, &p, 4);
+          all++;
+        }
+  bench_close(&b);
+  (void)unaligned, (void)all;
+  unsetenv("EMULATED_CUDA");
+#ifdef TSR_TESTS_CUDA_RUNTIME_H
+  bool some = faults && strstr(faults, "choosy"), none = faults && strstr(faults, "singles");
+  CHECK_AT(
+      none   ? !batches
+      : some ? batches > 0 && batches < all
+             : batches > all / 2,
+      "%d of %d batches are one call", batches, all);
+  CHECK_INT(unaligned, 0);
+#endif
+}
+
 /* Without room for copies some strides are refused: the copies above were needed. */
 static void check_refusals(bench *b) {
   int refused = 0;
@@ -160,5 +252,8 @@ int main(void) {
         }
   check_refusals(&b);
   bench_close(&b);
+  check_batches(NULL);
+  check_batches("choosy");
+  check_batches("singles");
   return check_done("cuda.gemm");
 }

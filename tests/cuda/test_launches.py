@@ -62,9 +62,24 @@ CASES: dict[str, list[str]] = {
     "gemma2 in bf16": GEMMA,
     "gemma2 in bf16, cp": [*GEMMA, mesh(cp=2), "numerics.units.sequence=4"],
 }
-ROW = re.compile(r"^(?: +(\d+)  (\w+) +(\d+ \w+|\S+)|) +(\(\d+, \d+, \d+\)|-) +(\(\d+, \d+, \d+\)|-) +(\d+|-)"
-                 r" +(\d+|-) +(\d+)  (\w+)(?: (\d+)×(\d+)×(\d+))?")
+ROW = re.compile(r"^(?: +(\d+)  (\w+) +(\d+ \S+|\S+)|) +(\(\d+, \d+, \d+\)|-) +(\(\d+, \d+, \d+\)|-) +(\d+|-)"
+                 r" +(\d+|-) +(\d+)  (\w+)(?: (\d+)×(\d+)×(\d+))?[+a-z]*(?: batch of (\d+))?")
+
 COLLECTIVES = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "ring_shift", "all_to_all"}
+
+
+def gemms(launches: Counter) -> tuple[Counter, int]:
+    """By shape how many GEMMs there are, and how many calls of several: where an algorithm refuses a batch, as it may
+    refuse strides, its GEMMs are calls of their own."""
+    shapes: Counter = Counter()
+    batches = 0
+    for (kernel, *numbers), times in launches.items():
+        if kernel == "cuBLASLt":
+            shapes[kernel, *numbers[:3]] += times * numbers[3]
+            batches += times * (numbers[3] > 1)
+        else:
+            shapes[kernel, *numbers] += times
+    return shapes, batches
 
 
 def command(program: str, what: list[str], keys: list[str], **env: str) -> str:
@@ -96,8 +111,8 @@ def traced(program: str, keys: list[str]) -> Counter:
             task, _, op, grid, block, warps, shared, times, kernel, *tile = found.groups()
             if task:
                 members = axes[axis_of[task]] if op in COLLECTIVES else 1
-            if kernel == "cuBLASLt":
-                launches[kernel, *map(int, tile)] += Fraction(int(times), members)
+            if kernel == "cuBLASLt":  # M, N, K, GEMMs of the call
+                launches[kernel, *(int(n or 1) for n in tile)] += Fraction(int(times), members)
             if block == "-":
                 continue
             x, y, z = map(int, re.findall(r"\d+", block))
@@ -123,13 +138,18 @@ def launched(program: str, keys: list[str], plugins: str, folder: Path) -> Count
 
 def main() -> int:
     build, plugins = Path(sys.argv[1]).resolve(), str(Path(sys.argv[2]).resolve())
-    wrong, compared, kernels = 0, 0, set()
+    wrong, compared, batches, kernels = 0, 0, 0, set()
     with tempfile.TemporaryDirectory() as name:
         program = str(Path(name) / "tessera-train")  # a program without plugins beside it
         shutil.copy(build / "tessera-train", program)
         for case, keys in CASES.items():
             printed, ran = traced(program, keys), launched(program, keys, plugins, Path(name))
+            (printed, wanted), (ran, found) = gemms(printed), gemms(ran)
+            batches += found
             kernels |= {key[0] for key in ran}
+            if found > wanted:
+                wrong += 1
+                print(f"{case}: trace prints {wanted} batches of GEMMs, {found} ran")
             compared += sum(ran.values())
             for key in sorted(printed.keys() | ran.keys()):
                 if printed[key] != ran[key]:
@@ -143,6 +163,9 @@ def main() -> int:
     for kernel in sorted(needed - kernels):
         wrong += 1
         print(f"no case launches {kernel}")
+    if not batches:
+        wrong += 1
+        print("no case runs a batch of GEMMs")
     print(f"cuda.launches: {compared} launches of {len(kernels)} kernels, {wrong} wrong")
     return wrong > 0
 

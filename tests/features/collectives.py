@@ -334,6 +334,17 @@ def few_launches(c):
             text.fail(f"{launches} launches of {kernel}")
 
 
+@feature("On a GPU the GEMMs of q, k and v, of gate and up, and of their weights' gradients are one batched call")
+def batched_gemms(c):
+    llama = {"transformer_config__model_type": "llama", "transformer_config__num_groups": 2}
+    models = {"gpt2": {}, "llama": {**llama, "training_config__batch_size": 32}}
+    for model, keys in models.items():
+        text = small(c).with_keys("trace", "--emit", "tile-ir", device_config__device="cuda", **keys)
+        for op in ("linear", "linear_dw"):
+            count = 2 if model == "llama" else 3
+            text.matches(rf"^ +\d+ +\w+ +{count} {op}\b.*  cuBLASLt .* batch of {count}\b")
+
+
 @feature("On a GPU attention with sinks runs on the device")
 def device_attention(c):
     text = small(c).with_keys("check", "--dump", "program", device_config__device="cuda",

@@ -89,11 +89,49 @@ static void test_owners(tsr_arena *arena) {
   CHECK_INT(b.blocks[both].offset, 192);
 }
 
+/* By time, the first of three lies in a gap apart. They end one after another. */
+static void test_joined(tsr_arena *arena, bool joins) {
+  tsr_blocks b = {.arena = arena};
+  int gap = tsr_block_begin(&b, 64, 0), kept = tsr_block_begin(&b, 64, 0);
+  int gap2 = tsr_block_begin(&b, 192, 0);
+  tsr_block_begin(&b, 64, 0);
+  tsr_block_end(&b, gap);
+  tsr_block_end(&b, gap2);
+  int first = tsr_block_begin(&b, 64, 0);
+  tsr_block_begin(&b, 64, 0);
+  int last = tsr_block_begin(&b, 64, 0);
+  if (joins) tsr_blocks_join(&b, 3);
+  tsr_block_end(&b, first + 1);
+  tsr_block_end(&b, kept);
+  CHECK_INT(tsr_blocks_place(&b, INT64_MAX), 384);
+  check_pairs(&b, 384);
+  int64_t step = b.blocks[first + 1].offset - b.blocks[first].offset;
+  CHECK_INT(b.blocks[last].offset - b.blocks[first + 1].offset == 64 && step == 64, joins);
+}
+
+/* No gap has room for both. */
+static void test_join_given_up(tsr_arena *arena) {
+  tsr_blocks b = {.arena = arena};
+  int gaps[2] = {tsr_block_begin(&b, 64, 0)};
+  tsr_block_begin(&b, 128, 0);
+  gaps[1] = tsr_block_begin(&b, 64, 0);
+  tsr_block_begin(&b, 128, 0);
+  for (int i = 0; i < 2; i++) tsr_block_end(&b, gaps[i]);
+  tsr_block_begin(&b, 64, 0);
+  tsr_block_begin(&b, 64, 0);
+  tsr_blocks_join(&b, 2);
+  CHECK_INT(tsr_blocks_place(&b, 384), 384);
+  check_pairs(&b, 384);
+}
+
 int main(void) {
   int reached = 0;
   tsr_arena *arena = tsr_arena_new();
   test_fragments(arena);
   test_owners(arena);
+  test_joined(arena, false);
+  test_joined(arena, true);
+  test_join_given_up(arena);
   tsr_blocks none = {.arena = arena};
   CHECK_INT(tsr_blocks_place(&none, 0), 0);
   for (uint64_t seed = 1; seed <= 300; seed++) {

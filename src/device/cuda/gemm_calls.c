@@ -55,7 +55,9 @@ static cuda_gemm_calls linear_dx_calls(const tsr_task_call *c, int at) {
 /* dw (N, K) = dy (R, N)^T x (R, K), R split into units of runs of rows, all of one length, a run
  * perhaps into several calls, each of which adds to those before it */
 static cuda_gemm_calls linear_dw_calls(const tsr_task_call *c) {
-  const tsr_tensor *dy = tsr_kernel_inputs(c->task), *x = dy + 1, *w = dy + 2;
+  const tsr_tensor *dy = tsr_kernel_inputs(c->task), *x = dy + 1;
+  const tsr_node *node = &c->program->graph->nodes[c->task->node];
+  const tsr_tensor *w = &c->program->tensors[node->inputs[2]]; /* no input of a batch */
   tsr_reduced_rows run = {0};
   tsr_reduction_rows(&c->task->sum, 0, 0, 0, &run);
   int64_t pieces = weight_pieces(c, w, 0);
@@ -141,7 +143,8 @@ int64_t cuda_gemm_calls_scratch(const tsr_task_call *c) {
   const tsr_task *t = c->task;
   int pairs = t->op == TSR_OP_LINEAR_DX ? t->inputs_count / 2 : 1;
   const tsr_tensor *x = tsr_kernel_inputs(t), *y = tsr_kernel_outputs(t);
-  if (t->fused) y = tsr_epilogue_of(c->program, t).out;
+  if (t->fused == TSR_FUSED_EPILOGUE) y = tsr_epilogue_of(c->program, t).out;
+  bool epilogue = t->fused && t->op == TSR_OP_LINEAR;
   bool wide = tsr_reduction_is_split(&t->sum) || cuda_matmul_is_wide(t);
   int in = tsr_dtype_is_half(x->dtype) ? 2 : 4;
   int out = !wide && tsr_dtype_is_half(y->dtype) ? 2 : 4;
@@ -149,7 +152,7 @@ int64_t cuda_gemm_calls_scratch(const tsr_task_call *c) {
   for (int i = 0; i < pairs; i++) {
     cuda_gemm_calls g = cuda_gemm_calls_of(c, 2 * i);
     if (!has_gaps(c, &g, in, out)) continue;
-    int64_t bytes = tsr_cuda_gemm_scratch(g.call_rows, g.N / g.col_pieces, g.K, in, out, t->fused);
+    int64_t bytes = tsr_cuda_gemm_scratch(g.call_rows, g.N / g.col_pieces, g.K, in, out, epilogue);
     if (bytes > most) most = bytes;
   }
   return most;

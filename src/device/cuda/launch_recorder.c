@@ -15,8 +15,10 @@ static const char *epilogue_of(const tsr_cuda_gemm *p) {
 
 bool tsr_cuda_run_gemm(tsr_cuda_blas *b, tsr_cuda_stream s, const tsr_cuda_gemm *p) {
   (void)b;
-  const char *size = product(s, p->M, p->N, p->K), *end = epilogue_of(p);
-  record_library(s, "cuBLASLt", tsr_arena_printf(list_of(s)->arena, "%s%s", size, end));
+  const char *size = product(s, p->M, p->N, p->K), *end = epilogue_of(p), *batch = "";
+  if (p->batch.count > 1)
+    batch = tsr_arena_printf(list_of(s)->arena, " batch of %d", p->batch.count);
+  record_library(s, "cuBLASLt", tsr_arena_printf(list_of(s)->arena, "%s%s%s", size, end, batch));
   return true;
 }
 

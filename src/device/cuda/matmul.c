@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* GEMMs, in the calls of gemm_calls.h. */
 #include "device/cuda/fp8_matmul.h"
+#include "device/cuda/gemm_batch.h"
 #include "device/cuda/gemm_calls.h"
 #include <assert.h>
 #include <stdio.h>
@@ -70,36 +71,77 @@ static tsr_cuda_matrix transposed(const void *data, int64_t cols) {
 
 /* ---- sums of leaves: partial results in f32, rounded once when they are complete ---- */
 
-typedef void make_sum(
-    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into, tsr_cuda_type type);
-
+/* Where the results of a batch's GEMMs are written: `step` elements apart. */
 typedef struct {
-  make_sum *make;
-  void *context;
-} summand;
+  const cuda_gemm_batch *of;
+  void *at;
+  int64_t step;
+  tsr_cuda_type type;
+} results;
 
-static void make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
-  const summand *of = context;
-  of->make(c, of->context, block, leaf, into, TSR_CUDA_F32);
+typedef void
+make_sum(const cuda_call *c, void *context, int64_t block, int64_t leaf, const results *into);
+
+/* Adds partial results of `elements` each to others. */
+static void
+add_results(const cuda_call *c, const results *to, const results *from, int64_t elements) {
+  bool dense = to->step == elements && from->step == elements;
+  int count = to->of->steps.count, calls = dense ? 1 : count;
+  for (int i = 0; i < calls; i++) {
+    float *sum = (float *)to->at + i * to->step;
+    const float *other = (const float *)from->at + i * from->step;
+    tsr_cuda_add(
+        c->state->stream, TSR_CUDA_F32, sum, sum, other, dense ? count * elements : elements);
+  }
 }
 
-static void run_sum(const cuda_call *c, make_sum *make, void *context) {
+/* The stack entries of the tree, of all GEMMs of the batch each; the first is the results. */
+static results entry(const results *first, float *stack, int64_t elements, int at) {
+  float *partial = stack + (at - 1) * first->of->steps.count * elements;
+  return at ? (results){first->of, partial, elements, TSR_CUDA_F32} : *first;
+}
+
+static void add_leaves(
+    const cuda_call *c, make_sum *make, void *context, int64_t block, const results *out,
+    float *stack, int64_t elements) {
+  const tsr_reduction *sum = &c->call.task->sum;
+  tsr_tree_stack tree = {0};
+  for (int64_t leaf = 0; leaf < tsr_reduction_leaves(sum); leaf++) {
+    int at = tsr_tree_push(&tree, tsr_reduction_merges(sum, leaf));
+    results into = entry(out, stack, elements, at);
+    make(c, context, block, leaf, &into);
+    for (int low; tsr_tree_merge(&tree, &low);) {
+      results lower = entry(out, stack, elements, low),
+              upper = entry(out, stack, elements, low + 1);
+      add_results(c, &lower, &upper, elements);
+    }
+  }
+}
+
+static void run_batch(const cuda_call *c, const cuda_gemm_batch *g, make_sum *make, void *context) {
   const tsr_task *t = c->call.task;
-  if (t->fp8) cuda_fp8_quantize(c);
   int64_t elements = tsr_task_block_elements(t);
   bool wide = cuda_matmul_is_wide(t);
-  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
+  results out = {g, cuda_at(c, g->first.out), g->steps.c, cuda_type(g->first.out)};
   if (!tsr_reduction_is_split(&t->sum) && !wide) {
-    make(c, context, 0, 0, cuda_out(c, 0), type);
+    make(c, context, 0, 0, &out);
     return;
   }
   cuda_matmul_scratch s = cuda_matmul_scratch_at(&c->call, cuda_scratch(c));
-  float *out = wide ? s.wide : cuda_out(c, 0);
+  float *to = wide ? s.wide : out.at;
   assert(!wide || tsr_reduction_blocks(&t->sum) == 1); /* blocks are partial, and those are f32 */
-  summand of = {make, context};
-  for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++)
-    cuda_add_leaves(c, block, out + block * elements, s.stack, elements, elements, make_leaf, &of);
-  if (wide) tsr_cuda_cast(c->state->stream, type, cuda_out(c, 0), TSR_CUDA_F32, out, elements);
+  for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++) {
+    results sum = {g, to + block * elements, g->steps.c, TSR_CUDA_F32};
+    add_leaves(c, make, context, block, &sum, s.stack, elements);
+  }
+  if (wide) tsr_cuda_cast(c->state->stream, out.type, out.at, TSR_CUDA_F32, to, elements);
+}
+
+static void run_sum(const cuda_call *c, make_sum *make, void *context) {
+  cuda_gemm_batch batches[TSR_GEMMS_MAX];
+  if (c->call.task->fp8) cuda_fp8_quantize(c);
+  int count = cuda_gemm_batches(c, batches);
+  for (int i = 0; i < count; i++) run_batch(c, &batches[i], make, context);
 }
 
 /* The unit that a leaf sums, of the one dimension that a task sums over. */
@@ -119,8 +161,14 @@ static tsr_reduced_rows leaf_of(const cuda_call *c, int64_t block, int64_t leaf,
 
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
 
-static pieced linear_pieced(const cuda_call *c, int64_t leaf, void *into, tsr_cuda_type type) {
-  const tsr_tensor *x = cuda_x(c, 0), *y = cuda_y(c, 0);
+static tsr_cuda_batch steps_to(const results *into) {
+  tsr_cuda_batch steps = into->of->steps;
+  steps.c = into->step;
+  return steps;
+}
+
+static pieced linear_pieced(const cuda_call *c, int64_t leaf, const results *into) {
+  const tsr_tensor *x = into->of->first.a, *y = into->of->first.out;
   int64_t K = tsr_tensor_last(x);
   cuda_gemm_calls calls = cuda_gemm_calls_of(&c->call, 0);
   tsr_reduced_rows part = leaf_of(c, 0, leaf, K);
@@ -131,25 +179,25 @@ static pieced linear_pieced(const cuda_call *c, int64_t leaf, void *into, tsr_cu
           .N = tsr_tensor_last(y),
           .K = part.rows,
           .type = in,
-          .c_type = type,
-          .a = rows_of(moved(cuda_in(c, 0), part.first, in), K),
-          .b = transposed(moved(cuda_in(c, 1), part.first, in), K),
-          .c = into,
-          .c_stride = tsr_tensor_last(y)}};
+          .c_type = into->type,
+          .a = rows_of(moved(cuda_at(c, x), part.first, in), K),
+          .b = transposed(moved(cuda_at(c, into->of->first.b), part.first, in), K),
+          .c = into->at,
+          .c_stride = tsr_tensor_last(y),
+          .batch = steps_to(into)}};
   set_pieces(&p, &calls);
   return p;
 }
 
-static void linear_leaf(
-    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into,
-    tsr_cuda_type type) {
+static void
+linear_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, const results *into) {
   (void)context;
   if (c->call.task->fp8) {
     int64_t unit = unit_of(c, block, leaf);
-    cuda_fp8_gemm(c, (cuda_fp8_call){0, 1, unit, false}, into, type);
+    cuda_fp8_gemm(c, (cuda_fp8_call){0, 1, unit, false}, into->at, into->type);
     return;
   }
-  pieced p = linear_pieced(c, leaf, into, type);
+  pieced p = linear_pieced(c, leaf, into);
   run_pieces(c, &p);
 }
 
@@ -165,6 +213,7 @@ static bool has_epilogue(const cuda_call *c, const tsr_epilogue *e, pieced *p) {
   if (e->gelu && !e->before) return false; /* the library writes its input, too */
   if (e->gelu) p->whole.before = cuda_at(c, e->before);
   tsr_cuda_gemm piece = piece_of(p, 0, p->call_rows, 0);
+  piece.batch.count = 1;
   return tsr_cuda_has_gemm(c->state->blas, &piece);
 }
 
@@ -174,37 +223,67 @@ static void run_with_bias(const cuda_call *c, const tsr_tensor *bias, pieced *p)
   int64_t rows = p->whole.M, cols = p->whole.N;
   p->whole.bias = cuda_at(c, bias);
   tsr_cuda_gemm piece = piece_of(p, 0, p->call_rows, 0);
+  piece.batch.count = 1;
   if (!tsr_cuda_has_gemm(c->state->blas, &piece)) {
+    const tsr_cuda_batch *batch = &p->whole.batch;
+    tsr_cuda_type type = p->whole.c_type;
+    for (int i = 0; i < batch->count; i++) {
+      void *y = (void *)moved(p->whole.c, i * batch->c, type);
+      tsr_cuda_zero(c->state->stream, y, rows * cols * 2);
+      tsr_cuda_add_row(
+          c->state->stream, type, y, y, moved(p->whole.bias, i * batch->bias, type), rows, cols);
+    }
     p->whole.bias = NULL;
     p->whole.plus = p->whole.c;
-    tsr_cuda_zero(c->state->stream, p->whole.c, rows * cols * 2);
-    tsr_cuda_add_row(
-        c->state->stream, p->whole.c_type, p->whole.c, p->whole.c, cuda_at(c, bias), rows, cols);
   }
   run_pieces(c, p);
 }
 
-static void linear_run(const cuda_call *c) {
-  if (!c->call.task->fused) {
-    run_sum(c, linear_leaf, NULL);
-    return;
+/* A pass behind the GEMMs, in place, which rounds as the separate ops do. */
+static void run_epilogue_pass(
+    const cuda_call *c, const tsr_epilogue *e, const tsr_cuda_batch *batch, bool bias) {
+  tsr_cuda_type type = cuda_type(e->out);
+  for (int i = 0; i < batch->count; i++) {
+    void *y = (void *)moved(cuda_at(c, e->out), i * batch->c, type);
+    const void *row = bias ? moved(cuda_at(c, e->bias), i * batch->bias, type) : NULL;
+    tsr_cuda_epilogue(
+        c->state->stream, type, y, cuda_at(c, e->before), y, row, cuda_at(c, e->residual), e->gelu,
+        tsr_tensor_rows(e->out), tsr_tensor_last(e->out));
   }
-  tsr_epilogue e = tsr_epilogue_of(c->call.program, c->call.task);
-  tsr_cuda_type type = cuda_type(e.out);
-  pieced p = linear_pieced(c, 0, cuda_at(c, e.out), type), plain = p;
-  if (has_epilogue(c, &e, &p)) {
+}
+
+static void run_with_epilogue(const cuda_call *c, const tsr_epilogue *e, const cuda_gemm_batch *g) {
+  tsr_cuda_type type = cuda_type(e->out);
+  const results into = {g, cuda_at(c, e->out), g->steps.c, type};
+  pieced p = linear_pieced(c, 0, &into), plain = p;
+  if (has_epilogue(c, e, &p)) {
     run_pieces(c, &p);
     return;
   }
-  bool half = type != TSR_CUDA_F32 && e.bias;
-  if (half) run_with_bias(c, e.bias, &plain);
+  bool half = type != TSR_CUDA_F32 && e->bias;
+  if (half) run_with_bias(c, e->bias, &plain);
   else run_pieces(c, &plain);
-  if (half && !e.residual && !e.gelu) return;
-  /* The rest is one pass behind the GEMM, in place, which rounds as the separate ops do. */
-  tsr_cuda_epilogue(
-      c->state->stream, type, cuda_at(c, e.out), cuda_at(c, e.before), cuda_at(c, e.out),
-      half ? NULL : cuda_at(c, e.bias), cuda_at(c, e.residual), e.gelu, tsr_tensor_rows(e.out),
-      tsr_tensor_last(e.out));
+  if (!half || e->residual || e->gelu) run_epilogue_pass(c, e, &g->steps, !half && e->bias);
+}
+
+static void linear_run(const cuda_call *c) {
+  const tsr_task *t = c->call.task;
+  cuda_gemm_batch batches[TSR_GEMMS_MAX];
+  if (t->fused == TSR_FUSED_EPILOGUE) {
+    tsr_epilogue e = tsr_epilogue_of(c->call.program, t);
+    const cuda_gemm_batch one = {{cuda_x(c, 0), cuda_x(c, 1), e.bias, e.out}, {.count = 1}};
+    run_with_epilogue(c, &e, &one);
+    return;
+  }
+  if (t->fused != TSR_FUSED_GEMMS || !tsr_batched_gemm_of(t, 0).bias) {
+    run_sum(c, linear_leaf, NULL);
+    return;
+  }
+  int count = cuda_gemm_batches(c, batches);
+  for (int i = 0; i < count; i++) {
+    const tsr_epilogue e = {.bias = batches[i].first.bias, .out = batches[i].first.out};
+    run_with_epilogue(c, &e, &batches[i]);
+  }
 }
 
 const cuda_op cuda_linear = linear_run;
@@ -212,13 +291,13 @@ const cuda_op cuda_linear = linear_run;
 /* ---- dx (R, K) = sum over pairs of dy (R, N) w (N, K), N split into units ---- */
 
 static void linear_dx_leaf(
-    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into,
-    tsr_cuda_type type) {
+    const cuda_call *c, void *context, int64_t block, int64_t leaf, const results *into) {
   (void)context;
   const tsr_tensor *dx = cuda_y(c, 0);
   for (int i = 0; i < c->call.task->inputs_count; i += 2) {
     if (c->call.task->fp8) {
-      cuda_fp8_gemm(c, (cuda_fp8_call){i, i + 1, unit_of(c, block, leaf), i > 0}, into, type);
+      cuda_fp8_gemm(
+          c, (cuda_fp8_call){i, i + 1, unit_of(c, block, leaf), i > 0}, into->at, into->type);
       continue;
     }
     const tsr_tensor *dy = cuda_x(c, i);
@@ -232,12 +311,12 @@ static void linear_dx_leaf(
             .N = K,
             .K = part.rows,
             .type = in,
-            .c_type = type,
+            .c_type = into->type,
             .a = rows_of(moved(cuda_in(c, i), part.first, in), N),
             .b = rows_of(moved(cuda_in(c, i + 1), part.first * K, in), K),
-            .c = into,
+            .c = into->at,
             .c_stride = K,
-            .plus = i > 0 ? into : NULL}};
+            .plus = i > 0 ? into->at : NULL}};
     set_pieces(&p, &calls);
     run_pieces(c, &p);
   }
@@ -254,17 +333,17 @@ typedef struct {
   void *context;
 } gradient_rows;
 
-static const void *input_rows(const cuda_call *c, void *context, int64_t first, int64_t rows) {
-  (void)context, (void)rows;
-  const tsr_tensor *dy = cuda_x(c, 0);
-  return moved(cuda_in(c, 0), first * tsr_tensor_last(dy), cuda_type(dy));
+static const void *rows_at(
+    const cuda_call *c, const gradient_rows *from, const tsr_tensor *dy, int64_t first,
+    int64_t rows) {
+  if (from->dy) return from->dy(c, from->context, first, rows);
+  return moved(cuda_at(c, dy), first * tsr_tensor_last(dy), cuda_type(dy));
 }
 
 static void linear_dw_leaf(
-    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into,
-    tsr_cuda_type type) {
+    const cuda_call *c, void *context, int64_t block, int64_t leaf, const results *into) {
   const gradient_rows *from = context;
-  const tsr_tensor *dy = cuda_x(c, 0), *x = cuda_x(c, 1);
+  const tsr_tensor *dy = into->of->first.a, *x = into->of->first.b;
   int64_t N = tsr_tensor_last(dy), K = tsr_tensor_last(x);
   cuda_gemm_calls calls = cuda_gemm_calls_of(&c->call, 0);
   tsr_cuda_type in = cuda_type(dy);
@@ -272,7 +351,7 @@ static void linear_dw_leaf(
   bool first = true;
   for (int64_t k = 0; tsr_reduction_rows(&c->call.task->sum, block, leaf, k, &run); k++) {
     if (c->call.task->fp8) {
-      cuda_fp8_gemm(c, (cuda_fp8_call){0, 1, run.first / run.rows, k > 0}, into, type);
+      cuda_fp8_gemm(c, (cuda_fp8_call){0, 1, run.first / run.rows, k > 0}, into->at, into->type);
       continue;
     }
     int64_t end = run.first + run.rows;
@@ -284,12 +363,13 @@ static void linear_dw_leaf(
               .N = K,
               .K = rows,
               .type = in,
-              .c_type = type,
-              .a = transposed(from->dy(c, from->context, row, rows), N),
-              .b = rows_of(moved(cuda_in(c, 1), row * K, in), K),
-              .c = into,
+              .c_type = into->type,
+              .a = transposed(rows_at(c, from, dy, row, rows), N),
+              .b = rows_of(moved(cuda_at(c, x), row * K, in), K),
+              .c = into->at,
               .c_stride = K,
-              .plus = first ? NULL : into}};
+              .plus = first ? NULL : into->at,
+              .batch = steps_to(into)}};
       set_pieces(&p, &calls);
       run_pieces(c, &p);
     }
@@ -301,14 +381,13 @@ void cuda_run_linear_dw(const cuda_call *c, cuda_rows_at *dy, void *context) {
   run_sum(c, linear_dw_leaf, &from);
 }
 
-static void linear_dw_run(const cuda_call *c) { cuda_run_linear_dw(c, input_rows, NULL); }
+static void linear_dw_run(const cuda_call *c) { cuda_run_linear_dw(c, NULL, NULL); }
 const cuda_op cuda_linear_dw = linear_dw_run;
 
 /* ---- c (…, M, N) = A (…, M, K) B (…, K, N), either transposed; K split into units ---- */
 
-static void matmul_leaf(
-    const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into,
-    tsr_cuda_type type) {
+static void
+matmul_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, const results *into) {
   (void)context;
   const tsr_tensor *a = cuda_x(c, 0), *b = cuda_x(c, 1), *y = cuda_y(c, 0);
   bool ta = cuda_attrs(c)->matmul.transpose_a, tb = cuda_attrs(c)->matmul.transpose_b;
@@ -324,10 +403,10 @@ static void matmul_leaf(
           .N = N,
           .K = part.rows,
           .type = in,
-          .c_type = type,
+          .c_type = into->type,
           .a = {moved(cuda_in(c, 0), part.first * (ta ? a_cols : 1), in), a_cols, ta},
           .b = {moved(cuda_in(c, 1), part.first * (tb ? 1 : b_cols), in), b_cols, tb},
-          .c = into,
+          .c = into->at,
           .c_stride = N}};
   set_pieces(&p, &calls);
   /* how many matrices there are changes no bit */
@@ -335,7 +414,7 @@ static void matmul_leaf(
     run_pieces(c, &p);
     p.whole.a.data = moved(p.whole.a.data, M * K, in);
     p.whole.b.data = moved(p.whole.b.data, K * N, in);
-    p.whole.c = (void *)moved(p.whole.c, M * N, type);
+    p.whole.c = (void *)moved(p.whole.c, M * N, into->type);
   }
 }
 

@@ -32,7 +32,8 @@ cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task_call *c, char *at) {
   const tsr_task *t = c->task;
   int64_t elements = tsr_task_block_elements(t);
   int64_t wide = cuda_matmul_is_wide(t) ? cuda_aligned(elements * 4) : 0;
-  int64_t stack = tsr_task_stack_bytes(t, elements);
+  int64_t batch = t->fused == TSR_FUSED_GEMMS ? t->outputs_count : 1;
+  int64_t stack = tsr_task_stack_bytes(t, batch * elements);
   int64_t operands = t->fp8 ? fp8_bytes(t, t->fp8->count) : cuda_gemm_calls_scratch(c);
   if (operands) stack = cuda_aligned(stack);
   return (cuda_matmul_scratch){

@@ -177,7 +177,7 @@ tsr_target tsr_cuda_target(const tsr_target *host, bool fast, bool offloads) {
   unsigned fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM |
                    1u << TSR_FUSED_NORM_DX_SUM | 1u << TSR_FUSED_UPDATES | 1u << TSR_FUSED_NORMS |
                    1u << TSR_FUSED_CASTS | 1u << TSR_FUSED_LOGITS_GRADIENT |
-                   1u << TSR_FUSED_LINEAR_CROSS_ENTROPY;
+                   1u << TSR_FUSED_LINEAR_CROSS_ENTROPY | 1u << TSR_FUSED_GEMMS;
   if (offloads) fuses &= ~(1u << TSR_FUSED_UPDATES);
   return (tsr_target){
       .host = host,

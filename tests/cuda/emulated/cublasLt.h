@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The part of cuBLASLt that kernels/cuda/gemm.c calls, for emulated devices. Like the library it
  * proposes another algorithm, which adds in another order and so has other bits, for another shape,
- * another stride, another alignment or another epilogue. Of its proposals some split K, whatever
+ * another stride, another alignment, another epilogue or another number of GEMMs in a batch. Of its proposals some split K, whatever
  * the preference is, and some cannot run. What was not written into an algorithm's configuration
  * the library chooses in each call anew, by the strides. An algorithm for aligned operands refuses
- * others; some refuse strides with which the proposal was not made, or addresses. */
+ * others; some refuse strides with which the proposal was not made, batches, or addresses. */
 #ifndef TSR_TESTS_CUBLASLT_H
 #define TSR_TESTS_CUBLASLT_H
 #include "cuda_runtime_api.h"
@@ -35,6 +35,7 @@ typedef enum {
   CUBLASLT_MATMUL_DESC_TRANSB,
   CUBLASLT_MATMUL_DESC_EPILOGUE,
   CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+  CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE,
   CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD
@@ -47,6 +48,11 @@ typedef enum {
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
 } cublasLtMatmulPreferenceAttributes_t;
+
+typedef enum {
+  CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+  CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET
+} cublasLtMatrixLayoutAttribute_t;
 
 typedef struct cublasLtContext *cublasLtHandle_t;
 typedef struct emulated_matmul *cublasLtMatmulDesc_t;
@@ -77,6 +83,8 @@ typedef struct {
   cublasStatus_t state;
 } cublasLtMatmulHeuristicResult_t;
 
+unsigned long emulated_gemm_calls(void); /* calls of cublasLtMatmul that began */
+
 size_t cublasLtGetVersion(void);
 const char *cublasLtGetStatusName(cublasStatus_t status);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *ret);
@@ -89,6 +97,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t m);
 cublasStatus_t cublasLtMatrixLayoutCreate(
     cublasLtMatrixLayout_t *ret, cudaDataType_t type, uint64_t rows, uint64_t cols, int64_t stride);
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(
+    cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const void *value,
+    size_t bytes);
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout);
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *ret);
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(

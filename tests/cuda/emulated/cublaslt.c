@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cublasLt.h: matrices column by column, D (M, N) = op(A) (M, K) op(B) (K, N) + C. */
+/* cublasLt.h: matrices column by column, D (M, N) = op(A) (M, K) op(B) (K, N) + C, of each GEMM of
+ * a batch. */
 #include "cublasLt.h"
 #include "kernels/kernels.h"
 #include <math.h>
@@ -10,6 +11,8 @@
 struct emulated_layout {
   cudaDataType_t type;
   int64_t rows, cols, stride;
+  int32_t count; /* of a batch, whose matrices begin `step` elements apart */
+  int64_t step;
 };
 struct emulated_preference {
   uint32_t alignment[3];
@@ -19,9 +22,13 @@ struct emulated_matmul {
   cublasLtEpilogue_t epilogue;
   cudaDataType_t bias_type;
   const void *bias;
+  int64_t bias_step;
   void *before;
   int64_t before_stride;
 };
+
+static unsigned long gemm_calls;
+unsigned long emulated_gemm_calls(void) { return gemm_calls; }
 
 size_t cublasLtGetVersion(void) { return 130100; }
 
@@ -80,6 +87,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(
     return SET(m->epilogue);
   case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
     return SET(m->bias);
+  case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+    return SET(m->bias_step);
   case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
     return SET(m->bias_type);
   case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
@@ -95,8 +104,19 @@ cublasStatus_t cublasLtMatrixLayoutCreate(
     int64_t stride) {
   if ((int64_t)rows > stride) return CUBLAS_STATUS_INVALID_VALUE;
   cublasStatus_t status = new_object(ret, sizeof **ret);
-  if (!status) **ret = (struct emulated_layout){type, (int64_t)rows, (int64_t)cols, stride};
+  if (!status) **ret = (struct emulated_layout){type, (int64_t)rows, (int64_t)cols, stride, 1, 0};
   return status;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(
+    cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t attribute, const void *value,
+    size_t bytes) {
+  switch (attribute) {
+  case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+    return SET(l->count);
+  case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+    return SET(l->step);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return delete_object(layout);
@@ -150,7 +170,8 @@ static cublasStatus_t check_shapes(
     cublasLtMatrixLayout_t d) {
   int64_t M = m->a ? a->cols : a->rows, K = m->a ? a->rows : a->cols;
   int64_t N = m->b ? b->rows : b->cols, rows = m->b ? b->cols : b->rows;
-  bool fit = rows == K && d->rows == M && d->cols == N && a->type == b->type;
+  bool fit = rows == K && d->rows == M && d->cols == N && a->type == b->type &&
+             a->count == d->count && b->count == d->count && d->count > 0;
   return fit ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
@@ -190,6 +211,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   uint64_t hash = mixed(mixed(m->a * 2 + m->b, d->rows), d->cols);
   hash = mixed(mixed(hash, m->a ? a->rows : a->cols), (int64_t)m->epilogue);
   hash = mixed(mixed(hash, (int64_t)a->type), (int64_t)d->type);
+  if (d->count > 1) hash = mixed(hash, d->count);
   for (int i = 0; i < 3; i++) {
     uint32_t alignment = preference->alignment[i], of_rows = stride_alignment(operands[i]);
     if (operands[i]->cols > 1 && of_rows < alignment) alignment = of_rows;
@@ -231,8 +253,17 @@ cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(
   return *ret_written = none ? sizeof(uint32_t) : TILES * sizeof(uint32_t), CUBLAS_STATUS_SUCCESS;
 }
 
+/* Whether an algorithm computes a batch: some do not, and none where $EMULATED_CUDA holds
+ * "singles". */
+static bool computes_batches(const cublasLtMatmulAlgo_t *algo) {
+  const char *faults = getenv("EMULATED_CUDA");
+  if (faults && strstr(faults, "singles")) return false;
+  return !faults || !strstr(faults, "choosy") || (algo->hash >> 16) % 3;
+}
+
 /* Whether an algorithm runs with a stride: with that of the proposal. */
 static bool fits(const cublasLtMatmulAlgo_t *algo, int operand, cublasLtMatrixLayout_t l) {
+  if (l->count > 1 && l->step % (16 / (int64_t)bytes_of(l->type))) return false;
   if (l->cols <= 1 || l->stride == algo->strides[operand]) return true;
   return stride_alignment(l) >= algo->alignment[operand] &&
          (mixed(algo->hash, l->stride + operand) >> 40) % 3;
@@ -246,6 +277,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(
   const cublasLtMatrixLayout_t operands[] = {a, b, d};
   cublasStatus_t status = check_shapes(m, a, b, d);
   if (algo->config[CUBLASLT_ALGO_CONFIG_ID] == CANNOT_RUN) status = CUBLAS_STATUS_NOT_SUPPORTED;
+  if (d->count > 1 && !computes_batches(algo)) status = CUBLAS_STATUS_NOT_SUPPORTED;
   for (int i = 0; !status && i < 3; i++)
     if (!fits(algo, i, operands[i])) status = CUBLAS_STATUS_NOT_SUPPORTED;
   *ret = (cublasLtMatmulHeuristicResult_t){*algo, 0, status};
@@ -342,9 +374,7 @@ static float sum_of(const product *p, int64_t i, int64_t j) {
 /* Not as the kernels compute it, as the library does not either. */
 static float gelu(float x) { return x / (1 + expf(-1.5957691f * (x + 0.044715f * x * x * x))); }
 
-static void run_product(const void *arguments) {
-  product p;
-  memcpy(&p, arguments, sizeof p);
+static void run_matrices(product p) {
   bool has_gelu = p.m.epilogue & 32;
   for (int64_t j = 0; j < p.d.cols; j++)
     for (int64_t i = 0; i < p.d.rows; i++) {
@@ -356,14 +386,32 @@ static void run_product(const void *arguments) {
     }
 }
 
+static const void *moved(const void *data, int64_t elements, cudaDataType_t type) {
+  return data ? (const char *)data + elements * (int64_t)bytes_of(type) : NULL;
+}
+
+static void run_product(const void *arguments) {
+  product p;
+  memcpy(&p, arguments, sizeof p);
+  for (int32_t i = 0; i < p.d.count; i++) {
+    product one = p;
+    one.a_data = moved(p.a_data, i * p.a.step, p.a.type);
+    one.b_data = moved(p.b_data, i * p.b.step, p.b.type);
+    one.plus = moved(p.plus, i * p.d.step, p.d.type);
+    one.d_data = (void *)moved(p.d_data, i * p.d.step, p.d.type);
+    one.m.bias = moved(p.m.bias, i * p.m.bias_step, p.m.bias_type);
+    run_matrices(one);
+  }
+}
+
 /* As emulator.h logs the kernels' launches; of the row-major product. */
 static void log_product(const product *p) {
   const char *path = getenv("EMULATED_CUDA_LAUNCHES");
   FILE *f = path ? fopen(path, "a") : NULL;
   if (!f) return;
   fprintf(
-      f, "cuBLASLt %lld %lld %lld\n", (long long)p->d.cols, (long long)p->d.rows,
-      (long long)(p->m.a ? p->a.rows : p->a.cols));
+      f, "cuBLASLt %lld %lld %lld %d\n", (long long)p->d.cols, (long long)p->d.rows,
+      (long long)(p->m.a ? p->a.rows : p->a.cols), (int)p->d.count);
   fclose(f);
 }
 
@@ -390,6 +438,7 @@ cublasStatus_t cublasLtMatmul(
   int64_t run = run_of(algo, operands);
   const product p = {*m, *a, *b, *d, a_data, b_data, plus == 1 ? c_data : NULL, d_data, run};
   log_product(&p);
+  gemm_calls++;
   emulated_begin(stream, "cublasLtMatmul", run_product, &p, sizeof p);
   return CUBLAS_STATUS_SUCCESS;
 }
