@@ -57,6 +57,7 @@ typedef struct {
   tsr_recomputing recompute;
   bool overlap;
   tsr_dtype precision; /* what is computed is stored in; parameters by optimizer.store */
+  bool tp_in_half;     /* tsr_units; whoever makes the graph sets it there */
   float loss_scale;    /* of fp16; 0: 1 */
   int64_t microbatches, batch_units, tp_units;
   tsr_tree_shape tree;

@@ -68,7 +68,8 @@ static tsr_cuda_matrix transposed(const void *data, int64_t cols) {
   return (tsr_cuda_matrix){data, cols, true};
 }
 
-/* ---- sums of leaves: partial results in f32, rounded once when they are complete ---- */
+/* ---- sums of leaves: partial results in f32, rounded once when they are complete; or where the
+ * sum rounds, each in the output's type ---- */
 
 typedef void make_sum(
     const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into, tsr_cuda_type type);
@@ -76,11 +77,20 @@ typedef void make_sum(
 typedef struct {
   make_sum *make;
   void *context;
+  tsr_cuda_type type; /* of a leaf */
+  float *wide;        /* where the GEMMs of a leaf are added in f32 before it is rounded; or NULL */
 } summand;
 
-static void make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+static void make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into) {
   const summand *of = context;
-  of->make(c, of->context, block, leaf, into, TSR_CUDA_F32);
+  if (!of->wide) {
+    of->make(c, of->context, block, leaf, into, of->type);
+    return;
+  }
+  of->make(c, of->context, block, leaf, of->wide, TSR_CUDA_F32);
+  tsr_cuda_cast(
+      c->state->stream, of->type, into, TSR_CUDA_F32, of->wide,
+      tsr_task_block_elements(c->call.task));
 }
 
 static void run_sum(const cuda_call *c, make_sum *make, void *context) {
@@ -94,9 +104,14 @@ static void run_sum(const cuda_call *c, make_sum *make, void *context) {
     return;
   }
   cuda_matmul_scratch s = cuda_matmul_scratch_at(&c->call, cuda_scratch(c));
+  if (t->sum.rounds != TSR_F32) {
+    summand of = {make, context, type, wide ? s.wide : NULL};
+    cuda_add_leaves(c, 0, cuda_out(c, 0), s.stack, elements, elements, make_leaf, &of);
+    return;
+  }
   float *out = wide ? s.wide : cuda_out(c, 0);
   assert(!wide || tsr_reduction_blocks(&t->sum) == 1); /* blocks are partial, and those are f32 */
-  summand of = {make, context};
+  summand of = {make, context, TSR_CUDA_F32, NULL};
   for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++)
     cuda_add_leaves(c, block, out + block * elements, s.stack, elements, elements, make_leaf, &of);
   if (wide) tsr_cuda_cast(c->state->stream, type, cuda_out(c, 0), TSR_CUDA_F32, out, elements);
