@@ -19,6 +19,7 @@ static const char *const rounding_keys[] = {
     "training_config.optimizer.kahan_summation",
     "numerics.policy",
     "numerics.reduce_tree",
+    "numerics.tp_reductions",
     "numerics.units.",
     TSR_RECIPE_ISA,
     TSR_RECIPE_ISA_BEFORE,

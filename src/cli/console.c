@@ -44,6 +44,7 @@ static void add_units(const app *a, const setup *s, const prepared *p, tsr_text 
   int64_t expert = p->training.graph ? p->training.graph->units.expert : 0;
   if (expert) tsr_text_add(text, ", units.expert %lld", (long long)expert);
   if (s->parallel->tree == TSR_TREE_FLAT) tsr_text_add(text, ", reduce_tree flat");
+  if (tsr_config_sums_tp_in_half(s->config)) tsr_text_add(text, ", tp_reductions half");
 }
 
 static void add_precision(const tsr_config *c, tsr_text *text) {

@@ -53,9 +53,10 @@ const tsr_step_list *tsr_algorithm_ring(tsr_arena *arena, const tsr_collective_r
 const tsr_step_list *
 tsr_algorithm_library_sum(tsr_arena *arena, const tsr_collective_request *request);
 
-/* Whether a transport's library can do it, of `elements` of a member's tensor; `groups` as in
- * tsr_collective. A reduce_scatter whose slices are several members' each is the tree's. */
-bool tsr_algorithm_has_library_sum(tsr_op op, int groups, int64_t elements);
+/* Whether a transport's library can do it, of `elements` of a member's tensor, which are f32;
+ * `groups` as in tsr_collective. A reduce_scatter whose slices are several members' each is the
+ * tree's. */
+bool tsr_algorithm_has_library_sum(tsr_op op, tsr_dtype dtype, int groups, int64_t elements);
 /* Whether a devices' library can: a reduce_scatter's blocks, one a process in the group's order,
  * have to lie one after the other; `outer`: what the dimensions before the one that is split
  * have. */

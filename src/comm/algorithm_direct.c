@@ -157,7 +157,7 @@ static void describe_phases(direct *d) {
 const tsr_step_list *tsr_algorithm_direct(tsr_arena *arena, const tsr_collective_request *request) {
   direct d = {.c = request->collective, .l = request->layout};
   int members = d.c->members, own_count = 0;
-  tsr_list_begin(&d.b, d.c->element);
+  tsr_list_begin(&d.b, d.c);
   describe_phases(&d);
   d.elements = tsr_collective_moved(d.c);
   d.b.list.chunk = choose_chunk(&d, request->on_device);

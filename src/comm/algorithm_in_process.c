@@ -56,7 +56,7 @@ const tsr_step_list *
 tsr_algorithm_in_process(tsr_arena *arena, const tsr_collective_request *request) {
   const tsr_collective *c = request->collective;
   tsr_list_builder b;
-  tsr_list_begin(&b, c->element);
+  tsr_list_begin(&b, c);
   b.list.phases_count = 1;
   b.list.phases[0].local = true;
   if (tsr_collective_adds(c)) add_sums(&b, c);

@@ -17,9 +17,9 @@ typedef struct {
   int operands;        /* those, in a tree of their own */
 } library_sum;
 
-bool tsr_algorithm_has_library_sum(tsr_op op, int groups, int64_t elements) {
+bool tsr_algorithm_has_library_sum(tsr_op op, tsr_dtype dtype, int groups, int64_t elements) {
   bool has = op == TSR_OP_ALL_REDUCE || (op == TSR_OP_REDUCE_SCATTER && groups == 1);
-  return has && elements > 0 && elements <= TSR_TRANSPORT_SUM_MAX;
+  return has && dtype == TSR_F32 && elements > 0 && elements <= TSR_TRANSPORT_SUM_MAX;
 }
 
 bool tsr_algorithm_has_device_library_sum(tsr_op op, int groups, int64_t outer, bool one_each) {
@@ -99,7 +99,7 @@ static void add_reduce_scatter(library_sum *s, tsr_arena *arena) {
 const tsr_step_list *
 tsr_algorithm_library_sum(tsr_arena *arena, const tsr_collective_request *request) {
   library_sum s = {.l = request->layout};
-  tsr_list_begin(&s.b, request->collective->element);
+  tsr_list_begin(&s.b, request->collective);
   tsr_step_list *l = &s.b.list;
   l->phases_count = PHASES;
   l->phases[COPY] = (tsr_phase){.local = true, .after = TSR_DONE(SUM)};

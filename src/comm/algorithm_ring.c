@@ -195,7 +195,7 @@ static void describe_phases(tsr_step_list *l) {
 
 const tsr_step_list *tsr_algorithm_ring(tsr_arena *arena, const tsr_collective_request *request) {
   ring_sum r = {.c = request->collective, .l = request->layout};
-  tsr_list_begin(&r.b, r.c->element);
+  tsr_list_begin(&r.b, r.c);
   describe_phases(&r.b.list);
   r.elements = tsr_collective_elements(r.c, 0, r.c->ndim);
   r.view = tsr_list_add_view(&r.b, tsr_view_contiguous(r.elements));

@@ -355,7 +355,7 @@ static int64_t choose_chunk(const tree_sum *s, bool on_device) {
   piece = (piece + 63) / 64 * 64;
   /* The same on all, so of what all know. A relay has about as much again. */
   int64_t chunks = (s->l->hosts > 1 ? 4 : 2) * TSR_ROUNDS_IN_FLIGHT * (int64_t)s->layout.parts;
-  int64_t chunk = tsr_chunk_bytes(chunks) / (int64_t)sizeof(float);
+  int64_t chunk = tsr_chunk_bytes(chunks) / s->c->element;
   if (on_device || chunk > piece) chunk = piece + (on_device ? 64 : 0); /* pieces are aligned */
   return chunk > 0 ? chunk : 1;
 }
@@ -383,7 +383,7 @@ const tsr_step_list *
 tsr_algorithm_tree_sum(tsr_arena *arena, const tsr_collective_request *request) {
   tree_sum s = {.c = request->collective, .l = request->layout};
   int members = s.c->members;
-  tsr_list_begin(&s.b, s.c->element);
+  tsr_list_begin(&s.b, s.c);
   tsr_arena *scratch = s.b.scratch;
   if (request->ignores_hosts) s.l = tsr_layout_on_one_host(scratch, s.l);
   describe_phases(&s.b.list);

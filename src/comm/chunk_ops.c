@@ -64,34 +64,54 @@ static int64_t count_joined(
   return n;
 }
 
+/* out[0..n) = x + y in f32, rounded to half precision. */
+static void add_half(
+    const tsr_kernels *k, tsr_dtype dtype, void *out, const void *x, const void *y, int64_t n) {
+  float a[BLOCK], b[BLOCK];
+  if (dtype == TSR_BF16) {
+    k->bf16_to_f32(a, x, 0, n);
+    k->bf16_to_f32(b, y, 0, n);
+    k->add(a, a, b, 0, n);
+    k->f32_to_bf16(out, a, 0, n);
+  } else {
+    k->fp16_to_f32(a, x, 0, n);
+    k->fp16_to_f32(b, y, 0, n);
+    k->add(a, a, b, 0, n);
+    k->f32_to_fp16(out, a, 0, n);
+  }
+}
+
 /* out[0..n) = the operands' sum of elements [i, i + n), n <= BLOCK. Sums are where the stack is,
  * but for the last, so that `out` may be an operand. */
 static void add_block(
-    const tsr_kernels *k, const tsr_step_buffers *b, const tsr_chunk *c, int64_t i, float *out,
+    const tsr_kernels *k, const tsr_step_buffers *b, const tsr_chunk *c, int64_t i, void *out,
     int64_t n) {
   float sums[DEPTH_MAX][BLOCK];
-  const float *stack[DEPTH_MAX];
+  const void *stack[DEPTH_MAX];
   const tsr_operand *operands = b->list->operands + c->step->from;
   tsr_tree_stack tree = {0};
   if (c->step->onto) stack[tsr_tree_push(&tree, 0)] = out;
   int count = c->step->from_count;
   int64_t place = c->step->from_at + tsr_view_place(view_of(b, c, false), i);
-  const float *staged = (const float *)(void *)place_address(b, c, 0, i);
-  int64_t each = b->list->place_bytes / (int64_t)sizeof(float);
+  place *= b->list->element;
+  const char *staged = place_address(b, c, 0, i);
   for (int o = 0; o < count; o++) {
     const tsr_operand *operand = &operands[o];
     assert(tree.entries < DEPTH_MAX);
     int at = tsr_tree_push(&tree, operand->merges);
-    if (operand->buffer == TSR_BUFFER_STAGING) stack[at] = staged + operand->index * each;
-    else stack[at] = (operand->buffer == TSR_BUFFER_IN ? b->in : b->out)[operand->index] + place;
+    const void *tensor = (operand->buffer == TSR_BUFFER_IN ? b->in : b->out)[operand->index];
+    if (operand->buffer == TSR_BUFFER_STAGING)
+      stack[at] = staged + operand->index * b->list->place_bytes;
+    else stack[at] = (const char *)tensor + place;
     for (int low; tsr_tree_merge(&tree, &low);) {
-      float *sum = o == count - 1 && low == 0 ? out : sums[low];
-      k->add(sum, stack[low], stack[low + 1], 0, n);
+      void *sum = o == count - 1 && low == 0 ? out : sums[low];
+      if (b->list->dtype == TSR_F32) k->add(sum, stack[low], stack[low + 1], 0, n);
+      else add_half(k, b->list->dtype, sum, stack[low], stack[low + 1], n);
       stack[low] = sum;
     }
   }
   assert(tree.entries == 1);
-  if (stack[0] != out) memcpy(out, stack[0], sizeof(float) * (size_t)n);
+  if (stack[0] != out) memcpy(out, stack[0], (size_t)(n * b->list->element));
 }
 
 static void copy_to(
@@ -111,7 +131,7 @@ static void reduce(
   bool staged = target->buffer == TSR_BUFFER_STAGING;
   for (int64_t i = begin, n; i < end; i += n) {
     n = smaller(count_joined(b, c, false, staged, i, end), BLOCK);
-    float *out = tsr_chunk_address(b, c, target, true, i);
+    void *out = tsr_chunk_address(b, c, target, true, i);
     add_block(k, b, c, i, out, n);
     copy_to(b, c, out, 1, i, n);
   }
@@ -239,20 +259,21 @@ static bool have_view(const tsr_step_buffers *b, const tsr_chunk *c) {
 }
 
 /* Where the operand's element 0 is, or would be if all were in one piece as the chunk is. */
-static float *find_addend(
+static char *find_addend(
     const tsr_device *d, const tsr_step_buffers *b, const tsr_chunk *c, const tsr_operand *o,
     bool viewed) {
   if (viewed) return tsr_chunk_address(b, c, o, false, 0);
   if (!tsr_chunk_is_staged(b, c, o, false))
-    return (float *)tsr_chunk_address(b, c, o, false, c->begin) - c->begin;
+    return (char *)tsr_chunk_address(b, c, o, false, c->begin) - c->begin * b->list->element;
   side packed = side_of_place(b, c, o->via);
   move_range(d, b->list->element, packed, side_of(b, c, o, false), c->begin, c->end);
-  return (float *)(void *)packed.base;
+  return packed.base;
 }
 
 static void reduce_on(const tsr_device *d, const tsr_step_buffers *b, const tsr_chunk *c) {
-  float *in[TSR_DEVICE_MEMBERS_MAX], *out[TSR_DEVICE_MEMBERS_MAX];
-  float *first[TSR_DEVICE_MEMBERS_MAX];
+  const void *in[TSR_DEVICE_MEMBERS_MAX];
+  char *out[TSR_DEVICE_MEMBERS_MAX];
+  void *first[TSR_DEVICE_MEMBERS_MAX];
   uint8_t merges[TSR_DEVICE_MEMBERS_MAX];
   int ins = c->step->from_count, outs = c->step->to_count;
   assert(ins <= TSR_DEVICE_MEMBERS_MAX && outs <= TSR_DEVICE_MEMBERS_MAX);
@@ -266,15 +287,17 @@ static void reduce_on(const tsr_device *d, const tsr_step_buffers *b, const tsr_
     out[t] = tsr_chunk_address(b, c, &b->list->operands[c->step->to + t], true, 0);
   tsr_view view = viewed ? *view_of(b, c, false) : tsr_view_contiguous(c->end);
   assert(view.inner == 1);
-  tsr_members_sum sum = {
-      .out = first, .in = (const float *const *)in, .merges = merges, .outs = outs, .members = ins};
+  tsr_members_sum sum = {.out = first, .in = in, .merges = merges, .outs = outs, .members = ins};
+  sum.type = b->list->dtype == TSR_BF16  ? TSR_SUM_BF16
+             : b->list->dtype == TSR_F16 ? TSR_SUM_F16
+                                         : TSR_SUM_F32;
   sum.onto = c->step->onto;
   sum.step = view.outer_step;
   for (int64_t i = c->begin, n; i < c->end; i += n) {
     int64_t rows = i % view.run ? 0 : (c->end - i) / view.run;
     int64_t part = rows ? view.run : smaller(c->end - i, tsr_view_left(&view, i));
     n = rows ? rows * view.run : part;
-    for (int t = 0; t < outs; t++) first[t] = out[t] + i;
+    for (int t = 0; t < outs; t++) first[t] = out[t] + i * b->list->element;
     sum.outer = rows ? rows : 1;
     sum.part = part;
     sum.start = tsr_view_place(&view, i);

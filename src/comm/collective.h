@@ -36,7 +36,8 @@ typedef struct {
   tsr_tree_shape tree;         /* of sums */
   bool onto;                   /* of sums in a flat tree: see above */
   bool zigzag;     /* of `from`: a member's slice is two runs (base/sequence_layout.h) */
-  int64_t element; /* bytes of one; sums are of f32, what is moved may be anything */
+  int64_t element; /* bytes of one; what is moved may be anything */
+  tsr_dtype dtype; /* of sums: f32, or a half precision, in which each sum of two is rounded */
   const tsr_kernels *k;
 } tsr_collective;
 

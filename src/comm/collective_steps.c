@@ -5,8 +5,10 @@
 
 /* ---- making a list ---- */
 
-void tsr_list_begin(tsr_list_builder *b, int64_t element) {
-  *b = (tsr_list_builder){.scratch = tsr_arena_new(), .list = {.element = element}};
+void tsr_list_begin(tsr_list_builder *b, const tsr_collective *c) {
+  *b = (tsr_list_builder){.scratch = tsr_arena_new()};
+  b->list.element = c->element;
+  b->list.dtype = c->dtype;
 }
 
 /* Lists have few views, one of them at a time. */

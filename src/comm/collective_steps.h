@@ -69,6 +69,7 @@ typedef struct {
 
 typedef struct tsr_step_list {
   int64_t element;     /* bytes */
+  tsr_dtype dtype;     /* of sums */
   int64_t chunk;       /* elements */
   int64_t place_bytes; /* from a chunk in staging to the next; 0: chosen when the list is made */
   int rounds, places, phases_count;
@@ -112,7 +113,7 @@ typedef struct {
   int operands_count, operands_room, views_count, views_room;
 } tsr_list_builder;
 
-void tsr_list_begin(tsr_list_builder *builder, int64_t element);
+void tsr_list_begin(tsr_list_builder *builder, const tsr_collective *collective);
 /* These return where in the list it is. */
 int tsr_list_add_view(tsr_list_builder *builder, tsr_view view);
 int tsr_list_add_operand(tsr_list_builder *builder, tsr_operand operand);

@@ -5,10 +5,10 @@
 static void
 begin_library_sum(const tsr_device_exchange *x, const tsr_step_buffers *b, const tsr_chunk *c) {
   const tsr_device *d = x->device;
-  const float *in = tsr_chunk_address(b, c, &b->list->operands[c->step->from], false, 0);
-  float *out = tsr_chunk_address(b, c, &b->list->operands[c->step->to], true, 0);
+  const void *in = tsr_chunk_address(b, c, &b->list->operands[c->step->from], false, 0);
+  void *out = tsr_chunk_address(b, c, &b->list->operands[c->step->to], true, 0);
   bool slices = c->step->kind == TSR_STEP_VENDOR_SUM_SLICES;
-  (slices ? d->sum_slices : d->sum)(d->state, x->group, in, out, c->end);
+  (slices ? d->sum_slices : d->sum)(d->state, x->group, b->list->dtype, in, out, c->end);
 }
 
 static void add_message(

@@ -9,6 +9,7 @@ tsr_collective tsr_collective_of(const tsr_program *p, const tsr_task *t) {
   tsr_collective c = {.op = t->op, .ndim = in->ndim, .from = -1, .to = -1};
   c.tree = t->sum.tree;
   c.members = (int)p->lowering.size[t->axis];
+  c.dtype = in->dtype;
   c.element = tsr_dtype_bytes(in->dtype);
   memcpy(c.shape, in->shape, sizeof c.shape);
   assert(!in->units || t->op == TSR_OP_ALL_REDUCE || t->op == TSR_OP_REDUCE);

@@ -230,9 +230,13 @@ typedef struct {
 /* The order in which units are added. Ring is flat, carried by a ring between processes. */
 typedef enum { TSR_REDUCE_TREE_BINARY, TSR_REDUCE_TREE_FLAT, TSR_REDUCE_TREE_RING } tsr_reduce_tree;
 
+/* The type in which activations and their gradients are summed over tp. */
+typedef enum { TSR_TP_REDUCTIONS_F32, TSR_TP_REDUCTIONS_HALF } tsr_tp_reductions;
+
 typedef struct {
   tsr_numerics_policy policy;
   tsr_reduce_tree reduce_tree;
+  tsr_tp_reductions tp_reductions;
   int64_t units_batch, units_sequence, units_tp,
       units_expert; /* 0: what mesh and microbatches need */
   int64_t threads;  /* 0: all cores */
@@ -375,6 +379,12 @@ static inline tsr_all_reduce_algorithm tsr_config_all_reduce(const tsr_config *c
       c->numerics.reduce_tree == TSR_REDUCE_TREE_RING && tsr_config_numerics_are_flat(&c->numerics);
   bool asked = c->collectives.all_reduce != TSR_ALL_REDUCE_AUTO;
   return ring && !asked ? TSR_ALL_REDUCE_RING : c->collectives.all_reduce;
+}
+
+/* Whether sums over tp of values in half precision are made in it. */
+static inline bool tsr_config_sums_tp_in_half(const tsr_config *c) {
+  return c->numerics.tp_reductions == TSR_TP_REDUCTIONS_HALF &&
+         c->training.precision != TSR_PRECISION_F32;
 }
 
 /* A value that the command line gives: `text` is "training_config.batch_size=8" of --set, or the

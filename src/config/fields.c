@@ -66,6 +66,8 @@ static const tsr_field_choice trees[] = {
     {"flat", TSR_REDUCE_TREE_FLAT},
     {"ring", TSR_REDUCE_TREE_RING},
     {0}};
+static const tsr_field_choice tp_reductions[] = {
+    {"f32", TSR_TP_REDUCTIONS_F32}, {"half", TSR_TP_REDUCTIONS_HALF}, {0}};
 static const tsr_field_choice positions[] = {
     {"trainable", 0}, {"fixed", 1, "fixed positional embeddings"}, {0}};
 static const tsr_field_choice cp_backwards[] = {

@@ -23,12 +23,12 @@ static bool is_scalar(const tsr_field *f) {
          f->type == TSR_FIELD_BYTES;
 }
 
-/* Units, levels and trees have rules of their own (train/resume_recipe.h). The end of a run that is
- * set by epochs is not that of the steps. */
+/* Units, levels, trees and the type of tp's sums have rules of their own (train/resume_recipe.h).
+ * The end of a run that is set by epochs is not that of the steps. */
 static bool is_filled(const filler *l, const tsr_field *f) {
   if (!strcmp(f->key, "max_steps") && is_named(l, "training_config.num_epochs")) return false;
   bool own = !strcmp(f->section, "numerics.units") || !strcmp(f->key, "isa") ||
-             !strcmp(f->key, "reduce_tree");
+             !strcmp(f->key, "reduce_tree") || !strcmp(f->key, "tp_reductions");
   return is_scalar(f) && !own && (tsr_recipe_has_key(f) || !strcmp(f->key, "cp_layout"));
 }
 
@@ -49,14 +49,16 @@ static bool fill_value(filler *f, const char *key, const char *value) {
   return true;
 }
 
-/* Units and the tree that are the recipe's already. */
+/* Units, the tree and the type of tp's sums that are the recipe's already. */
 static void place_own(filler *f, const tsr_recipe_entry *entry) {
   int row = tsr_field_find_dotted(entry->key);
   if (row < 0 || is_named(f, entry->key)) return;
   const tsr_field *field = &tsr_fields[row];
   const char *at = (const char *)f->loader.config + field->at;
   bool is_unit = !strcmp(field->section, "numerics.units") && *(const int64_t *)at;
-  if (!is_unit && strcmp(entry->key, "numerics.reduce_tree")) return;
+  bool is_order =
+      !strcmp(entry->key, "numerics.reduce_tree") || !strcmp(entry->key, "numerics.tp_reductions");
+  if (!is_unit && !is_order) return;
   tsr_yaml *node = tsr_arena_alloc(f->loader.arena, sizeof *node);
   *node = (tsr_yaml){.kind = TSR_YAML_SCALAR, .text = entry->value};
   set_place(f, row, node);

@@ -47,8 +47,8 @@ static bool is_outside(const tsr_field *f) {
       "tokenizer_path", "validation_batch_size", "eval_every", "validation_path", "log_every",
       "checkpoint_dir", "runner", "model_save_interval", "sample_every", "sample_tokens",
       "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights",
-      "validate", "validate_every", "validate_policy", "reduce_tree", "early_stop_patience",
-      "early_stop_min_delta"};
+      "validate", "validate_every", "validate_policy", "reduce_tree", "tp_reductions",
+      "early_stop_patience", "early_stop_min_delta"};
   // clang-format on
   for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
     if (!strcmp(f->section, sections[i])) return true;
@@ -59,8 +59,8 @@ static bool is_outside(const tsr_field *f) {
 
 bool tsr_recipe_has_key(const tsr_field *f) {
   bool by_facts = !strcmp(f->section, "numerics.units") || !strcmp(f->key, "isa") ||
-                  !strcmp(f->key, "reduce_tree") || !strcmp(f->key, "max_steps") ||
-                  !strcmp(f->key, "sequence_length");
+                  !strcmp(f->key, "reduce_tree") || !strcmp(f->key, "tp_reductions") ||
+                  !strcmp(f->key, "max_steps") || !strcmp(f->key, "sequence_length");
   return f->at && f->type != TSR_FIELD_SECTION && (by_facts || !is_outside(f));
 }
 
@@ -132,6 +132,7 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
     add(r, "device_config.cp_layout",
         c->device.cp_layout == TSR_CP_ZIGZAG ? "zigzag" : "contiguous");
   if (tsr_config_numerics_are_flat(&c->numerics)) add(r, "numerics.reduce_tree", "flat");
+  if (tsr_config_sums_tp_in_half(c)) add(r, "numerics.tp_reductions", "half");
   add(r, TSR_RECIPE_ISA, f->isa);
   if (f->isa_before) add(r, TSR_RECIPE_ISA_BEFORE, f->isa_before);
   if (f->vocab_padded) add_number(r, TSR_RECIPE_VOCAB, f->vocab_padded);

@@ -180,10 +180,12 @@ typedef struct {
   /* What is begun from now on comes after what the communicator's stream has so far. */
   void (*wait_for_stream)(void *state, void *communicator);
   void (*exchange)(void *state, void *communicator, const tsr_device_message *messages, int count);
-  /* The library's own sums, in whatever order; `in` may be `out`. sum_slices: process i of the
-   * communicator gets slice i, of `count` elements, of the sum. */
-  void (*sum)(void *state, void *communicator, const float *in, float *out, int64_t count);
-  void (*sum_slices)(void *state, void *communicator, const float *in, float *out, int64_t count);
+  /* The library's own sums of f32 or half precision, in whatever order; `in` may be `out`.
+   * sum_slices: process i of the communicator gets slice i, of `count` elements, of the sum. */
+  void (*sum)(
+      void *state, void *communicator, tsr_dtype dtype, const void *in, void *out, int64_t count);
+  void (*sum_slices)(
+      void *state, void *communicator, tsr_dtype dtype, const void *in, void *out, int64_t count);
 
   /* ---- optional: capture of work ----
    *

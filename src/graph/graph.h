@@ -180,6 +180,7 @@ typedef struct {
   int64_t tp;       /* of heads, hidden features and the vocabulary */
   int64_t expert;   /* leaves of the gradients of experts, a divisor of batch; 0: none */
   tsr_tree_shape tree;
+  bool tp_in_half; /* activations and their gradients in half precision are summed over tp in it */
 } tsr_units;
 
 typedef struct {

@@ -193,6 +193,11 @@ bool tsr_parallel_units(
         diags, tsr_diag_normative(diags, TSR_WARNING),
         tsr_config_location(config, "numerics.reduce_tree"),
         "'reduce_tree' has no effect: policy 'fast' keeps no order");
+  if (n->tp_reductions == TSR_TP_REDUCTIONS_HALF && !tsr_config_sums_tp_in_half(config))
+    tsr_diag(
+        diags, tsr_diag_normative(diags, TSR_WARNING),
+        tsr_config_location(config, "numerics.tp_reductions"),
+        "'tp_reductions' has no effect: the precision is f32");
   bool good = check_tree(p, config, diags);
   good &= batch_units(p, config, ret_batch, diags);
   return tp_units(p, config, ret_tp, diags) && good;

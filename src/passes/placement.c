@@ -390,16 +390,6 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   v->location = p->g->nodes[v->node].location = n->location;
 }
 
-/* A partial sum in half precision is stored in f32, and so is the output of ops that pass it on. */
-static void widen_sum(const tsr_placer *p, tsr_value *v) {
-  const tsr_node *n = &p->g->nodes[v->node];
-  const tsr_value *in = &p->g->values[n->inputs[0]];
-  bool moves = tsr_op_facts(n->op) & TSR_FACT_KEEPS_DTYPE && in->completes_to != TSR_F32;
-  if (!tsr_dtype_is_half(v->dtype) || (tsr_placer_is_complete(v) && !moves)) return;
-  v->completes_to = v->dtype;
-  v->dtype = TSR_F32;
-}
-
 /* The node as it is, or what stands for attention where cp splits its positions. */
 static void copy_node(tsr_placer *p, int index, const int *inputs, int *ret_outputs) {
   const tsr_node *n = &p->old->nodes[index];
@@ -451,7 +441,7 @@ static void place_node(tsr_placer *p, int index) {
     v->batch_units = o == 0 ? out.batch_units : 0;
     v->dtype = p->old->values[n->outputs[o]].dtype;
     tsr_placer_check_divides(p, v);
-    widen_sum(p, v);
+    tsr_placer_store_partial(p, v);
     p->map[n->outputs[o]] =
         tsr_placer_round_complete(p, outputs[o], (tsr_where){n->section, n->stage, n->block});
   }

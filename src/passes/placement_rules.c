@@ -66,12 +66,22 @@ void tsr_place_elementwise(call *c) {
   give_all(c, p);
 }
 
-void tsr_place_linear_map(call *c) { give_all(c, c->in[0]); }
+/* Whether an input's numbers are added over ranks in half precision. Where an op rounds otherwise,
+ * or not, its output is not the sum of what it makes of the summands. */
+static bool is_half(const call *c, int i) {
+  return tsr_dtype_is_half(c->placed->values[c->inputs[i]].dtype);
+}
 
-/* A factor distributes over a sum's bits only when multiplying by it is exact: a power of two. */
+void tsr_place_linear_map(call *c) {
+  if (c->in[0].kind == TSR_PARTIAL && is_half(c, 0)) c->in[0] = whole;
+  give_all(c, c->in[0]);
+}
+
+/* A factor distributes over a sum's bits only when multiplying by it is exact: a power of two, and
+ * in f32, for numbers in fp16 may leave its range. */
 void tsr_place_scale(call *c) {
   int exponent;
-  bool exact = fabs(frexp(c->node->attr.scale.factor, &exponent)) == 0.5;
+  bool exact = fabs(frexp(c->node->attr.scale.factor, &exponent)) == 0.5 && !is_half(c, 0);
   if (c->in[0].kind == TSR_PARTIAL && !exact) c->in[0] = whole;
   give_all(c, c->in[0]);
 }

@@ -122,7 +122,11 @@ int tsr_placer_sum_units(tsr_placer *p, int value, tsr_where at);
 int tsr_placer_sum_batch(tsr_placer *p, int value, tsr_where at);
 /* The value on another stage of the pipeline. */
 int tsr_placer_receive(tsr_placer *p, int value, tsr_where at);
-/* Summands stay in f32; their sum is rounded once, so its bits do not depend on where they were. */
+/* A partial sum in half precision is stored in f32, and so is the output of ops that pass it on,
+ * but where the recipe adds ranks of tp in half precision (partial_sums.c). */
+void tsr_placer_store_partial(const tsr_placer *p, tsr_value *v);
+/* Summands in f32 stay so; their sum is rounded once, so its bits do not depend on where they were.
+ */
 int tsr_placer_round_complete(tsr_placer *p, int value, tsr_where at);
 bool tsr_placer_is_complete(const tsr_value *v);
 /* Where a value is completed: where it is. */

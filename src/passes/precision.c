@@ -5,9 +5,11 @@
  * invalidates: indices; the new graph has its own
  *
  * (Micikevicius et al., "Mixed precision training", 2018) What is a sum over ranks is the placement
- * pass's matter: it keeps such a sum in f32 until it is complete. A linear layer and its bias are
- * rounded once, behind the bias, as PyTorch's addmm is: what lies between them is f32, whether a
- * target fuses them or not. An activation reads the rounded sum, which the backward pass reads. */
+ * pass's matter: it keeps such a sum in f32 until it is complete, or adds ranks of tp in half
+ * precision. A linear layer and its bias are rounded once, behind the bias, as PyTorch's addmm is:
+ * what lies between them is f32, whether a target fuses them or not; but a sum that ranks of tp add
+ * in half precision is rounded before it. An activation reads the rounded sum, which the backward
+ * pass reads. */
 #include "passes/passes.h"
 #include <assert.h>
 #include <string.h>
@@ -71,6 +73,14 @@ static int *count_reads(const tsr_graph *g) {
   return reads;
 }
 
+/* Whether a linear layer's sum is added over tp in half precision: its weight is row-parallel. */
+static bool is_half_tp_sum(const tsr_graph *g, const tsr_node *linear) {
+  const tsr_value *w = &g->values[linear->inputs[1]];
+  tsr_placement tp = w->placement[TSR_TP];
+  bool rows = w->kind == TSR_VALUE_PARAM && tp.kind == TSR_SHARD && tp.dim == 1;
+  return rows && g->units.tp_in_half && g->units.tp > 1;
+}
+
 /* What a linear layer gives, if nothing but the addition of its bias reads it. */
 static void mark_bias_sums(narrowing *w) {
   const tsr_graph *g = w->old;
@@ -81,6 +91,7 @@ static void mark_bias_sums(narrowing *w) {
     if (!adds || n->section > TSR_FORWARD) continue;
     const tsr_value *y = &g->values[n->inputs[0]], *row = &g->values[n->inputs[1]];
     bool linear = y->kind == TSR_VALUE_NODE && g->nodes[y->node].op == TSR_OP_LINEAR;
+    if (linear && is_half_tp_sum(g, &g->nodes[y->node])) continue;
     if (linear && row->ndim == 1 && y->ndim > 1 && reads[n->inputs[0]] == 1)
       w->wide[n->inputs[0]] = true;
   }

@@ -50,7 +50,8 @@ static bool is_library(
   if (h->communicators) return is_devices_library(h, parallel, t, first, after, groups);
   return h->groups[t->axis * parallel->ranks + first] &&
          tsr_algorithm_has_library_sum(
-             t->op, groups, tsr_tensor_bytes(&t->inputs[0]) / (int64_t)sizeof(float));
+             t->op, t->inputs[0].dtype, groups,
+             tsr_tensor_bytes(&t->inputs[0]) / tsr_dtype_bytes(t->inputs[0].dtype));
 }
 
 /* Whether the group's processes of a host add first: it has several hosts, and several processes on

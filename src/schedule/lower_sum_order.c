@@ -108,6 +108,13 @@ static bool adds_experts(const tsr_graph *g, const tsr_node *n) {
   return false;
 }
 
+/* The half precision in which ranks of tp add what a sum leaves partial. */
+static tsr_dtype rounds_to(const tsr_reduction *r, const tsr_value *out) {
+  bool split = false;
+  for (int d = 0; d < r->ndim; d++) split |= r->dim[d].split[TSR_TP];
+  return split && tsr_dtype_is_half(out->dtype) ? out->dtype : TSR_F32;
+}
+
 tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
   tsr_reduction r = tsr_reduction_none();
@@ -136,6 +143,7 @@ tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
     r.kept = local->units / (r.keeps_batch ? r.batch : 1);
     r.kept_positions = out->units_of_sequence && !is_split_by_tp(in, dims.first + r.kept_dim);
   }
+  r.rounds = rounds_to(&r, out);
   return r;
 }
 

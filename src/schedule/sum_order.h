@@ -13,6 +13,10 @@
  * other ranks add to them before they can be added to one another: the batch units where cp splits
  * positions, and the units of one summed dimension (`kept_dim`) where tp splits it.
  *
+ * Sums over tp of values in half precision may be made in it (tsr_units.tp_in_half): each leaf and
+ * each sum of two is rounded, so the bits do not depend on how many of the tree's nodes one rank
+ * has, and what ranks exchange is in half precision.
+ *
  * Lowering derives the record from graph, placements and recipe, kernels read nothing else, and the
  * verifier derives the global interval of every unit again (verify_reductions.c,
  * verify_sum_rows.c). */
@@ -21,6 +25,7 @@
 #include "base/axis.h"
 #include "base/sequence_layout.h"
 #include "base/reduction_tree.h"
+#include "graph/graph.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -43,6 +48,8 @@ typedef struct {
   int64_t kept;        /* so many; 1 without kept_dim */
   bool kept_positions; /* these are units of positions, whose order zigzag is */
   bool zigzag;         /* the order of the leaves of a sequence (base/sequence_layout.h) */
+  tsr_dtype rounds; /* a half precision to which each leaf and each sum of two is rounded; TSR_F32:
+                       none is */
 } tsr_reduction;
 
 /* Of a task that sums nothing, or in one piece. */

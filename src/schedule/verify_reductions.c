@@ -6,6 +6,7 @@
  *   - all operands of a sum are split alike along what is summed, and a sum over a dimension that
  *     an axis splits is partial over that axis;
  *   - the ranks' units are the recipe's, and a rank's are a subtree of the recipe's tree;
+ *   - sums over tp are rounded in their units where the recipe adds in half precision, others not;
  *   - each row is summed once, by the block and leaf whose unit its global position is in, on every
  *     rank; rows of a leaf come in an order, and in runs, that no placement changes. */
 #include "schedule/verify_sums.h"
@@ -290,8 +291,32 @@ static void demand(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
   for (int d = c->kept + 1; c->kept >= 0 && d < s->dims; d++) c->strided &= !c->dim[d].splits_count;
 }
 
+/* Sums of units of tp in half precision. */
+static void check_rounding(const tsr_sum_check *c) {
+  bool over_tp = false;
+  for (int d = 0; d < c->dims; d++)
+    for (int k = 0; k < c->dim[d].splits_count; k++)
+      over_tp |= c->dim[d].splits[k].kind == TSR_UNITS_TP;
+  tsr_dtype want = over_tp && tsr_dtype_is_half(c->out->dtype) ? c->out->dtype : TSR_F32;
+  if (c->r->rounds != want)
+    tsr_verify_say_task(
+        c->v, c->s, c->task, -1, "its record rounds each of its sums to %s, '%s' is added in %s",
+        tsr_dtype_name(c->r->rounds), c->out->name, tsr_dtype_name(want));
+}
+
+/* What ranks add is in f32, but over tp where the recipe has it in half precision. */
+static void check_partial(const tsr_sum_check *c) {
+  bool may = c->v->graph->units.tp_in_half;
+  for (int a = 0; a < TSR_AXES && tsr_dtype_is_half(c->out->dtype); a++)
+    if (c->out->placement[a].kind == TSR_PARTIAL && !(may && a == TSR_TP))
+      tsr_verify_say_task(
+          c->v, c->s, c->task, -1, "'%s' is added over %s in %s, in the recipe in f32",
+          c->out->name, tsr_axis_name(a), tsr_dtype_name(c->out->dtype));
+}
+
 static void check_sum(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
   demand(c, n, s);
+  check_rounding(c);
   if (!check_operands(c, n, s)) return;
   sum_key key = key_of(c, n->op);
   if (tsr_verify_is_proved(c->v, &key, sizeof key)) return;
@@ -406,6 +431,7 @@ static void check_sum_of(tsr_verify *v, const tsr_verify_subject *s, int task, c
   const tsr_node *n = &v->graph->nodes[t->node];
   tsr_sum_check c = {.v = v, .s = s, .p = s->p, .task = task, .t = t, .r = &t->sum};
   c.out = &v->graph->values[n->outputs[0]];
+  check_partial(&c);
   check_task(&c, n);
 }
 

@@ -16,6 +16,7 @@ tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int
   model.units.sequence = tsr_sequence_units_count(o->config, o->parallel);
   model.units.tp = o->tp_units;
   model.units.tree = o->parallel->tree;
+  model.units.tp_in_half = tsr_config_sums_tp_in_half(o->config);
   model.graphs_folder = o->graphs_folder;
   return model;
 }

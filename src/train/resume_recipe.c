@@ -235,7 +235,9 @@ static bool differs(
   tsr_location location = place_of(r->config, key);
   if (!strcmp(key, TSR_RECIPE_WEIGHTS) && r->config->lora.enabled)
     return other_model(r->config, m, location, diags);
-  const char *absent = strcmp(key, "numerics.reduce_tree") ? "not there" : "binary";
+  const char *absent = !strcmp(key, "numerics.reduce_tree")     ? "binary"
+                       : !strcmp(key, "numerics.tp_reductions") ? "f32"
+                                                                : "not there";
   return tsr_diag_error(
       diags, location, "'%s' is %s in this run, and %s in '%s'", key, here ? here : absent,
       there ? there : absent, m->folder);
@@ -321,6 +323,9 @@ void tsr_resume_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest 
   const char *tree = tsr_recipe_value(m, "numerics.reduce_tree");
   if (tree && !tsr_config_location(c, "numerics.reduce_tree").file)
     c->numerics.reduce_tree = TSR_REDUCE_TREE_FLAT;
+  if (tsr_recipe_value(m, "numerics.tp_reductions") &&
+      !tsr_config_location(c, "numerics.tp_reductions").file)
+    c->numerics.tp_reductions = TSR_TP_REDUCTIONS_HALF;
   const char *isa = tsr_recipe_value(m, TSR_RECIPE_ISA);
   bool level = isa && strncmp(isa, "cuda", 4); /* of a CPU */
   if (level && !*c->numerics.isa) c->numerics.isa = tsr_arena_strdup(arena, isa);

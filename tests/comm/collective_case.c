@@ -70,11 +70,11 @@ static void fill_member(const collective_case *c, int member, float *in) {
     uint64_t bits = case_draw(&state, 0);
     memcpy((char *)in + i, &bits, (size_t)(bytes - i < 8 ? bytes - i : 8));
   }
-  for (int64_t i = 0; adds && i < bytes / 4; i++) {
+  for (int64_t i = 0; adds && i < bytes / c->c.element; i++) {
     state = state * 6364136223846793005u + 1442695040888963407u; /* Knuth's, for speed */
-    float x = (float)(int32_t)(state >> 32);
-    in[i] = x * (state >> 40 & 1 ? 1e-9f : 1e-6f);
-    if ((state >> 41 & 0xf) == 0) in[i] = -0.0f;
+    float x = (float)(int32_t)(state >> 32) * (state >> 40 & 1 ? 1e-9f : 1e-6f);
+    if ((state >> 41 & 0xf) == 0) x = -0.0f;
+    collective_oracle_write(c->c.dtype, in, i, x);
   }
 }
 
@@ -90,10 +90,13 @@ static void name_case(collective_case *c) {
   const tsr_collective *k = &c->c;
   int n = snprintf(
       c->name, sizeof c->name,
-      "%s seed %llu groups %d dims %d->%d root %d by %d element %d%s%s%s%s%s shape", names[k->op],
+      "%s seed %llu groups %d dims %d->%d root %d by %d element %d%s%s%s%s%s%s shape", names[k->op],
       (unsigned long long)c->seed, k->groups, k->from, k->to, k->root, k->by, (int)k->element,
       k->zigzag ? " zigzag" : "", c->in_place ? " in place" : "",
-      k->tree == TSR_TREE_FLAT ? " flat" : "", k->onto ? " onto" : "", c->ring ? " ring" : "");
+      k->tree == TSR_TREE_FLAT ? " flat" : "", k->onto ? " onto" : "", c->ring ? " ring" : "",
+      k->dtype == TSR_BF16  ? " bf16"
+      : k->dtype == TSR_F16 ? " f16"
+                            : "");
   for (int d = 0; d < k->ndim; d++)
     n += snprintf(c->name + n, sizeof c->name - (size_t)n, " %lld", (long long)k->shape[d]);
   n += snprintf(c->name + n, sizeof c->name - (size_t)n, " on ");
@@ -175,6 +178,10 @@ void collective_case_draw(collective_case *c, uint64_t seed, int processes, int6
   c->ring = c->c.op == TSR_OP_ALL_REDUCE && case_draw(&state, 2);
   if (adds && case_draw(&state, 3) == 0) c->c.tree = TSR_TREE_FLAT;
   c->c.onto = c->c.tree == TSR_TREE_FLAT && !c->in_place && case_draw(&state, 2);
+  if (adds && case_draw(&state, 3) == 0) {
+    c->c.dtype = case_draw(&state, 2) ? TSR_BF16 : TSR_F16;
+    c->c.element = 2;
+  }
   name_case(c);
 }
 
@@ -359,7 +366,7 @@ static int wrong(const case_process *w, int member, const char *what, int64_t at
 static bool is_library(const case_process *w) {
   const tsr_collective *c = &w->of->c;
   return w->groups && !c->onto &&
-         tsr_algorithm_has_library_sum(c->op, c->groups, count_elements(c, false));
+         tsr_algorithm_has_library_sum(c->op, c->dtype, c->groups, count_elements(c, false));
 }
 
 /* The first element that is further from the reference than two orders of the same sum of n can be:

@@ -1,27 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective_oracle.h"
+#include <math.h>
 #include <string.h>
 
 enum { LOOKED_AT = 100000 };
 
+/* ---- numbers: IEEE 754-2019, 3.4 ---- */
+
+/* Bits of the fraction, and the exponent of the least normal number. */
+static int fraction_of(tsr_dtype dtype) { return dtype == TSR_BF16 ? 7 : 10; }
+static int least_of(tsr_dtype dtype) { return dtype == TSR_BF16 ? -126 : -14; }
+
+float collective_oracle_read(tsr_dtype dtype, const void *x, int64_t at) {
+  if (dtype == TSR_F32) return ((const float *)x)[at];
+  int bits = ((const uint16_t *)x)[at], fraction = fraction_of(dtype);
+  int exponent = (bits & 0x7fff) >> fraction, rest = bits & ((1 << fraction) - 1);
+  if (exponent) rest += 1 << fraction;
+  int scale = least_of(dtype) - fraction + (exponent ? exponent - 1 : 0);
+  return ldexpf((float)(bits & 0x8000 ? -rest : rest), scale) * (rest || bits < 0x8000 ? 1 : -1);
+}
+
+void collective_oracle_write(tsr_dtype dtype, void *x, int64_t at, float number) {
+  if (dtype == TSR_F32) {
+    ((float *)x)[at] = number;
+    return;
+  }
+  int least = least_of(dtype), fraction = fraction_of(dtype);
+  int exponent = number == 0 || ilogbf(number) < least ? least : ilogbf(number);
+  /* The default rounding is to even, and a step too far is the next exponent's first number. */
+  int steps = (int)rint(ldexp(fabs((double)number), fraction - exponent));
+  int code = steps + ((exponent - least) << fraction);
+  ((uint16_t *)x)[at] = (uint16_t)(code | (signbit(number) ? 0x8000 : 0));
+}
+
 /* ---- the order of a sum: docs/architecture.md, "The tree" ---- */
+
+/* In half precision a sum of two is made in f32 and rounded. */
+static float add_two(tsr_dtype dtype, float x, float y) {
+  float sum;
+  collective_oracle_write(dtype, &sum, 0, x + y);
+  return collective_oracle_read(dtype, &sum, 0);
+}
 
 /* Summands [begin, begin + count) of an odd number: the largest power of two that fits, plus the
  * sum of the rest. */
-static float add_counted(const float *x, int count);
+static float add_counted(tsr_dtype dtype, const float *x, int count);
 
 /* An even number is halved. */
-static float add(const float *x, int count) {
+static float add(tsr_dtype dtype, const float *x, int count) {
   if (count == 1) return x[0];
-  if (count % 2) return add_counted(x, count);
-  return add(x, count / 2) + add(x + count / 2, count / 2);
+  if (count % 2) return add_counted(dtype, x, count);
+  return add_two(dtype, add(dtype, x, count / 2), add(dtype, x + count / 2, count / 2));
 }
 
-static float add_counted(const float *x, int count) {
+static float add_counted(tsr_dtype dtype, const float *x, int count) {
   int most = 1;
   while (2 * most <= count) most *= 2;
-  if (most == count) return add(x, count);
-  return add(x, most) + add_counted(x + most, count - most);
+  if (most == count) return add(dtype, x, count);
+  return add_two(dtype, add(dtype, x, most), add_counted(dtype, x + most, count - most));
 }
 
 /* ---- where an element lies ---- */
@@ -59,10 +95,13 @@ place_in_block(const tsr_collective *c, coordinates x, int dim, int blocks, bool
 
 static float sum_at(const tsr_collective *c, const float *before, int64_t element) {
   static _Thread_local float summands[1 << 16];
-  for (int m = 0; m < c->members; m++) summands[m] = c->in[m][element];
-  if (c->tree == TSR_TREE_BINARY) return add(summands, c->members);
-  float sum = c->onto ? before[element] + summands[0] : summands[0];
-  for (int m = 1; m < c->members; m++) sum += summands[m];
+  for (int m = 0; m < c->members; m++)
+    summands[m] = collective_oracle_read(c->dtype, c->in[m], element);
+  if (c->tree == TSR_TREE_BINARY) return add(c->dtype, summands, c->members);
+  float sum = summands[0];
+  if (c->onto)
+    sum = add_two(c->dtype, collective_oracle_read(c->dtype, before, element), summands[0]);
+  for (int m = 1; m < c->members; m++) sum = add_two(c->dtype, sum, summands[m]);
   return sum;
 }
 
@@ -82,7 +121,7 @@ static int wrong_at(const tsr_collective *c, const float *before, int64_t e) {
   int64_t to = c->to < 0 ? e : place_in_block(c, x, c->to, blocks, false, &gets);
   float sum = 0;
   if (c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER || c->op == TSR_OP_REDUCE)
-    sum = sum_at(c, before, e);
+    collective_oracle_write(c->dtype, &sum, 0, sum_at(c, before, e));
   for (int m = 0; m < c->members; m++) {
     int neighbours = m / blocks * blocks; /* the first of the member's group */
     switch ((int)c->op) {
@@ -120,7 +159,8 @@ void collective_oracle_place(const tsr_collective *c, const float *whole) {
     if (c->to >= 0) to = place_in_block(c, coordinates_of(c, e), c->to, blocks, false, &gets);
     for (int m = 0; m < c->members; m++)
       if (c->op == TSR_OP_REDUCE ? m % blocks == c->root : c->to < 0 || m % blocks == gets)
-        c->out[m][to] = whole[e];
+        collective_oracle_write(
+            c->dtype, c->out[m], to, collective_oracle_read(c->dtype, whole, e));
   }
 }
 

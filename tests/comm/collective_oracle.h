@@ -5,6 +5,10 @@
 #define TSR_TESTS_COMM_COLLECTIVE_ORACLE_H
 #include "comm/collective.h"
 
+/* Element `at` of summands or sums; and a number that becomes it, in half precision the nearest one,
+ * of two the even one. */
+float collective_oracle_read(tsr_dtype dtype, const void *x, int64_t at);
+void collective_oracle_write(tsr_dtype dtype, void *x, int64_t at, float number);
 /* Gives the members' outs what they would get of a sum that is `whole`. */
 void collective_oracle_place(const tsr_collective *c, const float *whole);
 /* How many elements of `out` are not, bit for bit, what `in` makes them, and `before`, a whole tensor,

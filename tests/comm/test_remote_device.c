@@ -4,6 +4,7 @@
  * receiver's mailbox. */
 #include "../check.h"
 #include "collective_case.h"
+#include "collective_oracle.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -33,26 +34,31 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
   for (int i = 0; i < count; i++) memcpy(copies[i].to, copies[i].from, (size_t)copies[i].bytes);
 }
 
-static float tree_sum(
-    const float *first, const float *const *in, int members, const uint8_t *merges, int64_t at) {
-  float stack[64];
+/* The sum at out[0]'s element `to`, whose summands are the elements `from`. */
+static float tree_sum(const tsr_members_sum *s, tsr_dtype dtype, int64_t to, int64_t from) {
+  float stack[64], sum;
   int depth = 0;
-  if (first) stack[depth++] = *first;
-  for (int m = 0; m < members; m++) {
-    stack[depth++] = in[m][at];
-    for (int k = merges[m]; k > 0; k--, depth--) stack[depth - 2] += stack[depth - 1];
+  if (s->onto) stack[depth++] = collective_oracle_read(dtype, s->out[0], to);
+  for (int m = 0; m < s->members; m++) {
+    stack[depth++] = collective_oracle_read(dtype, s->in[m], from);
+    for (int k = s->merges[m]; k > 0; k--, depth--) {
+      collective_oracle_write(dtype, &sum, 0, stack[depth - 2] + stack[depth - 1]);
+      stack[depth - 2] = collective_oracle_read(dtype, &sum, 0);
+    }
   }
   return stack[0];
 }
 
 static void sum_members(void *state, const tsr_members_sum *s) {
+  static const tsr_dtype dtypes[] = {
+      [TSR_SUM_F32] = TSR_F32, [TSR_SUM_BF16] = TSR_BF16, [TSR_SUM_F16] = TSR_F16};
+  tsr_dtype dtype = dtypes[s->type];
   (void)state;
   for (int64_t o = 0; o < s->outer; o++)
     for (int64_t i = 0; i < s->part; i++) {
       int64_t to = o * s->part + i, from = o * s->step + s->start + i;
-      float first = s->out[0][to];
-      float sum = tree_sum(s->onto ? &first : NULL, s->in, s->members, s->merges, from);
-      for (int k = 0; k < s->outs; k++) s->out[k][to] = sum;
+      float sum = tree_sum(s, dtype, to, from);
+      for (int k = 0; k < s->outs; k++) collective_oracle_write(dtype, s->out[k], to, sum);
     }
 }
 

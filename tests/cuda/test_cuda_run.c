@@ -161,6 +161,18 @@ static void check_flat(int model, tsr_dtype precision) {
   training_check(&t, 4, meshes, t.kept ? 0 : sizeof meshes / sizeof *meshes);
 }
 
+/* Ranks of tp add in half precision, each of them one of four units or several. */
+static void check_half_sums(int model, tsr_dtype precision) {
+  static const harness_options meshes[] = {
+      {.dp = 1, .tp = 4, .microbatches = 1},
+      {.dp = 2, .tp = 2, .microbatches = 2, .sequence_parallel = true}};
+  training t = training_of(model, precision);
+  t.tp_in_half = true;
+  t.sequence_units = 4;
+  t.length = 8;
+  training_check(&t, 1, meshes, t.kept ? 0 : sizeof meshes / sizeof *meshes);
+}
+
 static void check_model(int model, bool fast) {
   static const harness_options meshes[] = {
       {.dp = 2, .tp = 1, .microbatches = 1},
@@ -191,6 +203,7 @@ int main(void) {
   check_one_row(TSR_BF16);
   for (int i = 0; i < MODELS; i++) check_model(i, false);
   for (int i = 0; i < MODELS; i++) check_flat(i, i % 2 ? TSR_BF16 : TSR_F32);
+  for (int i = 0; i < MODELS; i++) check_half_sums(i, i % 2 ? TSR_BF16 : TSR_F16);
   half_bias_check(TSR_BF16, true);
   half_bias_check(TSR_F16, true);
   /* in products' ends, and where the library has none */

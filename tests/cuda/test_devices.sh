@@ -392,6 +392,12 @@ for library in openmpi mpich; do
   EMULATED_CUDA=devices=4,uncaptured=1 work uncaptured 2 "${options[@]}"
   says uncaptured 0 "note: steps are not launched as CUDA graphs: the capture failed"
   expect "2 processes without a capture" "$(hash_of "$scratch/uncaptured.metrics")" "$want"
+  options_of tp=2 training_config.precision=bf16 numerics.tp_reductions=half
+  trains half_sums "${short[@]}" "${options[@]}"
+  work half_of_two 2 "${options[@]}"
+  expect "2 processes, sums over tp in bf16" "$(hash_of "$scratch/half_of_two.metrics")" "$(hash_of "$scratch/half_sums.metrics")"
+  work half_fast 2 "${options[@]}" --set numerics.policy=fast
+  near "fast, sums over tp in bf16" "$scratch/half_fast.metrics" "$scratch/half_sums.metrics" 1e-2
   fast 2 all_reduce nccl dp=2
   fast 2 all_reduce nccl dp=4
   fast 2 reduce_scatter 'nccl tree' dp=2,tp=2 zero.stage=1

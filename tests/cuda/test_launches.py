@@ -37,6 +37,8 @@ def mesh(**axes: int) -> str:
 CASES: dict[str, list[str]] = {
     "gpt2": [],
     "gpt2 in bf16": ["training_config.precision=bf16", "transformer_config.dropout_prob=0.0"],
+    "gpt2 in bf16, sums over tp too": ["training_config.precision=bf16", "numerics.tp_reductions=half"],
+    "gpt2 in bf16, tp, sums over it too": ["training_config.precision=bf16", "numerics.tp_reductions=half", mesh(tp=2)],
     "gpt2 in fp8": ["training_config.precision=fp8"],
     "gpt2 in fp8, dp and tp": ["training_config.precision=fp8", mesh(dp=2, tp=2)],
     "gpt2, dp and tp": [mesh(dp=2, tp=2)],

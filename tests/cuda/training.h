@@ -15,6 +15,7 @@ typedef struct {
   bool zigzag;
   tsr_tree_shape tree; /* flat: runs have so many microbatches that each rank's is a unit */
   tsr_dtype precision;
+  bool tp_in_half;    /* tsr_units */
   bool fast;          /* products of f32 may be rounded to TF32 */
   const char *kept;   /* NULL, or a value that is an output of the graph, as the loss is */
   const char *frozen; /* NULL, or a parameter that is not trained */
@@ -38,6 +39,7 @@ static harness training_open(tsr_arena *arena, const training *t, harness_option
   o.loss_scale = t->loss_scale;
   tsr_units units = {
       .batch = t->batch_units, .sequence = t->sequence_units, .tp = t->tp_units, .tree = t->tree};
+  units.tp_in_half = t->tp_in_half;
   tsr_graph *g = tsr_graph_new(arena, t->name, units);
   int64_t batch = t->batch_units / o.microbatches * (t->samples ? t->samples : 1);
   harness_inputs(g, harness_sized(arena, t->inputs, batch, t->length));

@@ -159,6 +159,21 @@ def reduce_tree(c):
                 raise Missing(f"reduce_tree {tree}, dp {dp}: {found!r}, on the host {expected!r}")
 
 
+@feature("numerics.tp_reductions half: ranks of tp send half of the bytes, with the bits of one rank")
+def tp_reductions(c):
+    bits, sent = {}, {}
+    for how in ("f32", "half"):
+        keys = {"training_config__precision": "bf16", "numerics__units__tp": 4, "numerics__tp_reductions": how}
+        bits[how] = {weights(small(c).with_keys(mesh=mesh(tp=tp), **keys)) for tp in (1, 2, 4)}
+        found = small(c).with_keys("check", mesh=mesh(tp=4), **keys).matches(
+            r"^  all_reduce     over tp +\d+ times +([\d,]+) bytes")
+        sent[how] = int(found[1].replace(",", ""))
+    if any(len(found) != 1 for found in bits.values()) or bits["f32"] == bits["half"]:
+        raise Missing(f"weights: {bits}")
+    if not 0.5 <= sent["half"] / sent["f32"] < 0.6:  # the statistics of the softmax and the norm stay in f32
+        raise Missing(f"bytes sent: {sent}")
+
+
 @feature("ZeRO: reduce-scatter and a sharded optimizer have the bits of all-reduce DP")
 def zero_trajectory(c):
     results = {stage: small(c).with_keys(mesh=mesh(dp=4), zero__stage=stage, env={"TESSERA_COMM_TRACE": "1"})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that faults_*.c and test_verify_{casts,fused,host_tasks}.c are for are those of the verifier's sources.
+"""The rules that faults_*.c and test_verify_{casts,fused,host_tasks,rounding}.c are for are those of the verifier's sources.
 
 A rule is the format of a message of tsr_verify_say*. usage: check_rules.py ROOT
 """
@@ -27,7 +27,7 @@ def main() -> int:
     root = Path(sys.argv[1])
     said = formats(sorted(root.glob("src/schedule/verify*.c")), SAID)
     faults = formats(sorted(root.glob("tests/schedule/faults_*.c")), FAULT)
-    of_tests = [root / f"tests/schedule/test_verify_{name}.c" for name in ("casts", "fused", "host_tasks")]
+    of_tests = [root / f"tests/schedule/test_verify_{name}.c" for name in ("casts", "fused", "host_tasks", "rounding")]
     faults += [rule for rule in formats(of_tests, TEST_FAULT) if rule]
     wrong = [f"without a fault: {rule}" for rule in said if rule not in faults]
     wrong += [f"not in the verifier: {rule}" for rule in faults if rule not in said]

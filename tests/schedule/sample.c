@@ -45,6 +45,7 @@ static void add_experts(tsr_graph *g) {
 tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o) {
   tsr_units units = {
       .batch = o->batch_units, .sequence = o->sequence_units, .tp = 4, .tree = o->tree};
+  units.tp_in_half = o->tp_in_half;
   tsr_graph *g = tsr_graph_new(arena, "sample", units);
   int positions = o->sequence_units > 4 ? (int)o->sequence_units : 4;
   int batch = (int)((o->dp == 3 ? 12 : 16) / o->microbatches);

@@ -124,24 +124,30 @@ void cpu_pack_gemm_round(
       &gemm, cpu_gemm_packed_at(c), strips_end(begin, all, rows), strips_end(end, all, rows));
 }
 
-/* Rows, or columns, [begin, end) of c. */
+/* Rows, or columns, [begin, end) of c: `from` is added, unless it is NULL, and the sum rounded. */
 static void add_entries(
-    const cpu_call *c, const cpu_gemm_plan *p, int64_t block, int low, int64_t begin, int64_t end) {
-  float *to = cpu_stack_entry(c, block, low), *from = cpu_stack_entry(c, block, low + 1);
-  if (p->by_rows) {
-    c->k->add(to, to, from, begin * p->N, end * p->N);
-    return;
+    const cpu_call *c, const cpu_gemm_plan *p, float *to, const float *from, int64_t begin,
+    int64_t end) {
+  int64_t rows = p->by_rows ? 1 : p->M, first = p->by_rows ? begin * p->N : begin,
+          last = p->by_rows ? end * p->N : end;
+  for (int64_t row = 0; row < rows; row++) {
+    int64_t at = row * p->N;
+    if (from) c->k->add(to, to, from, at + first, at + last);
+    cpu_round_sum(c, to, at + first, at + last);
   }
-  for (int64_t row = 0; row < p->M; row++)
-    c->k->add(to, to, from, row * p->N + begin, row * p->N + end);
 }
 
 void cpu_add_complete(
     const cpu_call *c, const cpu_gemm_plan *p, cpu_gemm_place at, int64_t begin, int64_t end) {
   const tsr_reduction *sum = &c->call.task->sum;
   tsr_tree_stack tree = {.entries = tsr_reduction_entries(sum, at.leaf)};
-  tsr_tree_push(&tree, tsr_reduction_merges(sum, at.leaf));
-  for (int low; tsr_tree_merge(&tree, &low);) add_entries(c, p, at.block, low, begin, end);
+  int leaf = tsr_tree_push(&tree, tsr_reduction_merges(sum, at.leaf));
+  if (sum->rounds != TSR_F32)
+    add_entries(c, p, cpu_stack_entry(c, at.block, leaf), NULL, begin, end);
+  for (int low; tsr_tree_merge(&tree, &low);) {
+    float *to = cpu_stack_entry(c, at.block, low), *from = cpu_stack_entry(c, at.block, low + 1);
+    add_entries(c, p, to, from, begin, end);
+  }
 }
 
 /* Where a range that begins at this strip begins: at a tile of the level. */

@@ -47,8 +47,8 @@ void cpu_run_gemm_round(
 
 /* Entry i of the stack of a block's sums; entry 0 is the result. */
 float *cpu_stack_entry(const cpu_call *c, int64_t block, int i);
-/* After the last round of a leaf: adds what the tree has complete, of rows or columns [begin, end)
- * of c. */
+/* After the last round of a leaf: rounds it where the sum rounds, and adds what the tree has
+ * complete, of rows or columns [begin, end) of c. */
 void cpu_add_complete(
     const cpu_call *c, const cpu_gemm_plan *plan, cpu_gemm_place at, int64_t begin, int64_t end);
 

@@ -95,6 +95,10 @@ void cpu_cast_to_half(
 void cpu_cast_inputs(const cpu_call *call, int part, int parts);
 void cpu_cast_outputs(const cpu_call *call, int part, int parts);
 
+/* Rounds elements [begin, end) of a leaf or of a sum of two, which stay in f32; nothing where the
+ * task's sum does not round. */
+void cpu_round_sum(const cpu_call *call, float *x, int64_t begin, int64_t end);
+
 /* Adds the leaves of one block of the task's sum, made one after the other by `make`, in the tree's
  * order. The result ends in `out`; `scratch` holds the other stack entries, `stride` floats apart.
  * Only elements [begin, end) of each are touched by the additions. */

@@ -297,17 +297,18 @@ exchange(void *state, void *communicator, const tsr_device_message *messages, in
   if (!cuda_nccl_exchange(d->nccl, communicator, messages, count, why)) lose(d, NULL, why);
 }
 
-static void sum(void *state, void *communicator, const float *in, float *out, int64_t count) {
+static void
+sum(void *state, void *communicator, tsr_dtype dtype, const void *in, void *out, int64_t count) {
   device *d = state;
   char why[TSR_CUDA_WHY_BYTES];
-  if (!cuda_nccl_sum(d->nccl, communicator, in, out, count, why)) lose(d, NULL, why);
+  if (!cuda_nccl_sum(d->nccl, communicator, dtype, in, out, count, why)) lose(d, NULL, why);
 }
 
-static void
-sum_slices(void *state, void *communicator, const float *in, float *out, int64_t count) {
+static void sum_slices(
+    void *state, void *communicator, tsr_dtype dtype, const void *in, void *out, int64_t count) {
   device *d = state;
   char why[TSR_CUDA_WHY_BYTES];
-  if (!cuda_nccl_sum_slices(d->nccl, communicator, in, out, count, why)) lose(d, NULL, why);
+  if (!cuda_nccl_sum_slices(d->nccl, communicator, dtype, in, out, count, why)) lose(d, NULL, why);
 }
 
 /* Bits depend on the version where the library adds. */

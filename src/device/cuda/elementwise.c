@@ -168,21 +168,24 @@ static void accumulate_run(const cuda_call *c) {
 const cuda_op cuda_accumulate = accumulate_run;
 
 void cuda_add_leaves(
-    const cuda_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t count,
+    const cuda_call *c, int64_t block, void *out, void *scratch, int64_t stride, int64_t count,
     cuda_make_leaf *make, void *context) {
   const tsr_reduction *sum = &c->call.task->sum;
+  tsr_cuda_type type = sum->rounds != TSR_F32 ? cuda_type(cuda_y(c, 0)) : TSR_CUDA_F32;
+  int64_t bytes = stride * (type == TSR_CUDA_F32 ? 4 : 2);
   tsr_tree_stack tree = {0}; /* entry 0 is out */
   for (int64_t leaf = 0; leaf < tsr_reduction_leaves(sum); leaf++) {
     int at = tsr_tree_push(&tree, tsr_reduction_merges(sum, leaf));
-    make(c, context, block, leaf, at ? scratch + (at - 1) * stride : out);
+    make(c, context, block, leaf, at ? (char *)scratch + (at - 1) * bytes : out);
     for (int low; tsr_tree_merge(&tree, &low);) {
-      float *upper = scratch + low * stride, *lower = low ? upper - stride : out;
-      tsr_cuda_add(c->state->stream, TSR_CUDA_F32, lower, lower, upper, count);
+      char *upper = (char *)scratch + low * bytes;
+      void *lower = low ? upper - bytes : out;
+      tsr_cuda_add(c->state->stream, type, lower, lower, upper, count);
     }
   }
 }
 
-static void copy_unit(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+static void copy_unit(const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into) {
   (void)context, (void)block;
   copy_elements(c, into, (const float *)cuda_in(c, 0) + leaf * elements(c), elements(c));
 }

@@ -113,7 +113,9 @@ static int64_t summands_of(const tsr_task *t) {
 }
 
 bool cuda_matmul_is_wide(const tsr_task *t) {
-  return tsr_kernel_outputs(t)[0].dtype != TSR_F32 && summands_of(t) > 1;
+  int64_t rounded =
+      t->sum.rounds != TSR_F32 ? tsr_task_leaves(t) : 1; /* each in the type of the output */
+  return tsr_kernel_outputs(t)[0].dtype != TSR_F32 && summands_of(t) > rounded;
 }
 
 static bool is_unaligned(int64_t elements, int64_t bytes) { return elements * bytes % 16; }
@@ -145,7 +147,8 @@ int64_t cuda_gemm_calls_scratch(const tsr_task_call *c) {
   const tsr_tensor *x = tsr_kernel_inputs(t), *y = tsr_kernel_outputs(t);
   if (t->fused == TSR_FUSED_EPILOGUE) y = tsr_epilogue_of(c->program, t).out;
   bool epilogue = t->fused && t->op == TSR_OP_LINEAR;
-  bool wide = tsr_reduction_is_split(&t->sum) || cuda_matmul_is_wide(t);
+  bool leaves = tsr_reduction_is_split(&t->sum) && t->sum.rounds == TSR_F32;
+  bool wide = leaves || cuda_matmul_is_wide(t);
   int in = tsr_dtype_is_half(x->dtype) ? 2 : 4;
   int out = !wide && tsr_dtype_is_half(y->dtype) ? 2 : 4;
   int64_t most = 0;

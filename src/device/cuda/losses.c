@@ -18,7 +18,7 @@ typedef struct {
   float number;
 } loss_sum;
 
-static void loss_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+static void loss_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into) {
   const loss_sum *of = context;
   const cuda_loss_scratch *s = &of->scratch;
   tsr_reduced_rows run;

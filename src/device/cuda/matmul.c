@@ -69,7 +69,8 @@ static tsr_cuda_matrix transposed(const void *data, int64_t cols) {
   return (tsr_cuda_matrix){data, cols, true};
 }
 
-/* ---- sums of leaves: partial results in f32, rounded once when they are complete ---- */
+/* ---- sums of leaves: partial results in f32, rounded once when they are complete; or where the
+ * sum rounds, each in the output's type ---- */
 
 /* Where the results of a batch's GEMMs are written: `step` elements apart. */
 typedef struct {
@@ -118,6 +119,26 @@ static void add_leaves(
   }
 }
 
+typedef struct {
+  make_sum *make;
+  void *context;
+  results out;
+  float *wide; /* where the GEMMs of a leaf are added in f32 before it is rounded; or NULL */
+} rounded_sum;
+
+static void
+make_rounded(const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into) {
+  const rounded_sum *of = context;
+  results leaf_of = of->out;
+  leaf_of.at = of->wide ? of->wide : into;
+  if (of->wide) leaf_of.type = TSR_CUDA_F32;
+  of->make(c, of->context, block, leaf, &leaf_of);
+  if (of->wide)
+    tsr_cuda_cast(
+        c->state->stream, of->out.type, into, TSR_CUDA_F32, of->wide,
+        tsr_task_block_elements(c->call.task));
+}
+
 static void run_batch(const cuda_call *c, const cuda_gemm_batch *g, make_sum *make, void *context) {
   const tsr_task *t = c->call.task;
   int64_t elements = tsr_task_block_elements(t);
@@ -128,6 +149,11 @@ static void run_batch(const cuda_call *c, const cuda_gemm_batch *g, make_sum *ma
     return;
   }
   cuda_matmul_scratch s = cuda_matmul_scratch_at(&c->call, cuda_scratch(c));
+  if (t->sum.rounds != TSR_F32) { /* such GEMMs are in no batch (schedule/fuse_gemms.c) */
+    rounded_sum of = {make, context, out, wide ? s.wide : NULL};
+    cuda_add_leaves(c, 0, out.at, s.stack, elements, elements, make_rounded, &of);
+    return;
+  }
   float *to = wide ? s.wide : out.at;
   assert(!wide || tsr_reduction_blocks(&t->sum) == 1); /* blocks are partial, and those are f32 */
   for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++) {

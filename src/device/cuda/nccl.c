@@ -202,18 +202,23 @@ bool cuda_nccl_exchange(
   return begun(l, g, failed ? result : end, "messages", why);
 }
 
-bool cuda_nccl_sum(cuda_nccl *l, void *of, const float *in, float *out, int64_t count, char *why) {
+static ncclDataType_t nccl_type(tsr_dtype dtype) {
+  return dtype == TSR_BF16 ? ncclBfloat16 : dtype == TSR_F16 ? ncclFloat16 : ncclFloat32;
+}
+
+bool cuda_nccl_sum(
+    cuda_nccl *l, void *of, tsr_dtype dtype, const void *in, void *out, int64_t count, char *why) {
   communicator *g = of;
   ncclResult_t result =
-      l->nccl.AllReduce(in, out, (size_t)count, ncclFloat32, ncclSum, g->comm, g->stream);
+      l->nccl.AllReduce(in, out, (size_t)count, nccl_type(dtype), ncclSum, g->comm, g->stream);
   return begun(l, g, result, "a sum", why);
 }
 
 bool cuda_nccl_sum_slices(
-    cuda_nccl *l, void *of, const float *in, float *out, int64_t count, char *why) {
+    cuda_nccl *l, void *of, tsr_dtype dtype, const void *in, void *out, int64_t count, char *why) {
   communicator *g = of;
   ncclResult_t result =
-      l->nccl.ReduceScatter(in, out, (size_t)count, ncclFloat32, ncclSum, g->comm, g->stream);
+      l->nccl.ReduceScatter(in, out, (size_t)count, nccl_type(dtype), ncclSum, g->comm, g->stream);
   return begun(l, g, result, "a sum's slices", why);
 }
 

@@ -29,9 +29,11 @@ bool cuda_nccl_form(
 bool cuda_nccl_exchange(
     cuda_nccl *nccl, void *communicator, const tsr_device_message *messages, int count, char *why);
 bool cuda_nccl_sum(
-    cuda_nccl *nccl, void *communicator, const float *in, float *out, int64_t count, char *why);
+    cuda_nccl *nccl, void *communicator, tsr_dtype dtype, const void *in, void *out, int64_t count,
+    char *why);
 bool cuda_nccl_sum_slices(
-    cuda_nccl *nccl, void *communicator, const float *in, float *out, int64_t count, char *why);
+    cuda_nccl *nccl, void *communicator, tsr_dtype dtype, const void *in, void *out, int64_t count,
+    char *why);
 cudaStream_t cuda_nccl_stream(const void *communicator);
 
 /* ---- in a capture: which communicators' streams are in it ---- */

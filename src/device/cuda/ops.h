@@ -61,12 +61,12 @@ static inline const float *cuda_scalar(const cuda_call *c, int input, tsr_step_s
   return (const float *)cuda_in(c, input) + which;
 }
 
-/* Adds the leaves of one block of the task's sum in the tree's order, each made by `make` into f32;
- * like cpu_add_leaves. */
+/* Adds the leaves of one block of the task's sum in the tree's order; like cpu_add_leaves. Each is
+ * made by `make`, in f32, or where the sum rounds in the output's type, as `out` and `scratch`. */
 typedef void
-cuda_make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into);
+cuda_make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into);
 void cuda_add_leaves(
-    const cuda_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t elements,
+    const cuda_call *c, int64_t block, void *out, void *scratch, int64_t stride, int64_t elements,
     cuda_make_leaf *make, void *context);
 
 /* Begins a task: its op, and the casts of operands before and after it (run_task.c). */

@@ -8,7 +8,7 @@
 #include "device/device.h"
 #include "schedule/target.h"
 
-enum { TSR_CUDA_ABI = 5, TSR_CUDA_WHY_BYTES = TSR_DEVICE_WHY_BYTES, TSR_CUDA_UNIQUE_BYTES = 128 };
+enum { TSR_CUDA_ABI = 6, TSR_CUDA_WHY_BYTES = TSR_DEVICE_WHY_BYTES, TSR_CUDA_UNIQUE_BYTES = 128 };
 #define TSR_CUDA_ENTRY "tsr_cuda_entry"
 /* The program and the plugin read the same programs: structs of other sizes, or
  * other ops, are of another build. */

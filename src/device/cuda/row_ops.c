@@ -47,7 +47,7 @@ sum_run(const cuda_call *c, const cuda_row_sum_scratch *r, float *out, tsr_reduc
 }
 
 static void
-row_sum_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+row_sum_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into) {
   const cuda_row_sum_scratch *r = context;
   tsr_reduced_rows rows;
   for (int64_t k = 0; tsr_reduction_rows(&c->call.task->sum, block, leaf, k, &rows); k++) {

@@ -153,9 +153,11 @@ typedef struct {
 /* A sum of all ranks: `all` is what each has, of which `out` gets `count` elements from `first`
  * on. */
 typedef struct {
-  float *all, *out;
-  const float *in;
+  char *all;
+  void *out;
+  const void *in;
   size_t elements, first, count;
+  ncclDataType_t type;
 } sum_of;
 
 /* What a stream is given: the messages of one communicator in a group, and a sum of them. One that
@@ -206,13 +208,44 @@ static bool is_behind(const group *g, int i) {
   return false;
 }
 
+static size_t size_of(ncclDataType_t type) {
+  return type == ncclFloat32 ? 4 : type == ncclBfloat16 || type == ncclFloat16 ? 2 : 1;
+}
+static size_t bytes_of(const sum_of *s) { return s->elements * size_of(s->type); }
+
+/* Of fp16 normal numbers alone. */
+static float read_number(ncclDataType_t type, const void *x, size_t i) {
+  float number = 0;
+  if (type == ncclFloat32) return ((const float *)x)[i];
+  uint32_t bits = ((const uint16_t *)x)[i], sign = (bits & 0x8000) << 16, size = bits & 0x7fff;
+  if (type == ncclBfloat16) bits <<= 16;
+  else bits = sign | (size < 0x400 ? 0 : (size << 13) + ((127 - 15) << 23));
+  memcpy(&number, &bits, sizeof number);
+  return number;
+}
+
+static void write_number(ncclDataType_t type, void *x, size_t i, float number) {
+  uint32_t bits;
+  if (type == ncclFloat32) {
+    ((float *)x)[i] = number;
+    return;
+  }
+  memcpy(&bits, &number, sizeof bits);
+  uint32_t sign = bits >> 16 & 0x8000, shift = type == ncclBfloat16 ? 16 : 13;
+  bits = (bits & 0x7fffffff) + (1u << (shift - 1)) - 1 + (bits >> shift & 1);
+  bits >>= shift;
+  if (type == ncclFloat16) bits = bits < (113u << 10) ? 0 : bits - ((127 - 15) << 10);
+  ((uint16_t *)x)[i] = (uint16_t)(sign | bits);
+}
+
 /* From the last rank to the first: an order that is not ours. */
 static void add_ranks(const group *g) {
   const sum_of *s = &g->sum;
   for (size_t i = 0; i < s->count; i++) {
-    s->out[i] = 0;
+    float sum = 0;
     for (int r = g->comm->ranks; r-- > 0;)
-      s->out[i] += s->all[(size_t)r * s->elements + s->first + i];
+      sum += read_number(s->type, s->all + (size_t)r * bytes_of(s), s->first + i);
+    write_number(s->type, s->out, i, sum);
   }
 }
 
@@ -227,10 +260,9 @@ static bool run_captured(void *context, bool *ret_moved) {
   group *g = context;
   if (!g->copy) {
     g->copy = copied(g, sizeof *g + (size_t)g->count * sizeof *g->messages);
-    size_t bytes = (size_t)g->comm->ranks * g->sum.elements * sizeof *g->sum.all;
     if (g->sum.all) {
-      char *from = (char *)g->sum.all, *to = copied(from, bytes);
-      g->copy->sum.all = (float *)to;
+      char *from = g->sum.all, *to = copied(from, (size_t)g->comm->ranks * bytes_of(&g->sum));
+      g->copy->sum.all = to;
       for (int i = 0; i < g->count; i++) {
         message *m = &g->copy->messages[i];
         if (m->to) m->to = to + (m->to - from);
@@ -256,9 +288,7 @@ static bool run_group(void *context, bool *ret_moved) {
   size_t left = 0;
   if (g->comm->aborted) return end_group(g);
   if (!g->has_begun && g->sum.all)
-    memcpy(
-        g->sum.all + (size_t)g->comm->rank * g->sum.elements, g->sum.in,
-        g->sum.elements * sizeof *g->sum.all);
+    memcpy(g->sum.all + (size_t)g->comm->rank * bytes_of(&g->sum), g->sum.in, bytes_of(&g->sum));
   g->has_begun = true;
   for (int i = 0; i < g->count; i++) {
     if (g->messages[i].left && !is_behind(g, i)) *ret_moved |= step(&g->messages[i]) > 0;
@@ -348,8 +378,6 @@ static ncclResult_t add(message m, cudaStream_t stream) {
   return depth ? ncclSuccess : run_queue(NULL);
 }
 
-static size_t size_of(ncclDataType_t type) { return type == ncclFloat32 ? 4 : 1; }
-
 ncclResult_t ncclSend(
     const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
     cudaStream_t stream) {
@@ -363,14 +391,14 @@ ncclResult_t ncclRecv(
 /* ---- sums ---- */
 
 static ncclResult_t sum_ranks(sum_of sum, ncclComm_t comm, cudaStream_t stream) {
-  size_t bytes = sum.elements * sizeof *sum.all;
+  size_t bytes = bytes_of(&sum);
   if (depth || comm->ranks < 2) return ncclInvalidUsage;
   sum.all = malloc((size_t)comm->ranks * bytes);
   depth++;
   for (int r = 0; r < comm->ranks; r++) {
     if (r == comm->rank) continue;
-    ncclSend(sum.all + (size_t)comm->rank * sum.elements, bytes, ncclInt8, r, comm, stream);
-    ncclRecv(sum.all + (size_t)r * sum.elements, bytes, ncclInt8, r, comm, stream);
+    ncclSend(sum.all + (size_t)comm->rank * bytes, bytes, ncclInt8, r, comm, stream);
+    ncclRecv(sum.all + (size_t)r * bytes, bytes, ncclInt8, r, comm, stream);
   }
   depth--;
   return run_queue(&sum);
@@ -379,16 +407,16 @@ static ncclResult_t sum_ranks(sum_of sum, ncclComm_t comm, cudaStream_t stream) 
 ncclResult_t ncclAllReduce(
     const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
     cudaStream_t stream) {
-  (void)type, (void)op;
-  return sum_ranks((sum_of){NULL, out, in, count, 0, count}, comm, stream);
+  (void)op;
+  return sum_ranks((sum_of){NULL, out, in, count, 0, count, type}, comm, stream);
 }
 
 ncclResult_t ncclReduceScatter(
     const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
     cudaStream_t stream) {
-  (void)type, (void)op;
+  (void)op;
   size_t all = count * (size_t)comm->ranks, first = count * (size_t)comm->rank;
-  return sum_ranks((sum_of){NULL, out, in, all, first, count}, comm, stream);
+  return sum_ranks((sum_of){NULL, out, in, all, first, count, type}, comm, stream);
 }
 
 /* ---- how it goes ---- */

@@ -17,7 +17,7 @@ typedef enum {
   ncclRemoteError = 6,
   ncclInProgress = 7
 } ncclResult_t;
-typedef enum { ncclInt8 = 0, ncclFloat32 = 7 } ncclDataType_t;
+typedef enum { ncclInt8 = 0, ncclFloat16 = 6, ncclFloat32 = 7, ncclBfloat16 = 9 } ncclDataType_t;
 typedef enum { ncclSum = 0 } ncclRedOp_t;
 typedef struct {
   char internal[128];

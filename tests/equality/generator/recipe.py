@@ -35,6 +35,7 @@ class Recipe:
     leaf: int = 1  # batch units of each leaf of the gradients of experts
     zigzag: bool = False
     flat: bool = False  # numerics.reduce_tree
+    half_tp: bool = False  # numerics.tp_reductions
     precision: str = "f32"
     fp8: dict[str, Any] = field(default_factory=dict)
     loss_scale: dict[str, Any] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class Recipe:
         names |= {name for name, on in (
             ("clipping", self.clip), ("evaluation", self.eval_every),
             ("sampled text", self.sample_tokens), ("cp_layout zigzag", self.zigzag), ("reduce_tree flat", self.flat),
+            ("tp_reductions half", self.half_tp),
             ("units.sequence above 1", self.units_sequence > 1), ("documents separate", self.data.separate),
             ("ignore_index", self.data.ignored >= 0), ("data_sources", self.data.mixed),
             ("vocabulary of 1,024 and more", self.data.vocabulary >= 1024 and self.has_sequence),
@@ -138,6 +140,8 @@ class Recipe:
             numerics["isa"] = self.isa
         if self.flat:
             numerics["reduce_tree"] = "flat"
+        if self.half_tp:
+            numerics["tp_reductions"] = "half"
         config: dict[str, Any] = {"training_config": training, "numerics": numerics}
         if self.data.section():
             config["data"] = self.data.section()
@@ -178,6 +182,11 @@ def _draw_fp8(seed: int, precision: str) -> tuple[str, dict[str, Any]]:
         return precision, {}
     keys = {"gradients": ["e4m3", "e5m2"], "scales": ["power_of_two", "f32"]}
     return "fp8", {key: rng.choice(values) for key, values in keys.items() if rng.random() < 0.5}
+
+
+def _draw_half_tp(seed: str, precision: str, units_tp: int) -> bool:
+    """Sums over tp in half precision. Drawn by itself, so that the rest of a recipe does not depend on it."""
+    return precision != "f32" and units_tp > 1 and random.Random(f"tp_reductions {seed}").random() < 0.5
 
 
 def _draw_optimizer(rng: random.Random, precision: str) -> dict[str, Any]:
@@ -332,4 +341,5 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
         optimizer=_draw_optimizer(rng, precision), scheduler=_draw_curve(rng),
         clip=rng.choice([0.0, 0.1, 0.1, 0.01, 1.0, 1000.0]), isa=isa,
         eval_every=rng.choice([0, 0, 1, 2]), eval_samples=rng.choice([1, 2, 3, 4, 5]),
-        sample_tokens=0 if table else rng.choice([0, 0, 40]), flat=rng.random() < 0.2)
+        sample_tokens=0 if table else rng.choice([0, 0, 40]), flat=rng.random() < 0.2,
+        half_tp=_draw_half_tp(seed, narrow, units_tp))

@@ -241,7 +241,7 @@ def shrink(runner: Runner, result: Result, runs: int, seconds: float = 120) -> R
 _NEEDED = {"axis", "zero.stage", "enable_sp", "schedule", "accumulation", "resume", "piece", "clipping", "overlap",
            "pipeline.microbatches", "hybrid", "launcher", "cp_layout", "units.sequence", "offload", "cut", "threads",
            "recompute", "documents", "partition", "ignore_index", "batch_size_per_rank", "mixture,",
-           "reduce_tree", "uneven", "vocabulary"}
+           "reduce_tree", "tp_reductions", "uneven", "vocabulary"}
 
 
 def signature(result: Result) -> str:
