@@ -59,7 +59,7 @@ typedef struct {
   bool offload;           /* of activations of any size */
   int64_t offload_blocks; /* of each virtual stage; 0: all */
   tsr_dtype precision;    /* what is computed is stored in; parameters by optimizer.store */
-  bool tp_in_half;     /* tsr_units; whoever makes the graph sets it there */
+  bool tp_in_half;        /* tsr_units; whoever makes the graph sets it there */
   float loss_scale;       /* of fp16; 0: 1 */
   int64_t microbatches, batch_units, tp_units;
   tsr_tree_shape tree;

@@ -57,7 +57,7 @@ static void linear_part(const cuda_call *c, int64_t leaf, void *into, bool in_f3
 }
 
 static void
-linear_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+linear_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into) {
   (void)context, (void)block;
   linear_part(c, leaf, into, true);
 }
