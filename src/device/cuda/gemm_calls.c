@@ -89,6 +89,7 @@ static cuda_gemm_calls matmul_calls(const tsr_task_call *c) {
 cuda_gemm_calls cuda_gemm_calls_of(const tsr_task_call *c, int at) {
   switch ((int)c->task->op) {
   case TSR_OP_LINEAR_DX:
+  case TSR_OP_ROUTER_DX:
     return linear_dx_calls(c, at);
   case TSR_OP_LINEAR_DW:
     return linear_dw_calls(c);
@@ -101,11 +102,16 @@ cuda_gemm_calls cuda_gemm_calls_of(const tsr_task_call *c, int at) {
 
 /* ---- scratch ---- */
 
+/* GEMMs of a leaf of an input's gradient, which has one for each pair of inputs; of others 1. */
+static int pairs_of(const tsr_task *t) {
+  bool dx = t->op == TSR_OP_LINEAR_DX || t->op == TSR_OP_ROUTER_DX;
+  return dx ? t->inputs_count / 2 : 1;
+}
+
 /* How many results of GEMMs are added up, in all leaves together. */
 static int64_t summands_of(const tsr_task *t) {
   int64_t leaves = tsr_task_leaves(t);
-  if (t->op == TSR_OP_LINEAR_DX) return leaves * t->inputs_count / 2;
-  if (t->op != TSR_OP_LINEAR_DW) return leaves;
+  if (t->op != TSR_OP_LINEAR_DW) return leaves * pairs_of(t);
   tsr_reduced_rows run = {0};
   tsr_reduction_rows(&t->sum, 0, 0, 0, &run);
   bool split = t->calls.rows && t->calls.rows < run.rows;
@@ -143,7 +149,6 @@ static bool has_gaps(const tsr_task_call *c, const cuda_gemm_calls *g, int64_t i
 
 int64_t cuda_gemm_calls_scratch(const tsr_task_call *c) {
   const tsr_task *t = c->task;
-  int pairs = t->op == TSR_OP_LINEAR_DX ? t->inputs_count / 2 : 1;
   const tsr_tensor *x = tsr_kernel_inputs(t), *y = tsr_kernel_outputs(t);
   if (t->fused == TSR_FUSED_EPILOGUE) y = tsr_epilogue_of(c->program, t).out;
   bool epilogue = t->fused && t->op == TSR_OP_LINEAR;
@@ -152,7 +157,7 @@ int64_t cuda_gemm_calls_scratch(const tsr_task_call *c) {
   int in = tsr_dtype_is_half(x->dtype) ? 2 : 4;
   int out = !wide && tsr_dtype_is_half(y->dtype) ? 2 : 4;
   int64_t most = 0;
-  for (int i = 0; i < pairs; i++) {
+  for (int i = 0; i < pairs_of(t); i++) {
     cuda_gemm_calls g = cuda_gemm_calls_of(c, 2 * i);
     if (!has_gaps(c, &g, in, out)) continue;
     int64_t bytes = tsr_cuda_gemm_scratch(g.call_rows, g.N / g.col_pieces, g.K, in, out, epilogue);

@@ -219,6 +219,8 @@ int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
   case TSR_OP_LINEAR:
   case TSR_OP_LINEAR_DX:
   case TSR_OP_LINEAR_DW:
+  case TSR_OP_ROUTER:
+  case TSR_OP_ROUTER_DX:
   case TSR_OP_MATMUL:
     return cuda_matmul_scratch_at(&(tsr_task_call){.program = p, .task = t}, NULL).bytes;
   case TSR_OP_ATTENTION:
