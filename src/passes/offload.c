@@ -15,8 +15,9 @@
 /* Of an old value. */
 typedef struct {
   bool read, stays;    /* by the backward pass; in the device's memory, for others' sake */
-  tsr_section section; /* in which it is read first */
-  int block;           /* of the first reader in the graph's order */
+  bool named;          /* by a node of the backward pass, perhaps for its shape alone */
+  tsr_section section; /* in which it is named first */
+  int block;           /* of the first such node in the graph's order */
   int host;            /* the new value in the host's memory; -1: none */
   int back;            /* the new value that was copied back; -1: none yet */
 } activation;
@@ -38,10 +39,11 @@ static bool is_back(tsr_section s) { return s == TSR_BACKWARD || s == TSR_WEIGHT
 static void note_read(offload *o, const tsr_node *n, int input) {
   activation *a = &o->of[n->inputs[input]];
   if (n->op == TSR_OP_RECEIVE || n->section == TSR_UPDATE) a->stays = true;
-  if (!is_back(n->section) || input == tsr_op_shape_input(n->op, n->inputs_count)) return;
-  if (!a->read) a->block = n->block;
-  if (!a->read || n->section < a->section) a->section = n->section;
-  a->read = true;
+  if (!is_back(n->section)) return;
+  if (!a->named) a->block = n->block;
+  if (!a->named || n->section < a->section) a->section = n->section;
+  a->named = true;
+  if (input != tsr_op_shape_input(n->op, n->inputs_count)) a->read = true;
 }
 
 static void find_reads(offload *o) {
