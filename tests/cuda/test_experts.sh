@@ -26,7 +26,7 @@ parameters:
   down: {shape: [4, 16, 12], init: normal(0.3), ep: shard(0), tp: shard(0)}
   down_bias: {shape: [4, 16], init: normal(0.3), ep: shard(0), tp: shard(0)}
   norm_2: {shape: [16], init: ones}
-  router_2: {shape: [12, 16], init: normal(0.5)}
+  router_2: {shape: [12, 16], init: normal(0.5), tp: shard(1)}
   up_2: {shape: [12, 10, 16], init: normal(0.3), ep: shard(0), tp: shard(1)}
   down_2: {shape: [12, 16, 10], init: normal(0.3), ep: shard(0), tp: shard(2)}
 graph:
@@ -107,6 +107,8 @@ for precision in f32 bf16; do
 done
 base 1e-2 --set training_config.precision=fp16 --set "$mixtral"
 mesh seed=1 ep 2
+mesh seed=2 pp 2 --set 'pipeline={schedule: zb_h1, microbatches: 2}' --set training_config.gradient_accumulation_steps=1 \
+  --set training_config.batch_size=16 --set 'schedule={activation_offload: blocks, activation_offload_min_size: 1}'
 $instrumented || {
   base 1e-5 --set "$own"
   mesh seed=3 "ep, tp" "2, 2"
