@@ -159,6 +159,20 @@ def check_values(c, runs):
             c.same(values, found[tag], f"{tag} on four ranks")
 
 
+def check_experts_resume(c, runs, found):
+    """The checkpoint gives the units of experts, which the configuration does not name."""
+    words = ["--config", "experts.yaml", "--out", "cut", "--tensorboard", "cut_events", "--dump-grads", "cut_gradients",
+             "--record-routing", "cut_routing"]
+    runs.train(*words, "--stop-at", "1")
+    runs.train(*words, "--resume")
+    again = event_reader.series("cut_events")
+    c.same(again["loss/train"], found["loss/train"], "losses of experts behind a resume")
+    loads = [tag for tag in found if tag.endswith("/load")]
+    c.check(loads and all(again[tag] == found[tag] for tag in loads), f"loads behind a resume: {loads}")
+    for folder in ("cut_gradients", "cut_routing"):
+        c.same(len(list(Path(folder).glob("*.safetensors"))), 2, f"files of steps in {folder}")
+
+
 def check_experts(c, runs):
     Path("experts.yaml").write_text(EXPERTS)
     runs.train("--config", "experts.yaml", "--out", "experts", "--tensorboard", "experts/events")
@@ -168,6 +182,7 @@ def check_experts(c, runs):
         for layer in line.get("experts", []):
             h = dict(found[f"experts/{layer['layer']}/load"])[line["step"]]
             c.same((h["count"], h["limit"]), (layer["load"], [float(i + 1) for i in range(8)]), "the load of experts")
+    check_experts_resume(c, runs, found)
     Path("half.yaml").write_text(RUN.replace("training_config: {", "training_config: {precision: fp16, "))
     runs.train("--config", "half.yaml", "--out", "half", "--tensorboard", "half/events", "--set", "training_config.max_steps=2")
     check_scalars(c, metrics("half/metrics.jsonl"), event_reader.series("half/events"))
