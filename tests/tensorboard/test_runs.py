@@ -252,6 +252,45 @@ def check_resume(c, runs):
     c.check(steps == sorted(set(steps)) and steps[-1] == last + 40, f"steps behind damage: {steps}")
 
 
+def cut_behind_last_step(out, events):
+    """As a run leaves its files that was killed between its last checkpoint and what is made of the last weights."""
+    path = Path(out, "metrics.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    last = max(i for i, line in enumerate(lines) if line.startswith(b'{"event":"step"'))
+    path.write_bytes(b"".join(lines[:last + 1]))
+    (path,) = event_reader.files(events)
+    values = [i for i, (_, kind, content) in enumerate(event_reader.events(path)) if kind == "values" and content[0][0] == "loss/train"]
+    records = event_reader.records(path)[0]
+    path.write_bytes(path.read_bytes()[:sum(16 + len(record) for record in records[:values[-1] + 1])])
+
+
+def check_ends(c, runs):
+    """What is made of the last weights comes behind a resume, stays behind another one, and the run ends once."""
+    words = ["--config", "run.yaml", "--out", "ended", "--tensorboard", "ended_events"]
+    runs.train(*words)
+    want = event_reader.series("ended_events")
+    c.check(want["loss/validation"][-1][0] == want["sample"][-1][0] == 8, "no evaluation or sample of the last step")
+    c.same([step for step, _ in want["_hparams_/session_end_info"]], [8], "ends")
+    cut_behind_last_step("ended", "ended_events")
+    left = event_reader.series("ended_events")
+    c.same([left[tag][-1][0] for tag in ("loss/train", "loss/validation", "sample")], [8, 4, 4], "what the crash leaves")
+    for more in (8, 8, 8, 12, 12):
+        runs.train(*words, "--resume", "--set", f"training_config.max_steps={more}")
+        found = event_reader.series("ended_events")
+        for tag in ("loss/train", "loss/validation", "sample"):
+            c.same(found[tag][:len(want[tag])], want[tag], f"{tag} behind a resume to step {more}")
+            c.same([step for step, _ in found[tag]][len(want[tag]):],
+                   list(range(9, more + 1)) if tag == "loss/train" else list(range(12, more + 1)), f"later steps of {tag}")
+        c.same([step for step, _ in found["_hparams_/session_end_info"]], [more], f"ends behind a resume to step {more}")
+        check_run_steps(c, metrics("ended/metrics.jsonl"), found)
+
+
+def check_run_steps(c, lines, found):
+    """The metrics have the same evaluations and samples."""
+    for event, tag in (("eval", "loss/validation"), ("sample", "sample")):
+        c.same([line["step"] for line in lines if line["event"] == event], [step for step, _ in found[tag]], f"metrics and {tag}")
+
+
 def check_return(c, runs, flips):
     """A bit that is inverted in one replica between steps: the run returns to a checkpoint and makes the steps again."""
     Path("return.yaml").write_text(RUN + "mesh: {axes: [dp], shape: [4]}\nvalidate: replicas\nvalidate_every: 3\nvalidate_policy: resume\n")
@@ -348,7 +387,7 @@ def main():
         os.chdir(folder)
         Path("text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 200)
         Path("run.yaml").write_text(RUN)
-        for part in (check_values, check_experts, check_resume, check_removed, check_nan, check_folders):
+        for part in (check_values, check_experts, check_resume, check_ends, check_removed, check_nan, check_folders):
             part(c, runs)
         check_return(c, runs, flips)
     finally:
