@@ -58,7 +58,7 @@ class Runs:
 
 
 def metrics(path):
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+    return [json.loads(line) for line in Path(path).open()]
 
 
 def tensors(path):
