@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const begins[] = {
@@ -35,8 +36,12 @@ static void add_text(cJSON *line, const char *name, const char *text) {
   else cJSON_AddNullToObject(line, name);
 }
 
+/* The text reads back as the same double; cJSON's own text is at times that of a neighbour. */
 static void add_double(cJSON *line, const char *name, double value) {
-  if (isfinite(value)) cJSON_AddNumberToObject(line, name, value);
+  char text[32];
+  snprintf(text, sizeof text, "%.15g", value);
+  if (strtod(text, NULL) != value) snprintf(text, sizeof text, "%.17g", value);
+  if (isfinite(value)) cJSON_AddRawToObject(line, name, text);
   else cJSON_AddNullToObject(line, name);
 }
 

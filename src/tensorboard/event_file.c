@@ -51,8 +51,9 @@ static uint64_t take(const unsigned char *from, int bytes) {
 typedef struct {
   int64_t end;     /* of the records that are kept */
   int64_t step;    /* of the last one */
+  int64_t read;    /* the bytes of whole records, up to one that is not kept */
   bool is_kept;    /* one of them is more than a record about the file */
-  bool is_damaged; /* no whole record is behind them */
+  bool is_damaged; /* what follows these bytes is no whole record */
 } kept_records;
 
 /* The record's bytes, which the caller frees; NULL: there is no whole record. */
@@ -91,21 +92,31 @@ bool tsr_event_file_is_own(const char *path, bool otherwise) {
   return own;
 }
 
+static bool is_end(const Tensorboard__Event *event) {
+  if (event->what_case != TENSORBOARD__EVENT__WHAT_SUMMARY || !event->summary->n_value)
+    return false;
+  const char *tag = event->summary->value[0]->tag;
+  return tag && !strcmp(tag, TSR_EVENT_FILE_END);
+}
+
+/* A START has the step behind that of its start, and may be followed by what a crash has left to be
+ * made of that step: an evaluation, a sample. It is kept where records behind it are. */
 static kept_records find_kept(int fd, int64_t step) {
   kept_records kept = {.is_damaged = true};
   uint64_t length;
-  for (unsigned char *bytes; (bytes = read_record(fd, kept.end, &length));) {
+  for (unsigned char *bytes; (bytes = read_record(fd, kept.read, &length));) {
     Tensorboard__Event *event = tensorboard__event__unpack(NULL, (size_t)length, bytes);
-    bool stays = event && event->step <= step;
-    kept.is_kept |= stays && event->what_case != TENSORBOARD__EVENT__WHAT_FILE_VERSION &&
-                    event->what_case != TENSORBOARD__EVENT__WHAT_SESSION_LOG;
+    bool is_start = event && event->what_case == TENSORBOARD__EVENT__WHAT_SESSION_LOG;
+    bool stays = event && event->step <= step && !(event->step == step && is_end(event));
+    kept.is_kept |= stays && event->what_case != TENSORBOARD__EVENT__WHAT_FILE_VERSION && !is_start;
     if (stays) kept.step = event->step;
     kept.is_damaged = !event;
     if (event) tensorboard__event__free_unpacked(event, NULL);
     free(bytes);
-    if (!stays) break;
+    if (!stays && !is_start) break;
     kept.is_damaged = true; /* until another one is found */
-    kept.end += HEADER + (int64_t)length + FOOTER;
+    kept.read += HEADER + (int64_t)length + FOOTER;
+    if (stays) kept.end = kept.read;
   }
   return kept;
 }
@@ -114,12 +125,12 @@ static bool cut_file(const char *path, int64_t step, bool *kept, tsr_diags *diag
   int fd = tsr_disk_open_append(path);
   kept_records records = fd < 0 ? (kept_records){0} : find_kept(fd, step);
   struct stat info;
-  if (records.is_damaged && !fstat(fd, &info) && info.st_size > records.end)
+  if (records.is_damaged && !fstat(fd, &info) && info.st_size > records.read)
     tsr_diag_warning(
         diags, (tsr_location){.file = path},
         "the record at byte %" PRId64 " is damaged: this and what follows it, %lld bytes, are cut "
         "off; the file has no events behind step %" PRId64,
-        records.end, (long long)(info.st_size - records.end), records.step);
+        records.read, (long long)(info.st_size - records.read), records.step);
   bool ok = fd >= 0 && tsr_disk_truncate(fd, records.end);
   int error = errno;
   if (fd >= 0) close(fd);

@@ -15,6 +15,8 @@
 
 #define TSR_EVENT_FILE_PREFIX "events.out.tfevents."
 #define TSR_EVENT_FILE_WRITER "tessera-train" /* in the first record */
+/* The tag of the record that the run has ended, the last one of its start's file. */
+#define TSR_EVENT_FILE_END "_hparams_/session_end_info"
 
 typedef struct tsr_event_file tsr_event_file;
 
@@ -23,8 +25,9 @@ tsr_event_file *tsr_event_file_new(tsr_arena *arena, const char *folder);
  * whole. */
 bool tsr_event_file_is_own(const char *path, bool otherwise);
 /* The run begins behind step `step`, or returns to it. Of the files that the folder has, records
- * behind the step are cut off, and what follows them; step 0: the files are removed. Then a new
- * file is opened. What is damaged before the step is cut off, too, with a warning.
+ * behind the step are cut off, and what follows them; the record that the run has ended at the step
+ * as well. Step 0: the files are removed. Then a new file is opened. What is damaged before the
+ * step is cut off, too, with a warning.
  * `ret_kept`: whether any record but those about files was kept. */
 bool tsr_event_file_begin(tsr_event_file *file, int64_t step, bool *ret_kept, tsr_diags *diags);
 /* Adds a record of the packed event, behind those that are not written yet. */

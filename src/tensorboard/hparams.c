@@ -80,5 +80,5 @@ void tsr_tensorboard_add_end(tsr_tensorboard *writer, int64_t step, bool is_done
   info.end_time_secs = tsr_tensorboard_now();
   data.data_case = TENSORBOARD__HPARAMS_PLUGIN_DATA__DATA_SESSION_END_INFO;
   data.session_end_info = &info;
-  add_plugin_data(writer, step, "_hparams_/session_end_info", &data);
+  add_plugin_data(writer, step, TSR_EVENT_FILE_END, &data);
 }

@@ -48,6 +48,7 @@ static bool may_change(const char *section, const char *key, int length) {
       "isa",
       "batch",
       "sequence",
+      "expert",
       "tp"};
   size_t section_length = strcspn(section, ":");
   for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)

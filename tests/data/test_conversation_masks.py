@@ -63,7 +63,7 @@ class Reader:
                                 capture_output=True, timeout=600)
         if result.returncode:
             return [{"error": result.stderr.decode()}] * len(lines)
-        return [json.loads(line) for line in result.stdout.decode().splitlines()]
+        return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 # ---- 1: marks ----

@@ -118,7 +118,7 @@ def main():
         clean = [{key: m[key] for key in ("role", "content")} for m in conversation]
         want = [{"id": i, "messages": clean, "score": i / 2} for i in range(5)]
         want.append({"messages": clean[::-1], "when": "2026-01-02"})
-        check("lines", [json.loads(line) for line in (folder / "all.jsonl").read_text("utf-8").splitlines()], want)
+        check("lines", [json.loads(line) for line in (folder / "all.jsonl").open(encoding="utf-8")], want)
 
         (folder / "run.yaml").write_text(RUN)
         (folder / "t.jinja").write_text(TEMPLATE)

@@ -90,7 +90,7 @@ class Check:
 
     def metrics(self, name):
         """The objects of a metrics file."""
-        return [json.loads(line) for line in self.read(name).splitlines()]
+        return [json.loads(line) for line in self.read(name).split("\n") if line]
 
 
 def feature(title, state="works"):

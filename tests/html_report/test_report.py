@@ -172,7 +172,7 @@ def check_plan(c, r):
     a, b = data["runs"]
     c.same((a["restarts"], [s["step"] for s in a["lock"]["starts"]], b["restarts"]), ([2], [0, 2], []), "restarts of a run that resumed")
     c.same([(n, os.path.basename(p)) for n, p in a["checkpoints"]], [(2, "step-00000002"), (4, "step-00000004")], "checkpoints")
-    lines = [json.loads(x) for x in Path("b/metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(x) for x in Path("b/metrics.jsonl").open()]
     c.same([s["last"] for s in b["series"] if s["tag"] == "loss/train"], [[4, [x for x in lines if x["event"] == "step"][-1]["loss"]]], "a loss")
     c.same((a["config"], b["end"]["recipe"]), (Path("a/config.yaml").read_text(), lines[0]["recipe"]), "the configuration, the recipe")
     text = r.run("plan", "--config", "a/config.yaml", "--gantt")

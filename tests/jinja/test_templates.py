@@ -81,7 +81,7 @@ def compare(program: str, folder: Path, name: str, text: str, count: int, seed: 
         files.append(folder / f"{i}.json")
         files[-1].write_text(json.dumps(context), encoding="utf-8")
     result = subprocess.run([program, template, *files], capture_output=True, timeout=600)
-    lines = result.stdout.decode().splitlines()
+    lines = result.stdout.splitlines()
     if result.returncode or len(lines) != count:
         found[(name, f"the program ends with {result.returncode}: {result.stderr.decode()[-500:]}")] += 1
         return

@@ -5,6 +5,8 @@
 #include "report/metrics.h"
 #include "tests/check.h"
 #include "tests/data/scratch.h"
+#include <math.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 static const char *file_text(const char *path) {
@@ -53,6 +55,26 @@ static void test_lines(tsr_arena *arena, tsr_diags *diags) {
             "\"\xc3\xa9\\\"\\n\xef\xbf\xbd\xef\xbf\xbdz\"}\n"
             "{\"event\":\"sample\",\"step\":2,\"text\":\"\"}\n");
   tsr_metrics_close(metrics);
+  tsr_metrics_close(metrics);
+}
+
+/* A reader has the double of the run, not a neighbour: both may be another f32. */
+static void test_digits(tsr_arena *arena, tsr_diags *diags) {
+  static const char key[] = "\"ms\":";
+  tsr_metrics *metrics;
+  int longer = 0;
+  CHECK(tsr_metrics_open(arena, "digits.jsonl", NULL, &metrics, diags));
+  for (int i = 1; i <= 500; i++) {
+    char fifteen[32];
+    tsr_metrics_step step = {.step = 1, .ms = 1e-3 + exp(i * 0.03) / 7};
+    CHECK(tsr_metrics_begin(metrics, 0, diags));
+    tsr_metrics_write_step(metrics, &step, diags);
+    const char *at = strstr(file_text("digits.jsonl"), key);
+    CHECK(at && strtod(at + sizeof key - 1, NULL) == step.ms);
+    snprintf(fifteen, sizeof fifteen, "%.15g", step.ms);
+    longer += strtod(fifteen, NULL) != step.ms;
+  }
+  CHECK(longer > 100 && longer < 500);
   tsr_metrics_close(metrics);
 }
 
@@ -214,6 +236,7 @@ int main(void) {
     for (int i = 0; i < 3; i++) test_late_lines(arena, diags, faults[i], left);
   }
   test_lines(arena, diags);
+  test_digits(arena, diags);
   test_append(arena, diags);
   test_failures(arena, diags);
   scratch_leave(folder);

@@ -117,7 +117,7 @@ sweep:
     for row in table:
         words = itertools.chain(*(("--set", f"{k}={v}") for k, v in row.items() if k.startswith("training_config.")))
         s.run("--config", "real.yaml", "--out", f"alone-{row['run']}", "--stop-at", row["steps"], *words, "--quiet")
-        lines = [json.loads(line) for line in Path(f"alone-{row['run']}/metrics.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in Path(f"alone-{row['run']}/metrics.jsonl").open()]
         evals = [line["loss"] for line in lines if line["event"] == "eval"]
         c.same((row["weights_sha256"], float(row["loss/validation"])), (lines[-1]["weights_sha256"], evals[-1]),
                f"run {row['run']} and the same run alone")

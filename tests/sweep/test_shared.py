@@ -15,7 +15,7 @@ from sweeps import Checks, Sweeps, decisions, rows
 
 
 def end_of(out):
-    lines = [json.loads(line) for line in Path(out, "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in Path(out, "metrics.jsonl").open()]
     steps = {line["step"]: line["loss"] for line in lines if line["event"] == "step"}
     return steps, lines[-1]["weights_sha256"], lines[-1]["recipe"]
 

@@ -62,7 +62,7 @@ def check_grid(c, s):
     for row in table:
         out = f"alone-{row['run']}"
         s.run("train", "--config", "run.yaml", "--out", out, "--set", f"{LR}={row[LR]}", "--set", f"{SEED}={row[SEED]}", "--quiet")
-        lines = [json.loads(line) for line in Path(out, "metrics.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in Path(out, "metrics.jsonl").open()]
         evals = [line["loss"] for line in lines if line["event"] == "eval"]
         c.same((row["weights_sha256"], float(row["loss/validation"]), row["steps"], row["state"]),
                (lines[-1]["weights_sha256"], evals[-1], "8", "done"), f"run {row['run']} and the same run alone")
@@ -128,7 +128,7 @@ device_config: {enable_ddp: true, enable_tp: true}
            "values of the command line in place of the section's")
     hashes = {(r["transformer_config.num_heads"], r["weights_sha256"]) for r in table}
     c.same(len(hashes), 2, "how many weights two models have on two meshes each")
-    last = [json.loads(line) for line in Path("section/run-001/metrics.jsonl").read_text().splitlines()][-1]
+    last = [json.loads(line) for line in Path("section/run-001/metrics.jsonl").open()][-1]
     (first,) = [r for r in table if r["run"] == "1"]
     c.same(float(first["loss/train"]), last["loss"], "the metric loss/train")
     s.run("train", "--config", "section.yaml", "--quiet")  # which does not read the section
@@ -226,7 +226,7 @@ def check_continued(c, s):
     table = Path("kept/sweep.csv").read_text()
     path.write_text("".join(line for line in text.splitlines(True) if '"run":2' not in line))
     metrics = Path("kept/run-002/metrics.jsonl")
-    metrics.write_text("".join(line for line in metrics.read_text().splitlines(True) if '"eval"' not in line and '"end"' not in line))
+    metrics.write_text("".join(line for line in metrics.open() if '"eval"' not in line and '"end"' not in line))
     s.sweep("kept", "--set", "seed=1..2")
     c.same(Path("kept/sweep.csv").read_text(), table, "the table after a kill before the last evaluation")
     for wrong in ['{"event":"result","run":9,"rung":0,"step":1}', '{"event":"rung","rung":0}',

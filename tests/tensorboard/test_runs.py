@@ -58,7 +58,7 @@ class Runs:
 
 
 def metrics(path):
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+    return [json.loads(line) for line in Path(path).open()]
 
 
 def tensors(path):
@@ -159,6 +159,20 @@ def check_values(c, runs):
             c.same(values, found[tag], f"{tag} on four ranks")
 
 
+def check_experts_resume(c, runs, found):
+    """The checkpoint gives the units of experts, which the configuration does not name."""
+    words = ["--config", "experts.yaml", "--out", "cut", "--tensorboard", "cut_events", "--dump-grads", "cut_gradients",
+             "--record-routing", "cut_routing"]
+    runs.train(*words, "--stop-at", "1")
+    runs.train(*words, "--resume")
+    again = event_reader.series("cut_events")
+    c.same(again["loss/train"], found["loss/train"], "losses of experts behind a resume")
+    loads = [tag for tag in found if tag.endswith("/load")]
+    c.check(loads and all(again[tag] == found[tag] for tag in loads), f"loads behind a resume: {loads}")
+    for folder in ("cut_gradients", "cut_routing"):
+        c.same(len(list(Path(folder).glob("*.safetensors"))), 2, f"files of steps in {folder}")
+
+
 def check_experts(c, runs):
     Path("experts.yaml").write_text(EXPERTS)
     runs.train("--config", "experts.yaml", "--out", "experts", "--tensorboard", "experts/events")
@@ -168,6 +182,7 @@ def check_experts(c, runs):
         for layer in line.get("experts", []):
             h = dict(found[f"experts/{layer['layer']}/load"])[line["step"]]
             c.same((h["count"], h["limit"]), (layer["load"], [float(i + 1) for i in range(8)]), "the load of experts")
+    check_experts_resume(c, runs, found)
     Path("half.yaml").write_text(RUN.replace("training_config: {", "training_config: {precision: fp16, "))
     runs.train("--config", "half.yaml", "--out", "half", "--tensorboard", "half/events", "--set", "training_config.max_steps=2")
     check_scalars(c, metrics("half/metrics.jsonl"), event_reader.series("half/events"))
@@ -235,6 +250,45 @@ def check_resume(c, runs):
     c.check(0 < kept <= len(data) // 2 and event_reader.records(newer)[1] == 0, f"{kept} of {len(data)} bytes of the damaged file")
     steps = [step for step, _ in event_reader.series("killed_events")["loss/train"]]
     c.check(steps == sorted(set(steps)) and steps[-1] == last + 40, f"steps behind damage: {steps}")
+
+
+def cut_behind_last_step(out, events):
+    """As a run leaves its files that was killed between its last checkpoint and what is made of the last weights."""
+    path = Path(out, "metrics.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    last = max(i for i, line in enumerate(lines) if line.startswith(b'{"event":"step"'))
+    path.write_bytes(b"".join(lines[:last + 1]))
+    (path,) = event_reader.files(events)
+    values = [i for i, (_, kind, content) in enumerate(event_reader.events(path)) if kind == "values" and content[0][0] == "loss/train"]
+    records = event_reader.records(path)[0]
+    path.write_bytes(path.read_bytes()[:sum(16 + len(record) for record in records[:values[-1] + 1])])
+
+
+def check_ends(c, runs):
+    """What is made of the last weights comes behind a resume, stays behind another one, and the run ends once."""
+    words = ["--config", "run.yaml", "--out", "ended", "--tensorboard", "ended_events"]
+    runs.train(*words)
+    want = event_reader.series("ended_events")
+    c.check(want["loss/validation"][-1][0] == want["sample"][-1][0] == 8, "no evaluation or sample of the last step")
+    c.same([step for step, _ in want["_hparams_/session_end_info"]], [8], "ends")
+    cut_behind_last_step("ended", "ended_events")
+    left = event_reader.series("ended_events")
+    c.same([left[tag][-1][0] for tag in ("loss/train", "loss/validation", "sample")], [8, 4, 4], "what the crash leaves")
+    for more in (8, 8, 8, 12, 12):
+        runs.train(*words, "--resume", "--set", f"training_config.max_steps={more}")
+        found = event_reader.series("ended_events")
+        for tag in ("loss/train", "loss/validation", "sample"):
+            c.same(found[tag][:len(want[tag])], want[tag], f"{tag} behind a resume to step {more}")
+            c.same([step for step, _ in found[tag]][len(want[tag]):],
+                   list(range(9, more + 1)) if tag == "loss/train" else list(range(12, more + 1)), f"later steps of {tag}")
+        c.same([step for step, _ in found["_hparams_/session_end_info"]], [more], f"ends behind a resume to step {more}")
+        check_run_steps(c, metrics("ended/metrics.jsonl"), found)
+
+
+def check_run_steps(c, lines, found):
+    """The metrics have the same evaluations and samples."""
+    for event, tag in (("eval", "loss/validation"), ("sample", "sample")):
+        c.same([line["step"] for line in lines if line["event"] == event], [step for step, _ in found[tag]], f"metrics and {tag}")
 
 
 def check_return(c, runs, flips):
@@ -333,7 +387,7 @@ def main():
         os.chdir(folder)
         Path("text.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 200)
         Path("run.yaml").write_text(RUN)
-        for part in (check_values, check_experts, check_resume, check_removed, check_nan, check_folders):
+        for part in (check_values, check_experts, check_resume, check_ends, check_removed, check_nan, check_folders):
             part(c, runs)
         check_return(c, runs, flips)
     finally:

@@ -140,7 +140,7 @@ def check_answers(c):
     lines = [json.dumps({"question": "q", "choices": choices, "answer": answer}) for choices, answer, _ in ANSWERS]
     (c.folder / "answers.jsonl").write_text("\n".join(lines))
     c.run("evaluate", "--checkpoint", "in", "--eval-set", "answers.jsonl", "--log-samples", "answers.out.jsonl")
-    found = [json.loads(line)["answer"] for line in (c.folder / "answers.out.jsonl").read_text().splitlines()]
+    found = [json.loads(line)["answer"] for line in (c.folder / "answers.out.jsonl").open()]
     if found != [choice for _, _, choice in ANSWERS]:
         c.say(f"answers are other choices: {found}")
 

@@ -76,7 +76,7 @@ def check_train(c, program):
     given_back(c, t, "a run that was stopped")
     text = "\n".join(t.screens[0].text(4000))
     c.check("--- sample after step 20" in text and re.search(r"^stopped: step \d+, loss", text, re.M), f"what was printed meanwhile: {text[-600:]}")
-    lines = [json.loads(x) for x in Path("out/metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(x) for x in Path("out/metrics.jsonl").open()]
     c.same(lines[-1]["reason"], "signal", "the metrics' end")
 
 
@@ -107,7 +107,7 @@ def check_controls(c, program):
              "training_config.data_path=escapes.txt", "--metrics", "escapes.jsonl"]
     out = subprocess.run(words, capture_output=True, check=True, timeout=WAIT).stdout
     c.check(b"\x1b" not in out and b"\\x1b" in out, f"a sample: {out[-500:]}")
-    texts = [line["text"] for line in map(json.loads, Path("escapes.jsonl").read_text().splitlines()) if line["event"] == "sample"]
+    texts = [line["text"] for line in map(json.loads, Path("escapes.jsonl").open()) if line["event"] == "sample"]
     c.check(texts and "\x1b" in texts[-1], f"the metrics' sample: {texts}")
     t = Terminal([*words, "--tui"])
     c.same(t.end(), 0, "a picture of such samples")
