@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_runs.h"
 #include "cli/sweep_command.h"
+#include "cli/sweep_leftovers.h"
 #include "base/file_read.h"
 #include "base/json.h"
 #include "base/new_file.h"
@@ -282,6 +283,14 @@ static bool start_next(sweep_runs *s, bool *waiting, run_process *p, bool *ret_s
   return ok;
 }
 
+/* A run that was killed may go no further; a launcher does not say which was. */
+static void remove_leftovers(const sweep_runs *s, const run_process *p) {
+  tsr_arena *arena = s->a->arena;
+  sweep_leftovers_remove(
+      s->folder, p->is_prefix ? tsr_prefix_folder(arena, p->index)
+                              : tsr_sweep_run_folder(arena, p->index + 1));
+}
+
 bool sweep_runs_train(sweep_runs *s) {
   app *a = s->a;
   run_process *processes = tsr_arena_array(a->arena, run_process, s->jobs);
@@ -301,6 +310,7 @@ bool sweep_runs_train(sweep_runs *s) {
     running--;
     more = true;
     int index = processes[i].index;
+    if (status) remove_leftovers(s, &processes[i]);
     if (processes[i].is_prefix) take_prefix(s, index, status);
     else if (ok) ok = take_result(s, &processes[i], status, &waiting[index]);
   }
