@@ -180,9 +180,8 @@ static bool take_result(sweep_runs *s, const run_process *p, int status, bool *r
   const char *folder = folder_of(s, tsr_sweep_run_folder(a->arena, run + 1));
   *ret_waits = cannot_fork(s, p);
   if (*ret_waits) return true;
+  if (*a->stop) return true; /* it was told to end: one at its last step may lack its last sample */
   tsr_sweep_result r = read_result(s, run, status);
-  bool stopped = *a->stop && r.state != TSR_SWEEP_DONE; /* it was told to end */
-  if (stopped) return true;
   *ret_waits = r.state == TSR_SWEEP_WAITS && sweep_prefixes_newest(a->arena, folder) > p->begin;
   if (*ret_waits) return true;
   if (r.state == TSR_SWEEP_WAITS) fail(&r, r.why);
