@@ -4,9 +4,13 @@
 #include "base/new_file.h"
 #include "checkpoint/folder.h"
 
+/* A run that was killed has left its lock there. */
 static void clean_checkpoints(tsr_arena *arena, const char *folder) {
+  char owner[TSR_FOLDER_OWNER_BYTES];
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_folder_lock lock;
+  tsr_folder_lock_look(folder, owner);
+  if (!owner[0]) return;
   if (!tsr_file_is_folder(folder) || !tsr_folder_lock_take(arena, folder, &lock, diags)) return;
   tsr_checkpoints_clean(arena, folder, false, diags);
   tsr_folder_lock_release(&lock);
