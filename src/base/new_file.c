@@ -99,6 +99,12 @@ static bool create(tsr_new_file *f) {
   return false;
 }
 
+void tsr_new_file_remove_left(const char *path) {
+  tsr_new_file left = {.path = path, .fd = -1, .lock = -1};
+  for (int number = 0; number < NUMBERS && name_temporary(&left, number); number++)
+    remove_left(left.temporary);
+}
+
 /* Several processes may write one name at once. */
 static bool create_any(tsr_new_file *f) {
   struct stat info;

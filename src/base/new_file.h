@@ -23,6 +23,9 @@ bool tsr_new_file_commit(tsr_new_file *file, tsr_diags *diags);
 /* Nothing is left of it. Fine behind any of the others. */
 void tsr_new_file_drop(tsr_new_file *file);
 
+/* Removes what dead processes have left of the name, where nobody writes it again. */
+void tsr_new_file_remove_left(const char *path);
+
 /* Several files that mean nothing without each other: the first and those beside it. A failure
  * changes nothing: all names have the files that they had before. A process that dies meanwhile
  * leaves the old files, or the new ones, or the first one (old or new) without those beside it,

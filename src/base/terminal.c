@@ -42,7 +42,7 @@ static const char *variable(const char *name) {
 
 bool tsr_terminal_can_draw(void) {
   const char *term = variable("TERM");
-  return term && strcmp(term, "dumb") != 0 && (isatty(STDOUT_FILENO) || isatty(STDERR_FILENO));
+  return term && strcmp(term, "dumb") != 0 && isatty(STDOUT_FILENO);
 }
 
 bool tsr_terminal_has_colours(void) { return !variable("NO_COLOR"); }
@@ -234,16 +234,15 @@ static bool keep(int stream) {
 }
 
 bool tsr_terminal_open(void) {
-  int from = isatty(STDOUT_FILENO) ? STDOUT_FILENO : STDERR_FILENO;
-  bool out = isatty(STDOUT_FILENO), errors = isatty(STDERR_FILENO);
+  bool errors = isatty(STDERR_FILENO);
   if (terminal.screen >= 0 || !tsr_terminal_can_draw()) return false;
-  int screen = fcntl(from, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  int screen = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   if (screen < 0) return false;
   terminal.screen = screen;
   fflush(stdout);
   fflush(stderr);
-  bool ok = has_terminal() && !tcgetattr(screen, &terminal.before) &&
-            (!out || keep(STDOUT_FILENO)) && (!errors || keep(STDERR_FILENO));
+  bool ok = has_terminal() && !tcgetattr(screen, &terminal.before) && keep(STDOUT_FILENO) &&
+            (!errors || keep(STDERR_FILENO));
   if (!ok) {
     give_back(STDOUT_FILENO);
     return false;

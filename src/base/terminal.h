@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether the standard output or error is a terminal that pictures can be drawn on: TERM is set and
- * not "dumb". */
+/* Whether the standard output is a terminal that pictures can be drawn on: TERM is set and not
+ * "dumb". Whoever sends it elsewhere wants the lines there. */
 bool tsr_terminal_can_draw(void);
 /* NO_COLOR is not set to something. */
 bool tsr_terminal_has_colours(void);

@@ -5,6 +5,7 @@
 #include "base/new_file.h"
 #include "cli/console.h"
 #include "cli/sweep_check.h"
+#include "cli/sweep_leftovers.h"
 #include "cli/sweep_runs.h"
 #include "sweep/halving.h"
 #include "train/out_folder.h"
@@ -19,6 +20,14 @@ static bool take_folder(app *a, tsr_out_folder *folder) {
   if (!tsr_out_folder_has_run(a->arena, path)) return true;
   return tsr_diag_error(
       a->diags, TSR_NOWHERE, "'%s' is the folder of a run: --out names another one", path);
+}
+
+/* Of a sweep that was killed: also in folders of runs that go no further. */
+static void remove_leftovers(const sweep_runs *s) {
+  for (int i = 0; i < s->prefixes.tree.count; i++)
+    sweep_leftovers_remove(s->folder, tsr_prefix_folder(s->a->arena, i));
+  for (int i = 0; i < s->request->count; i++)
+    sweep_leftovers_remove(s->folder, tsr_sweep_run_folder(s->a->arena, i + 1));
 }
 
 /* ---- decisions ---- */
@@ -133,6 +142,7 @@ static bool run(app *a, const sweep_request *request, const char *data, sweep_ru
           request->count, s->journal, a->diags))
     return false;
   sweep_runs_block_signals();
+  remove_leftovers(s);
   if (!train(s)) return false;
   tsr_sweep_table table = {&request->sweep, request->runs,  s->results,
                            request->count,  a->options.out, a->options.config};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_runs.h"
 #include "cli/sweep_command.h"
+#include "cli/sweep_leftovers.h"
 #include "base/file_read.h"
 #include "base/json.h"
 #include "base/new_file.h"
@@ -179,9 +180,8 @@ static bool take_result(sweep_runs *s, const run_process *p, int status, bool *r
   const char *folder = folder_of(s, tsr_sweep_run_folder(a->arena, run + 1));
   *ret_waits = cannot_fork(s, p);
   if (*ret_waits) return true;
+  if (*a->stop) return true; /* it was told to end: one at its last step may lack its last sample */
   tsr_sweep_result r = read_result(s, run, status);
-  bool stopped = *a->stop && r.state != TSR_SWEEP_DONE; /* it was told to end */
-  if (stopped) return true;
   *ret_waits = r.state == TSR_SWEEP_WAITS && sweep_prefixes_newest(a->arena, folder) > p->begin;
   if (*ret_waits) return true;
   if (r.state == TSR_SWEEP_WAITS) fail(&r, r.why);
@@ -282,6 +282,14 @@ static bool start_next(sweep_runs *s, bool *waiting, run_process *p, bool *ret_s
   return ok;
 }
 
+/* A run that was killed may go no further; a launcher does not say which was. */
+static void remove_leftovers(const sweep_runs *s, const run_process *p) {
+  tsr_arena *arena = s->a->arena;
+  sweep_leftovers_remove(
+      s->folder, p->is_prefix ? tsr_prefix_folder(arena, p->index)
+                              : tsr_sweep_run_folder(arena, p->index + 1));
+}
+
 bool sweep_runs_train(sweep_runs *s) {
   app *a = s->a;
   run_process *processes = tsr_arena_array(a->arena, run_process, s->jobs);
@@ -301,6 +309,7 @@ bool sweep_runs_train(sweep_runs *s) {
     running--;
     more = true;
     int index = processes[i].index;
+    if (status) remove_leftovers(s, &processes[i]);
     if (processes[i].is_prefix) take_prefix(s, index, status);
     else if (ok) ok = take_result(s, &processes[i], status, &waiting[index]);
   }

@@ -2,6 +2,7 @@
 #include "http/daemon.h"
 #include "base/memory.h"
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,32 +16,59 @@ struct tsr_http_daemon {
   bool has_socket; /* it is not closed yet */
 };
 
-/* ---- the frame of a request ---- */
+/* ---- the headers of a request ---- */
 
 typedef struct {
   int lengths, codings; /* headers that say where the body ends */
+  int hosts;
   bool is_wrong;
-} framing;
+} headers;
 
 static enum MHD_Result
 take_header(void *context, enum MHD_ValueKind kind, const char *name, const char *value) {
-  framing *f = context;
+  headers *h = context;
   size_t length = strlen(name);
   (void)kind;
-  if (!length || strchr(" \t", name[length - 1])) f->is_wrong = true; /* "Content-Length : 5" */
-  if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH)) f->lengths++;
+  if (!length || strchr(" \t", name[length - 1])) h->is_wrong = true; /* "Content-Length : 5" */
+  if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH)) h->lengths++;
+  if (!strcasecmp(name, MHD_HTTP_HEADER_HOST)) h->hosts++;
   if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) != 0) return MHD_YES;
-  f->codings++;
-  if (!value || strcasecmp(value, "chunked") != 0) f->is_wrong = true;
+  h->codings++;
+  if (!value || strcasecmp(value, "chunked") != 0) h->is_wrong = true;
   return MHD_YES;
 }
 
-/* Whether a proxy before the server cannot take another place for the end of the body than the
- * server does (RFC 9112, 6.3): what follows would be a request that it has not seen. */
-static bool has_one_end(struct MHD_Connection *connection) {
-  framing f = {0};
-  MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, &f);
-  return !f.is_wrong && f.lengths + f.codings <= 1;
+/* NULL where a proxy before the server cannot understand the headers in another way than the
+ * server does: where the body ends (RFC 9112, 6.3), behind which there would be a request that it
+ * has not seen, and whose request it is (3.2). */
+static const char *find_fault(struct MHD_Connection *connection) {
+  headers h = {0};
+  MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, &h);
+  if (h.is_wrong || h.lengths + h.codings > 1)
+    return "The headers do not say in one way where the body ends";
+  return h.hosts > 1 ? "There is more than one header 'Host'" : NULL;
+}
+
+/* Before the headers are read. libmicrohttpd gives the target as text, which NUL ends; where it
+ * ends itself, the version follows (find_cut). */
+static void *begin(void *context, const char *target, struct MHD_Connection *connection) {
+  tsr_exchange *e = tsr_memory_new(sizeof *e);
+  e->daemon = context;
+  e->context = e->daemon->handler.context;
+  e->connection = connection;
+  e->client =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+  e->target_end = target + strlen(target);
+  return e;
+}
+
+/* NULL where the target has no NUL: its end is the byte before the version. A version that is no
+ * part of the request line says nothing. */
+static const char *find_cut(const tsr_exchange *e, const char *version) {
+  enum { LINE_MAX_BYTES = 1 << 16 };
+  uintptr_t end = (uintptr_t)e->target_end, next = (uintptr_t)version;
+  bool is_behind = next > end && next - end < LINE_MAX_BYTES;
+  return is_behind && next - end > 1 ? "The path has a NUL byte" : NULL;
 }
 
 static void take_body(tsr_exchange *e, const char *bytes, size_t length) {
@@ -55,16 +83,11 @@ static enum MHD_Result handle(
     const char *version, const char *upload, size_t *upload_bytes, void **ret_exchange) {
   tsr_http_daemon *d = context;
   tsr_exchange *e = *ret_exchange;
-  (void)version;
-  if (!e) {
-    *ret_exchange = e = tsr_memory_new(sizeof *e);
-    e->context = d->handler.context;
-    e->daemon = d;
-    e->connection = connection;
-    e->client =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    e->is_malformed = !has_one_end(connection);
-    return e->is_malformed ? d->handler.answer(e, method, path) : MHD_YES;
+  if (!e->has_headers) {
+    e->has_headers = true;
+    e->fault = find_cut(e, version);
+    if (!e->fault) e->fault = find_fault(connection);
+    return e->fault ? d->handler.answer(e, method, path) : MHD_YES;
   }
   if (*upload_bytes) {
     take_body(e, upload, *upload_bytes);
@@ -135,8 +158,9 @@ bool tsr_http_daemon_open(
         0, NULL, NULL, handle, d, MHD_OPTION_LISTEN_SOCKET, settings->socket,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(settings->connections + CLOSING),
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(settings->sending_s + 1),
-        MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED, complete,
-        NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, d, MHD_OPTION_END);
+        MHD_OPTION_URI_LOG_CALLBACK, begin, d, MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, complete, NULL, MHD_OPTION_NOTIFY_CONNECTION, notice, d,
+        MHD_OPTION_END);
   if (d->daemon) return true;
   return tsr_diag_failure(diags, TSR_NOWHERE, "the server of HTTP cannot be started");
 }

@@ -17,10 +17,13 @@ typedef struct {
   struct MHD_Connection *connection;
   tsr_connection *client;
   tsr_text body;
-  bool is_too_large; /* the body is longer than max_body, and is not kept */
-  bool is_malformed; /* the headers do not say in one way where the body ends: it is not read, and
-                        the connection is closed behind the answer */
-  const char *name;  /* the rest of the path, for handlers whose routes have names below them */
+  bool is_too_large;      /* the body is longer than max_body, and is not kept */
+  const char *target_end; /* of the path and query, while the headers are read */
+  bool has_headers;
+  const char *
+      fault; /* of the path or headers, which is answered with 400; NULL: none. The body is not read
+                        then, and the connection is closed behind the answer */
+  const char *name; /* the rest of the path, for handlers whose routes have names below them */
 } tsr_exchange;
 
 typedef struct {

@@ -15,7 +15,8 @@ enum {
   TICK_PIXELS = 90
 };
 enum { CHART_MIN = 620, CHART_MAX = 1800, ACTIONS_MAX = 4096, STAGES_MAX = 64 };
-static const double character_pixels = 7; /* of the boxes' 11-pixel text */
+/* Of the boxes' 11-pixel text, and between the texts of two boxes. */
+static const double character_pixels = 7, gap_pixels = 4;
 
 static const char *const kind_names[TSR_ACTION_KINDS] = {
     "forward", "backward", "weights' gradients"};
@@ -54,7 +55,7 @@ static double bottom_of(const page *p) { return y_of(p, p->pipeline->stages - 1)
 
 /* ---- the rows ---- */
 
-/* A box shows what fits: F3.1, else the microbatch, else nothing; its tip has it all. */
+/* A box shows what fits with a gap: F3.1, else the microbatch, else nothing; its tip has it all. */
 static void draw_action(const page *p, int stage, int index) {
   tsr_action a = p->pipeline->actions[stage][index];
   double start = p->times.start[stage][index], end = p->times.end[stage][index];
@@ -78,8 +79,8 @@ static void draw_action(const page *p, int stage, int index) {
   tsr_text_free(&tip);
   if (a.chunk) tsr_text_add(p->svg, "</g>\n");
   const char *label = whole.text;
-  if ((double)strlen(label) * character_pixels > width) label = number;
-  if ((double)strlen(label) * character_pixels <= width)
+  if ((double)strlen(label) * character_pixels > width - gap_pixels) label = number;
+  if ((double)strlen(label) * character_pixels <= width - gap_pixels)
     tsr_svg_text(p->svg, a.chunk ? "small" : "on", "middle", x + width / 2, y + BASELINE, label);
 }
 

@@ -128,9 +128,9 @@ void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, 
   tsr_json_lines_add(metrics->lines, line, step->step, diags);
 }
 
-bool tsr_metrics_have_eval(const tsr_metrics *metrics, int64_t step) {
+bool tsr_metrics_have(const tsr_metrics *metrics, const char *event, int64_t step) {
   char line[64];
-  snprintf(line, sizeof line, "{\"event\":\"eval\",\"step\":%" PRId64 ",", step);
+  snprintf(line, sizeof line, "{\"event\":\"%s\",\"step\":%" PRId64 ",", event, step);
   return tsr_json_lines_have(metrics->lines, line);
 }
 

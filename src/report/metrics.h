@@ -83,8 +83,9 @@ typedef struct {
   bool has_accuracy; /* of a model that tells classes of documents apart */
   double accuracy, accuracy_error;
 } tsr_metrics_eval;
-/* Whether the file has the evaluation of that step; true where none is written or read. */
-bool tsr_metrics_have_eval(const tsr_metrics *metrics, int64_t step);
+/* Whether the file has the step's line of that event, "eval" say; true where none is written or
+ * read. */
+bool tsr_metrics_have(const tsr_metrics *metrics, const char *event, int64_t step);
 void tsr_metrics_write_eval(
     tsr_metrics *metrics, const tsr_metrics_eval *evaluation, tsr_diags *diags);
 /* Bytes of the text that are not UTF-8, and NUL, become U+FFFD. */

@@ -170,10 +170,7 @@ static const route *find_route(
 }
 
 static enum MHD_Result answer_request(tsr_exchange *e, const char *method, const char *path) {
-  if (e->is_malformed)
-    return tsr_http_answer_error(
-        e,
-        &(tsr_api_error){400, NULL, NULL, "The headers do not say in one way where the body ends"});
+  if (e->fault) return tsr_http_answer_error(e, &(tsr_api_error){400, NULL, NULL, e->fault});
   tsr_arena *arena = tsr_arena_new();
   tsr_api_error error = {0};
   const route *found = find_route(e, arena, method, path, &error);

@@ -339,6 +339,10 @@ bool tsr_checkpoint_manager_is_out_of_time(const tsr_checkpoint_manager *k, int6
   return ends_late(k, 0, k->taken != step);
 }
 
+bool tsr_checkpoint_manager_is_past_half(const tsr_checkpoint_manager *k) {
+  return k->options.limit_s && now() - k->begin > k->options.limit_s / 2;
+}
+
 /* Waits for the newest; whether it is of this state and on the disk, for all processes. */
 static bool is_kept(tsr_checkpoint_manager *k, const tsr_run_state *state, tsr_diags *diags) {
   bool ok = tsr_saver_wait(k->saver, diags) && k->taken == state->step;

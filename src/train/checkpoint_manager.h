@@ -87,6 +87,8 @@ bool tsr_checkpoint_manager_is_late(const tsr_checkpoint_manager *manager);
 /* Whether the time limit leaves no more than a checkpoint takes, or nothing where the newest is of
  * `step`. */
 bool tsr_checkpoint_manager_is_out_of_time(const tsr_checkpoint_manager *manager, int64_t step);
+/* Whether half of the time limit is over. */
+bool tsr_checkpoint_manager_is_past_half(const tsr_checkpoint_manager *manager);
 
 /* At the end: the state, if it is not on the disk yet. False if it cannot be kept. */
 bool tsr_checkpoint_manager_finish(

@@ -139,7 +139,7 @@ static void add_text(
 
 bool tsr_generate(
     const tsr_trainer_options *o, const tsr_generator *generator, tsr_generating how,
-    int64_t *ret_count, tsr_text *text, tsr_diags *diags) {
+    int64_t *ret_count, bool *ret_is_whole, tsr_text *text, tsr_diags *diags) {
   const tsr_tokenizer *tokenizer = &o->data->dataset.tokenizer;
   tsr_arena *arena = tsr_arena_new(); /* samples are many */
   how.sampling = sampling_of(&o->config->eval);
@@ -150,6 +150,7 @@ bool tsr_generate(
             tsr_generate_texts(arena, generator, &prompt, 1, &how, &made, &speed, diags);
   if (ok) add_text(arena, tokenizer, o->config->eval.prompt[0] ? &prompt : NULL, &made, text);
   *ret_count = ok ? made.count : 0;
+  *ret_is_whole = ok && made.end != TSR_TEXT_INTERRUPTED;
   tsr_arena_free(arena);
   return ok;
 }

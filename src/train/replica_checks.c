@@ -124,7 +124,7 @@ static bool return_to_checkpoint(tsr_trainer *t) {
   tsr_trainer_take_state(t, &state);
   t->steps = t->replicas.steps;
   t->ends_early = t->is_best = false;
-  t->evaluated = 0;
+  t->evaluated = t->sampled = 0;
   t->replicas.failed = left;
   t->replicas.checked = t->step;
   bool ok = tsr_metrics_begin(t->o->metrics, t->step, t->diags) && tsr_tensorboard_run_begin(t) &&

@@ -329,25 +329,24 @@ static bool run_steps(tsr_trainer *t, uint64_t *requests) {
   return true;
 }
 
-/* A run that was killed behind its last checkpoint has not made what follows that step. */
-static bool lacks_evaluation(const tsr_trainer *t) {
-  if (t->step != t->steps || !t->eval || t->is_repetition || t->ends_early || t->o->recording ||
-      tsr_validation_is_monitored(t->o->config)) /* which is evaluated before its checkpoint */
-    return false;
-  return tsr_executable_agree(t->train, !tsr_metrics_have_eval(t->o->metrics, t->step));
+/* A signal meanwhile ends the run before its first step. */
+static bool begin_steps(tsr_trainer *t, uint64_t *requests) {
+  if (!tsr_trainer_report_lacking(t)) return false;
+  *requests |= tsr_executable_agree(t->train, (uint64_t)*t->o->stop << REQUEST_SIGNAL_AT);
+  return true;
 }
 
 /* A run that returns to a checkpoint at its end makes the steps from there again. */
 static bool run_loop(tsr_trainer *t, int *ret_signal) {
   uint64_t requests = is_at_stop(t) ? REQUEST_STOP : 0;
-  bool ends_here = t->step < t->steps || lacks_evaluation(t);
+  bool has_steps = t->step < t->steps;
   tsr_replicas_outcome replicas;
+  if (has_steps && !begin_steps(t, &requests)) return false;
   do {
     if (!run_steps(t, &requests)) return false;
     replicas = tsr_replica_checks_run(t);
     if (replicas == TSR_REPLICAS_FAIL) return false;
   } while (replicas == TSR_REPLICAS_RETURN);
-  ends_here &= t->step == t->steps;
   *ret_signal = t->step < t->steps ? (int)(requests >> REQUEST_SIGNAL_AT) : 0;
   bool stops = t->step < t->steps && !*ret_signal;
   if (stops) *ret_signal = requests & REQUEST_STOP ? TSR_ENDED_BY_STEP : TSR_ENDED_BY_LIMIT;
@@ -356,7 +355,9 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
     tsr_progress_clear(&t->progress);
     printf("%s: stops after step %lld of %lld\n", why, (long long)t->step, (long long)t->steps);
   }
-  return keep_state(t) && (!ends_here || tsr_trainer_report_texts(t, true));
+  if (!keep_state(t)) return false;
+  if (!has_steps) return tsr_trainer_report_lacking(t);
+  return t->step < t->steps || tsr_trainer_report_texts(t, true);
 }
 
 /* Makes the recorder; a recording also ends the run behind what it records. */

@@ -112,10 +112,10 @@ bool tsr_weights_sha256(
     tsr_arena *arena, const tsr_executable *executable, const tsr_graph *graph, char ret_text[65],
     tsr_diags *diags);
 
-/* Continues the configuration's prompt by how.max_new_tokens, or fewer where how.is_over; appends
- * the text of both. The configuration has the sampling. */
+/* Continues the configuration's prompt by how.max_new_tokens, or fewer where how.is_over, then not
+ * whole; appends the text of both. The configuration has the sampling. */
 bool tsr_generate(
     const tsr_trainer_options *options, const tsr_generator *generator, tsr_generating how,
-    int64_t *ret_count, tsr_text *text, tsr_diags *diags);
+    int64_t *ret_count, bool *ret_is_whole, tsr_text *text, tsr_diags *diags);
 
 #endif

@@ -40,6 +40,7 @@ struct tsr_trainer {
   double loss, norm, lr;
   tsr_validation_state validation;
   int64_t evaluated;     /* the step of the last evaluation */
+  int64_t sampled;       /* and of the last whole sample */
   bool is_best;          /* its loss is among the best, and no checkpoint has it yet */
   bool ends_early;       /* the loss did not improve any more */
   bool is_repetition;    /* of steps that were made: their number alone ends it */
@@ -84,6 +85,9 @@ void tsr_trainer_prepare_evaluation(tsr_trainer *t);
 bool tsr_trainer_report_evaluation(tsr_trainer *t);
 /* The evaluation and the sample that are due after a step, or at the end. */
 bool tsr_trainer_report_texts(tsr_trainer *t, bool last);
+/* What was due at the step that the run begins with and is not in the metrics: the last evaluation,
+ * the sample. A run that was killed or interrupted behind the step has not made it. */
+bool tsr_trainer_report_lacking(tsr_trainer *t);
 void tsr_trainer_write_start(const tsr_trainer *t);
 /* The last line and the metrics' end; false with a failure. */
 bool tsr_trainer_write_end(tsr_trainer *t, int ended_by);

@@ -130,37 +130,50 @@ bool tsr_trainer_report_evaluation(tsr_trainer *t) {
   return true;
 }
 
-/* Whether a signal or the time limit ends a sample: for all processes, whichever has noticed it. */
+/* Whether a signal or the time limit ends a sample: for all processes, whichever has noticed it. A
+ * sample before the first step of this start leaves it half of the time: a job that is started
+ * again and again gets on. */
 static bool is_sample_over(void *context) {
   tsr_trainer *t = context;
-  bool late = t->manager && tsr_checkpoint_manager_is_out_of_time(t->manager, t->step);
+  bool is_first = t->step == t->first_step && t->step < t->steps;
+  bool late = t->manager && (is_first ? tsr_checkpoint_manager_is_past_half(t->manager)
+                                      : tsr_checkpoint_manager_is_out_of_time(t->manager, t->step));
   return tsr_executable_agree(t->train, *t->o->stop || late);
 }
 
 /* A model may write what a terminal takes as its commands. */
-static void print_sample(const tsr_trainer *t, int64_t tokens, const tsr_text *text) {
+static void
+print_sample(const tsr_trainer *t, int64_t tokens, bool is_whole, const tsr_text *text) {
   int64_t most = t->o->config->training.sample_tokens;
   tsr_text shown = {0};
   if (text->data) tsr_text_add_shown(&shown, text->data, text->length);
   printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, shown.data ? shown.data : "");
   tsr_text_free(&shown);
-  if (tokens < most && !*t->o->stop)
-    printf("time limit: the sample has %lld of %lld tokens\n", (long long)tokens, (long long)most);
+  if (is_whole) return;
+  const char *why = *t->o->stop ? "signal" : "time limit";
+  printf("%s: the sample has %lld of %lld tokens\n", why, (long long)tokens, (long long)most);
 }
 
+/* A sample that a signal or the time limit has cut is printed, and is no result of the run: no file
+ * has it, so that the run that continues makes it. */
 static bool report_sample(tsr_trainer *t) {
   tsr_text text = {0};
+  if (t->sampled == t->step) return true;
   tsr_generating how = {.max_new_tokens = t->o->config->training.sample_tokens};
   how.is_over = is_sample_over;
   how.over_context = t;
   int64_t tokens;
-  bool ok = tsr_generate(t->o, &t->generator, how, &tokens, &text, t->diags);
+  bool is_whole;
+  bool ok = tsr_generate(t->o, &t->generator, how, &tokens, &is_whole, &text, t->diags);
   tsr_progress_clear(&t->progress);
-  if (ok && !t->o->quiet) print_sample(t, tokens, &text);
+  if (ok && !t->o->quiet) print_sample(t, tokens, is_whole, &text);
   const char *data = text.data ? text.data : "";
-  if (ok) tsr_metrics_write_sample(t->o->metrics, t->step, data, text.length, t->diags);
-  if (ok) tsr_tensorboard_run_sample(t, data, text.length);
-  if (ok) tsr_dashboard_run_sample(t, data, text.length);
+  if (is_whole) {
+    tsr_metrics_write_sample(t->o->metrics, t->step, data, text.length, t->diags);
+    tsr_tensorboard_run_sample(t, data, text.length);
+    tsr_dashboard_run_sample(t, data, text.length);
+    t->sampled = t->step;
+  }
   tsr_text_free(&text);
   return ok;
 }
@@ -201,6 +214,32 @@ bool tsr_trainer_report_texts(tsr_trainer *t, bool last) {
   if (evaluated && !tsr_trainer_report_evaluation(t)) return false;
   bool sampled = t->generation && (is_due(c->sample_every, t->step) || last);
   return !sampled || report_sample(t);
+}
+
+/* ---- what the run that is continued has not made ---- */
+
+/* A monitored evaluation is made before its checkpoint. */
+static bool lacks_evaluation(const tsr_trainer *t) {
+  return t->eval && t->step == t->steps && !t->ends_early &&
+         !tsr_validation_is_monitored(t->o->config) &&
+         !tsr_metrics_have(t->o->metrics, "eval", t->step);
+}
+
+/* Of a step that the metrics have: they may begin behind it. */
+static bool lacks_sample(const tsr_trainer *t) {
+  const tsr_metrics *metrics = t->o->metrics;
+  bool wanted = t->step == t->steps || (is_due(t->o->config->training.sample_every, t->step) &&
+                                        tsr_metrics_have(metrics, "step", t->step));
+  return t->generation && wanted && !tsr_metrics_have(metrics, "sample", t->step);
+}
+
+bool tsr_trainer_report_lacking(tsr_trainer *t) {
+  enum { EVALUATION = 1, SAMPLE = 2 };
+  if (t->is_repetition || t->o->recording) return true;
+  uint64_t lacks = (lacks_evaluation(t) ? EVALUATION : 0) | (lacks_sample(t) ? SAMPLE : 0);
+  lacks = tsr_executable_agree(t->train, lacks);
+  return (!(lacks & EVALUATION) || tsr_trainer_report_evaluation(t)) &&
+         (!(lacks & SAMPLE) || report_sample(t));
 }
 
 /* ---- the first and the last line ---- */

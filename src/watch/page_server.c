@@ -51,8 +51,7 @@ static enum MHD_Result answer_request(tsr_exchange *e, const char *method, const
   const page_server *s = e->context;
   const char *host =
       MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-  if (e->is_malformed)
-    return refuse(e, 400, "the headers do not say in one way where the body ends");
+  if (e->fault) return refuse(e, 400, e->fault);
   if (s->checks_host && !tsr_host_header_is_loopback(host))
     return refuse(e, 403, "the request does not name this machine as its host");
   if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)

@@ -79,6 +79,18 @@ static void test_killed(void) {
   CHECK(!exists("f.partial-0.tmp") && !exists("f.partial-1.tmp"));
 }
 
+/* Where nobody writes the name again. */
+static void test_removed(void) {
+  pid_t first = start_writer("r"), second = start_writer("r"), third = start_writer("r");
+  kill_writer(first);
+  kill_writer(third);
+  tsr_new_file_remove_left("r");
+  CHECK(!exists("r.partial-0.tmp") && exists("r.partial-1.tmp") && !exists("r.partial-2.tmp"));
+  kill_writer(second);
+  tsr_new_file_remove_left("r");
+  CHECK(!exists("r.partial-1.tmp") && !exists("r"));
+}
+
 /* What is no file of a killed process stays. */
 static void test_others(void) {
   static const char *const others[] = {"g.tmp", "g.partial-x.tmp", "g.partial-0.tmp.txt", "target"};
@@ -124,6 +136,7 @@ int main(void) {
   char folder[64];
   scratch_enter(folder);
   test_killed();
+  test_removed();
   test_others();
   test_at_once();
   CHECK(tsr_diags_errors(diags) == 0);

@@ -131,6 +131,32 @@ def check_pipeline(c, root, printed, stages, microbatches):
     c.check(abs(gantt - total) <= 1e-5 * total, f"--gantt has {gantt} ms")
 
 
+def check_labels(c, root):
+    """Labels of the boxes of a row leave a gap: in Arial, whose letters are as wide as those of the fonts that the picture names."""
+    wide = {"F": 0.611, "B": 0.667, "W": 0.944, ".": 0.278}
+    rows = {}
+    for t in root.iter("{http://www.w3.org/2000/svg}text"):
+        if re.fullmatch(r"[FBW]?\d+(\.\d+)?", t.text or "") and t.get("text-anchor") == "middle":
+            half = 11 * sum(wide.get(x, 0.556) for x in t.text) / 2
+            rows.setdefault(t.get("y"), []).append((float(t.get("x")) - half, float(t.get("x")) + half, t.text))
+    count = 0
+    for row in map(sorted, rows.values()):
+        close = [(a[2], b[2]) for a, b in zip(row, row[1:]) if b[0] - a[1] < 1.5]
+        c.same(close, [], "labels that touch")
+        count += sum(text[0] in "FBW" for _, _, text in row)
+    return count
+
+
+def check_narrow(c, p):
+    """Orders with many boxes, some as wide as their texts alone."""
+    shown = 0
+    for schedule, stages, microbatches in (("zb_h1", 8, 32), ("zb_h1", 8, 24), ("1f1b", 8, 40), ("zb_v", 4, 16)):
+        more = ["--set", f"mesh={{axes: [pp], shape: [{stages}]}}", "--set", f"pipeline={{schedule: {schedule}, microbatches: {microbatches}}}",
+                "--set", f"training_config.batch_size={microbatches}", "--set", "transformer_config.num_blocks=8"]
+        shown += check_labels(c, p.draw("--machine", "h100", *more)[1]["pipeline"])
+    c.check(shown > 200, f"{shown} labels with a letter")
+
+
 def check_mesh(c, p, root, *words):
     said = p.run("inspect", "--config", "run.yaml", *words)
     coords = dict(re.findall(r"^  rank (\d+): (.*)$", said, re.M))
@@ -165,6 +191,7 @@ def check_mesh_of(c, p, axes, microbatches, *more):
     check_mesh(c, p, roots["mesh"], *words[3:])
     if "pp" in axes:
         check_pipeline(c, roots["pipeline"], printed, axes["pp"], microbatches)
+        check_labels(c, roots["pipeline"])
 
 
 def check_many(c, p):
@@ -253,6 +280,7 @@ def main():
         check_mesh_of(c, p, {"pp": 2, "tp": 2}, 8)  # whose update is a narrow part
         one, _ = p.draw(command="check")
         c.same(one, p.run("check", "--config", "run.yaml"), "what check prints with pictures")
+        check_narrow(c, p)
         check_many(c, p)
         check_largest(c, p)
         check_descriptors(c, p)

@@ -113,7 +113,7 @@ def check_frames(c, s):
     hidden = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
     for headers in (f"Content-Length: 0\r\nContent-Length: {len(hidden)}", f"Content-Length : {len(hidden)}",
                     "Transfer-Encoding: chunked\r\nContent-Length: 5", "Transfer-Encoding: gzip",
-                    "Transfer-Encoding: identity, chunked"):
+                    "Transfer-Encoding: identity, chunked", "Host: y", "host: x"):
         with socket.create_connection(("127.0.0.1", s.port), timeout=WAIT) as connection:
             connection.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                                + headers.encode() + b"\r\n\r\n" + hidden)
@@ -124,6 +124,13 @@ def check_frames(c, s):
             except ConnectionResetError:  # the rest of the request was not read
                 pass
         c.check(answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1, f"{headers!r}: {answer}")
+
+
+def check_nul(c, s):
+    """A path ends where the request says, not at a NUL byte."""
+    for path in (b"/health\0", b"/health\0/x", b"/health?a\0b"):
+        answer = s.raw(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        c.check(b" 400 " in answer[:20] and b"The path has a NUL byte" in answer, f"{path}: {answer}")
 
 
 def wait_for(c, done, what):
@@ -323,6 +330,7 @@ def main():
         with serving(c, program, model, "--max-body", "12000", "--max-batch", "2") as s:
             check_values(c, s)
             check_frames(c, s)
+            check_nul(c, s)
             check_bodies(c, s)
         with serving(c, program, model, "--max-queue", "100", "--max-batch", "2") as s:
             check_clients_that_go(c, s)

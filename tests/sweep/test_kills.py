@@ -110,12 +110,36 @@ def check_signals(c, s):
     gone(c, "locked", "a sweep was killed")
 
 
+def check_last_sample(c, s):
+    """A signal in the sample behind a run's last step: the sweep that continues has the sample."""
+    s.config(name="sample.yaml", steps=2, every=0, save=0)
+    words = ["--set", "seed=1..2", "--set", "sweep.metric=loss/train", "--set", "sample_tokens=20"]
+    Path("endless.sh").write_text("[ ! -e endless ] || set -- \"$@\" --set training_config.sample_tokens=2147483647\nexec \"$@\"\n")
+    s.sweep("samples", *words, config="sample.yaml")
+    Path("endless").touch()
+    process = begin(s, "cut", *words, "--launcher", "sh endless.sh", config="sample.yaml")
+    metrics = [Path("cut", f"run-00{run}", "metrics.jsonl") for run in (1, 2)]
+    for path in metrics:
+        while not (path.exists() and '"step","step":2' in path.read_text()):
+            time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=WAIT)
+    c.same(process.returncode, 128 + signal.SIGTERM, f"a signal in the last samples: {said}")
+    Path("endless").unlink()
+    s.sweep("cut", *words, "--launcher", "sh endless.sh", config="sample.yaml")
+    for path in metrics:
+        have, want = ([x for x in p.read_text().splitlines() if '"sample"' in x] for p in (path, Path("samples", *path.parts[1:])))
+        c.check(len(want) == 1 and have == want, f"{path}: {have}, not {want}")
+
+
 def main():
     c = Checks()
     s = Sweeps(c, sys.argv[1])
     quick = len(sys.argv) > 2
     check_kills(c, s, 2 if quick else 6)
     check_signals(c, s)
+    check_last_sample(c, s)
     c.end("sweep.kills", 15 if quick else 20)
 
 

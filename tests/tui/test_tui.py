@@ -7,6 +7,7 @@ ACCEPT=1 in the environment writes the pictures that are compared."""
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -86,6 +87,14 @@ def check_plain(c, program):
     done = [subprocess.run([*words, *more], capture_output=True, text=True, errors="replace", timeout=WAIT) for more in ([], ["--tui"])]
     plain = [re.sub(r"[\d,]+ tokens/s", "# tokens/s", d.stdout) for d in done]
     c.check(plain[0] == plain[1] and done[0].stderr == done[1].stderr and "done: step 12" in plain[0], f"without a terminal: {plain}")
+    for to in (">file", "| cat >file"):  # standard error is the terminal
+        drawn = []
+        for more in ("", " --tui"):
+            t = Terminal(["/bin/sh", "-c", f"{shlex.join(map(str, words))}{more} {to}"], env={"NO_COLOR": "1"})
+            code, text = t.end(), re.sub(r"[\d,]+ tokens/s", "# tokens/s", Path("file").read_text(errors="replace"))
+            drawn.append((code, t.raw, text))
+        c.same(drawn[1], drawn[0], f"--tui {to}")
+        c.check(drawn[1][0] == 0 and drawn[1][2] == plain[0], f"--tui {to}: {drawn[1]}")
     for env in ({"TERM": "dumb"}, {"TERM": ""}):
         t = Terminal([*map(str, words), "--tui"], env=env)
         code = t.end()

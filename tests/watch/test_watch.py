@@ -266,6 +266,12 @@ def check_requests(c, program):
     c.check("403" in raw(watch.port, b"GET / HTTP/1.0\r\n\r\n")[0], "a request without a host")
     both = b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     c.check(" 400 " in raw(watch.port, both)[0], "two ends of a body")
+    for path in (b"/\0", b"/\0x", b"/data\0", b"/\0HTTP/1.1", b"/data?since=1-1\0", b"\0"):
+        request = b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        c.check(" 400 " in raw(watch.port, request)[0], f"{path}")
+    for hosts in (("localhost", "example.com"), ("localhost", "localhost"), ("127.0.0.1", "")):
+        headers = "".join(f"Host: {host}\r\n" for host in hosts)
+        c.check(" 400 " in raw(watch.port, f"GET /data HTTP/1.1\r\n{headers}Connection: close\r\n\r\n".encode())[0], f"hosts {hosts}")
     with socket.create_connection(("127.0.0.1", watch.port)) as s:
         s.sendall(b"\x00\xff\r\n\r\n")
     connections = [socket.create_connection(("127.0.0.1", watch.port)) for _ in range(100)]  # which send nothing
