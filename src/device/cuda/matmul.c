@@ -83,34 +83,54 @@ typedef struct {
 typedef void
 make_sum(const cuda_call *c, void *context, int64_t block, int64_t leaf, const results *into);
 
+typedef struct {
+  make_sum *make;
+  void *context;
+  float *wide; /* where the GEMMs of a leaf are added in f32 before it is rounded; or NULL */
+} summand;
+
+/* A sum that rounds is in no batch (schedule/fuse_gemms.c). */
+static void
+make_leaf(const cuda_call *c, const summand *of, int64_t block, int64_t leaf, const results *into) {
+  if (!of->wide) {
+    of->make(c, of->context, block, leaf, into);
+    return;
+  }
+  results sum = {into->of, of->wide, into->step, TSR_CUDA_F32};
+  of->make(c, of->context, block, leaf, &sum);
+  tsr_cuda_cast(
+      c->state->stream, into->type, into->at, TSR_CUDA_F32, of->wide,
+      tsr_task_block_elements(c->call.task));
+}
+
 /* Adds partial results of `elements` each to others. */
 static void
 add_results(const cuda_call *c, const results *to, const results *from, int64_t elements) {
   bool dense = to->step == elements && from->step == elements;
   int count = to->of->steps.count, calls = dense ? 1 : count;
   for (int i = 0; i < calls; i++) {
-    float *sum = (float *)to->at + i * to->step;
-    const float *other = (const float *)from->at + i * from->step;
-    tsr_cuda_add(
-        c->state->stream, TSR_CUDA_F32, sum, sum, other, dense ? count * elements : elements);
+    void *sum = (void *)moved(to->at, i * to->step, to->type);
+    const void *other = moved(from->at, i * from->step, to->type);
+    tsr_cuda_add(c->state->stream, to->type, sum, sum, other, dense ? count * elements : elements);
   }
 }
 
 /* The stack entries of the tree, of all GEMMs of the batch each; the first is the results. */
-static results entry(const results *first, float *stack, int64_t elements, int at) {
-  float *partial = stack + (at - 1) * first->of->steps.count * elements;
-  return at ? (results){first->of, partial, elements, TSR_CUDA_F32} : *first;
+static results entry(const results *first, void *stack, int64_t elements, int at) {
+  int64_t behind = (at - 1) * first->of->steps.count * elements;
+  void *partial = (void *)moved(stack, behind, first->type);
+  return at ? (results){first->of, partial, elements, first->type} : *first;
 }
 
 static void add_leaves(
-    const cuda_call *c, make_sum *make, void *context, int64_t block, const results *out,
-    float *stack, int64_t elements) {
+    const cuda_call *c, const summand *of, int64_t block, const results *out, void *stack,
+    int64_t elements) {
   const tsr_reduction *sum = &c->call.task->sum;
   tsr_tree_stack tree = {0};
   for (int64_t leaf = 0; leaf < tsr_reduction_leaves(sum); leaf++) {
     int at = tsr_tree_push(&tree, tsr_reduction_merges(sum, leaf));
     results into = entry(out, stack, elements, at);
-    make(c, context, block, leaf, &into);
+    make_leaf(c, of, block, leaf, &into);
     for (int low; tsr_tree_merge(&tree, &low);) {
       results lower = entry(out, stack, elements, low),
               upper = entry(out, stack, elements, low + 1);
@@ -119,48 +139,27 @@ static void add_leaves(
   }
 }
 
-typedef struct {
-  make_sum *make;
-  void *context;
-  results out;
-  float *wide; /* where the GEMMs of a leaf are added in f32 before it is rounded; or NULL */
-} rounded_sum;
-
-static void
-make_rounded(const cuda_call *c, void *context, int64_t block, int64_t leaf, void *into) {
-  const rounded_sum *of = context;
-  results leaf_of = of->out;
-  leaf_of.at = of->wide ? of->wide : into;
-  if (of->wide) leaf_of.type = TSR_CUDA_F32;
-  of->make(c, of->context, block, leaf, &leaf_of);
-  if (of->wide)
-    tsr_cuda_cast(
-        c->state->stream, of->out.type, into, TSR_CUDA_F32, of->wide,
-        tsr_task_block_elements(c->call.task));
-}
-
 static void run_batch(const cuda_call *c, const cuda_gemm_batch *g, make_sum *make, void *context) {
   const tsr_task *t = c->call.task;
-  int64_t elements = tsr_task_block_elements(t);
-  bool wide = cuda_matmul_is_wide(t);
-  results out = {g, cuda_at(c, g->first.out), g->steps.c, cuda_type(g->first.out)};
+  int64_t elements = tsr_task_block_elements(t), blocks = tsr_reduction_blocks(&t->sum);
+  bool wide = cuda_matmul_is_wide(t), rounds = t->sum.rounds != TSR_F32;
+  results out = {g, cuda_at(c, g->first.out), g->steps.c, cuda_type(g->first.out)}, to = out;
   if (!tsr_reduction_is_split(&t->sum) && !wide) {
     make(c, context, 0, 0, &out);
     return;
   }
   cuda_matmul_scratch s = cuda_matmul_scratch_at(&c->call, cuda_scratch(c));
-  if (t->sum.rounds != TSR_F32) { /* such GEMMs are in no batch (schedule/fuse_gemms.c) */
-    rounded_sum of = {make, context, out, wide ? s.wide : NULL};
-    cuda_add_leaves(c, 0, out.at, s.stack, elements, elements, make_rounded, &of);
-    return;
+  summand of = {make, context, rounds ? s.wide : NULL};
+  if (!rounds) to.type = TSR_CUDA_F32;
+  if (!rounds && wide) to.at = s.wide;
+  assert(!wide || blocks == 1); /* blocks are partial, and those are f32 */
+  for (int64_t block = 0; block < blocks; block++) {
+    results sum = to;
+    sum.at = (void *)moved(to.at, block * elements, to.type);
+    add_leaves(c, &of, block, &sum, s.stack, elements);
   }
-  float *to = wide ? s.wide : out.at;
-  assert(!wide || tsr_reduction_blocks(&t->sum) == 1); /* blocks are partial, and those are f32 */
-  for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++) {
-    results sum = {g, to + block * elements, g->steps.c, TSR_CUDA_F32};
-    add_leaves(c, make, context, block, &sum, s.stack, elements);
-  }
-  if (wide) tsr_cuda_cast(c->state->stream, out.type, out.at, TSR_CUDA_F32, to, elements);
+  if (!rounds && wide)
+    tsr_cuda_cast(c->state->stream, out.type, out.at, TSR_CUDA_F32, to.at, elements);
 }
 
 static void run_sum(const cuda_call *c, make_sum *make, void *context) {
