@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sums and maxima over a warp and over a block, in a tree that depends on the number of threads
- * alone, and the loop over a row. Every thread gets the result: lanes add each other's values
- * crosswise, and a + b has the bits of b + a. */
+ * alone, sums over the threads before each, and the loop over a row. Every thread gets the result:
+ * lanes add each other's values crosswise, and a + b has the bits of b + a. */
 #ifndef TSR_KERNELS_CUDA_BLOCK_CUH
 #define TSR_KERNELS_CUDA_BLOCK_CUH
 #include "kernels/cuda/launch.cuh"
@@ -43,6 +43,22 @@ template <typename T> static __device__ inline T block_max(T x, T *scratch) {
   x = warp_max(scratch[lane < warps ? lane : 0]);
   __syncthreads();
   return x;
+}
+
+/* The sum of x over the threads before this one, and over all; all LAUNCH_SCAN_THREADS threads of
+ * the block come here, once in a kernel. (Hillis and Steele 1986) */
+static __device__ inline int32_t block_sum_before(int32_t x, int32_t *ret_all) {
+  __shared__ int32_t ends[LAUNCH_SCAN_THREADS];
+  ends[threadIdx.x] = x;
+  __syncthreads();
+  for (unsigned distance = 1; distance < LAUNCH_SCAN_THREADS; distance *= 2) {
+    int32_t before = threadIdx.x >= distance ? ends[threadIdx.x - distance] : 0;
+    __syncthreads();
+    ends[threadIdx.x] += before;
+    __syncthreads();
+  }
+  *ret_all = ends[LAUNCH_SCAN_THREADS - 1];
+  return ends[threadIdx.x] - x;
 }
 
 /* A block's row: packs of W elements, dealt out to the threads in turn. */

@@ -94,26 +94,17 @@ static __global__ void tokens_count(
 /* starts[v] = sum of counts below v, by one block: each thread has a run of tokens. The counts
  * become 0 again. */
 static __global__ void counts_scan(sorted by, int64_t V) {
-  __shared__ int32_t ends[LAUNCH_SCAN_THREADS];
   int64_t run = (V + LAUNCH_SCAN_THREADS - 1) / LAUNCH_SCAN_THREADS, v = threadIdx.x * run;
   int64_t end = v + run < V ? v + run : V;
   int32_t sum = 0;
   for (int64_t i = v; i < end; i++) sum += by.counts[i];
-  ends[threadIdx.x] = sum;
-  __syncthreads();
-  for (unsigned distance = 1; distance < LAUNCH_SCAN_THREADS; distance *= 2) {
-    int32_t before = threadIdx.x >= distance ? ends[threadIdx.x - distance] : 0;
-    __syncthreads();
-    ends[threadIdx.x] += before;
-    __syncthreads();
-  }
-  int32_t at = ends[threadIdx.x] - sum;
+  int32_t all, at = block_sum_before(sum, &all);
   for (; v < end; v++) {
     by.starts[v] = at;
     at += by.counts[v];
     by.counts[v] = 0;
   }
-  if (threadIdx.x == LAUNCH_SCAN_THREADS - 1) by.starts[V] = ends[LAUNCH_SCAN_THREADS - 1];
+  if (threadIdx.x == 0) by.starts[V] = all;
 }
 
 static __global__ void rows_gather(

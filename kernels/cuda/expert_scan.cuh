@@ -2,31 +2,22 @@
 /* Prefix sums of whole numbers by one block, and searches in the plan of experts' rows. */
 #ifndef TSR_KERNELS_CUDA_EXPERT_SCAN_CUH
 #define TSR_KERNELS_CUDA_EXPERT_SCAN_CUH
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/block.cuh"
 
 /* x[i] becomes the sum of all before it, x[n] the sum of all. All LAUNCH_SCAN_THREADS threads of
  * the block come here; each has a run of numbers. */
 static __device__ inline void prefix_sums(int32_t *x, int64_t n) {
-  __shared__ int32_t ends[LAUNCH_SCAN_THREADS];
   int64_t run = (n + LAUNCH_SCAN_THREADS - 1) / LAUNCH_SCAN_THREADS, i = threadIdx.x * run;
   int64_t end = i + run < n ? i + run : n;
   int32_t sum = 0;
   for (int64_t j = i; j < end; j++) sum += x[j];
-  ends[threadIdx.x] = sum;
-  __syncthreads();
-  for (unsigned distance = 1; distance < LAUNCH_SCAN_THREADS; distance *= 2) {
-    int32_t before = threadIdx.x >= distance ? ends[threadIdx.x - distance] : 0;
-    __syncthreads();
-    ends[threadIdx.x] += before;
-    __syncthreads();
-  }
-  int32_t at = ends[threadIdx.x] - sum;
+  int32_t all, at = block_sum_before(sum, &all);
   for (; i < end; i++) {
     int32_t own = x[i];
     x[i] = at;
     at += own;
   }
-  if (threadIdx.x == LAUNCH_SCAN_THREADS - 1) x[n] = ends[LAUNCH_SCAN_THREADS - 1];
+  if (threadIdx.x == 0) x[n] = all;
   __syncthreads();
 }
 

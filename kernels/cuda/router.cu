@@ -27,7 +27,7 @@ static __device__ inline float candidate_key(uint64_t c) {
   return __uint_as_float(order >> 31 ? order & 0x7FFFFFFFu : ~order);
 }
 
-/* Of the candidates [begin, end) the first one after `last`, in all lanes of the warp. */
+/* Of the candidates [begin, end) the first one after `last`, in all threads of the warp. */
 template <typename OF>
 static __device__ inline uint64_t
 warp_next(int64_t begin, int64_t end, uint64_t last, const OF &candidate_of) {
