@@ -4,16 +4,16 @@ backends of PyTorch's scaled_dot_product_attention, on the same tensors. Used by
 usage: bench_attention.py LIBRARY; LIBRARY is tests/cuda/libtsr_cuda_kernels.so of a build with CUDA.
 FLOP are those of the causal half; backward has 2.5 times those of forward."""
 import ctypes
-import statistics
 import sys
 
 import torch
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from bench_gpu_time import milliseconds
+
 SHAPES = [(2, 4096, 32, 8, 64), (32, 1024, 12, 12, 64), (1, 4096, 32, 8, 128)]  # B, T, H, G, D
 BF16 = 1  # tsr_cuda_type
-REPEATS = 20
 
 
 class Rows(ctypes.Structure):
@@ -29,19 +29,6 @@ class Attention(ctypes.Structure):
         ("batch_offset", ctypes.c_int64), ("head_offset", ctypes.c_int64), ("heads_global", ctypes.c_int64),
         ("head_gap", ctypes.c_int64), ("Dv", ctypes.c_int64), ("soft_cap", ctypes.c_float), ("sinks", ctypes.c_void_p),
         ("positions", ctypes.c_void_p), ("rows", Rows)]
-
-
-def milliseconds(call):
-    """The median of REPEATS calls, after some that warm up."""
-    times = []
-    for _ in range(REPEATS + 5):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times[5:])
 
 
 def ours(library, shape, q, k, v, dout):

@@ -4,15 +4,15 @@ and scales (torch._scaled_mm; CUDA 12.9 and sm_90), and torch.matmul in bf16. Pr
 Used by scripts/gpu_speed.
 usage: bench_fp8.py LIBRARY; LIBRARY is tests/cuda/libtsr_cuda_kernels.so of a build with CUDA."""
 import ctypes
-import statistics
 import sys
 
 import torch
 
+from bench_gpu_time import milliseconds
+
 SHAPES = [(8192, 4096, 4096), (8192, 14336, 4096), (8192, 4096, 14336), (32768, 2304, 768)]  # M, N, K
 BF16 = 1  # tsr_cuda_type
 BLOCK = 128
-REPEATS = 20
 int64, pointer = ctypes.c_int64, ctypes.c_void_p
 
 
@@ -32,19 +32,6 @@ class Gemm(ctypes.Structure):
     """tsr_cuda_fp8_gemm of kernels/cuda/kernels.h."""
     _fields_ = [*((name, int64) for name in "MNK"), ("a", Matrix), ("b", Matrix), ("a_format", ctypes.c_int), ("c", pointer),
                 ("adds", ctypes.c_bool)]
-
-
-def milliseconds(call):
-    """The median of REPEATS calls, after some that warm up."""
-    times = []
-    for _ in range(REPEATS + 5):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times[5:])
 
 
 class Operand:

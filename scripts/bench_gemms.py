@@ -4,16 +4,16 @@ projections to q, k and v and to gate and up, and their weights' gradients, of G
 bits of the two, which must be equal. Used by scripts/gpu_speed.
 usage: bench_gemms.py LIBRARY; LIBRARY is tests/cuda/libtsr_cuda_kernels.so of a build with CUDA."""
 import ctypes
-import statistics
 import sys
 
 import torch
+
+from bench_gpu_time import milliseconds
 
 # what, GEMMs, tokens, outputs, inputs
 SHAPES = [("gpt2-124m q, k, v", 3, 32768, 768, 768), ("llama-1b k, v", 2, 8192, 512, 2048),
           ("llama-1b gate, up", 2, 8192, 8192, 2048)]
 F32, BF16 = 0, 1  # tsr_cuda_type
-REPEATS = 20
 int64, pointer = ctypes.c_int64, ctypes.c_void_p
 
 
@@ -32,19 +32,6 @@ class Gemm(ctypes.Structure):
     _fields_ = [*((name, int64) for name in "MNK"), ("type", ctypes.c_int), ("c_type", ctypes.c_int), ("a", Matrix),
                 ("b", Matrix), ("c", pointer), ("c_stride", int64),
                 *((name, pointer) for name in ("plus", "bias", "before", "scratch")), ("batch", Batch)]
-
-
-def milliseconds(call):
-    """The median of REPEATS calls, after some that warm up."""
-    times = []
-    for _ in range(REPEATS + 5):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times[5:])
 
 
 def random(*shape):
