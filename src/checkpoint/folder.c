@@ -381,11 +381,12 @@ remove_one(tsr_arena *arena, const char *path, tsr_severity severity, tsr_diags 
   return remove_hidden(arena, hidden, path, severity, diags);
 }
 
-/* One that a reader holds keeps its name. The lock lasts until the name has gone. */
+/* One that a reader holds, or may hold, keeps its name. The lock lasts until the name has gone. */
 static bool remove_unheld(tsr_arena *arena, const char *path, tsr_diags *diags) {
   int fd = open_manifest(arena, path);
-  bool held = fd >= 0 && !tsr_disk_lock(fd) && errno == EWOULDBLOCK;
-  bool ok = held || remove_one(arena, path, TSR_FAILURE, diags);
+  bool is_free = fd < 0 || tsr_disk_lock(fd) || tsr_disk_has_no_locks(errno);
+  bool ok = is_free ? remove_one(arena, path, TSR_FAILURE, diags)
+                    : errno == EWOULDBLOCK || cannot("lock", path, diags);
   if (fd >= 0) close(fd);
   return ok;
 }

@@ -2,10 +2,12 @@
 /* A run's folder of checkpoints: what is in it, the newest that can be read, what is thrown away,
  * who has it, what a killed run leaves in it. */
 #include "../data/scratch.h"
+#include "base/fault.h"
 #include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "made.h"
 #include "tests/check.h"
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -187,6 +189,26 @@ static void test_prune_fails(void) {
   CHECK_STR(steps_in("stays"), "2"); /* it has lost its name */
 }
 
+/* Where the lock is unknown, a reader may have it: it stays, and that is said. */
+static void test_prune_unlocked(void) {
+  mkdir("unlocked", 0777);
+  make("unlocked", 1);
+  make("unlocked", 2);
+  tsr_checkpoint_retention keep = {.last = 1};
+  setenv("TESSERA_FAULT", "EIO@1", 1);
+  tsr_fault_read();
+  CHECK(!tsr_checkpoints_prune(arena, "unlocked", NULL, 2, &keep, diags));
+  CHECK_STR(
+      scratch_diags(diags), "error: cannot lock 'unlocked/step-00000001': Input/output error\n");
+  CHECK_STR(steps_in("unlocked"), "1 2");
+  setenv("TESSERA_FAULT", "ENOLCK@1", 1); /* a filesystem without locks */
+  tsr_fault_read();
+  CHECK(tsr_checkpoints_prune(arena, "unlocked", NULL, 2, &keep, diags));
+  CHECK_STR(steps_in("unlocked"), "2");
+  unsetenv("TESSERA_FAULT");
+  tsr_fault_read();
+}
+
 /* ---- who has it ---- */
 
 static const char *host_name(void) {
@@ -287,6 +309,7 @@ int main(void) {
   test_prune();
   test_best();
   test_prune_fails();
+  test_prune_unlocked();
   test_lock();
   test_leftovers();
   test_output();
