@@ -52,7 +52,8 @@ typedef struct {
   const char *sha256;
   const char *const *losses;
   double seconds;
-  uint64_t operations; /* of files */
+  uint64_t operations;        /* of files */
+  uint64_t fewest_operations; /* of the mesh and options that have the fewest */
 } reference;
 
 typedef struct {
@@ -178,7 +179,7 @@ static const char *draw_fault(attempt *a, kind k) {
   runner *r = a->r;
   /* Behind the folder's making, and so far before the end that the last checkpoint can be tried
    * again; one that fails takes two operations. */
-  unsigned long long most = a->want->operations - LAST_OPERATIONS;
+  unsigned long long most = a->want->fewest_operations - LAST_OPERATIONS;
   unsigned long long n = 2 + draw(r, most - 2);
   switch (k) {
   case FAILS:
@@ -268,7 +269,20 @@ work(const runner *about, const reference *want, int process, uint64_t seed, int
   }
 }
 
-/* The run that nobody stops, and of how many file operations it is made. */
+/* Of how many file operations a run is made. */
+static uint64_t count_operations(runner *r, const char *folder, const words *w) {
+  uint64_t low = 1, high = 4096; /* it is killed inside operation `low`, and not inside `high` */
+  while (high - low > 1) {
+    uint64_t middle = (low + high) / 2;
+    folder_remove(folder);
+    const char *fault = tsr_arena_printf(r->arena, "kill@%llu", (unsigned long long)middle);
+    ending e = run(r, w, fault, -1, 0);
+    *(e.status ? &low : &high) = middle;
+  }
+  return low;
+}
+
+/* The run that nobody stops. */
 static bool measure(runner *r, reference *want) {
   const char *folder = tsr_path_join(r->arena, r->scratch, "whole"), *wrong = "";
   words w = words_run(r, folder);
@@ -281,15 +295,15 @@ static bool measure(runner *r, reference *want) {
           r, tsr_path_join(r->arena, folder, "metrics.jsonl"), &want->losses, &count, &wrong) ||
       count != STEPS)
     return printf("the uninterrupted run: exit %d %s\n%s", e.status, wrong, e.said), false;
-  uint64_t low = 1, high = 4096; /* it is killed inside operation `low`, and not inside `high` */
-  while (high - low > 1) {
-    uint64_t middle = (low + high) / 2;
-    folder_remove(folder);
-    e = run(r, &w, tsr_arena_printf(r->arena, "kill@%llu", (unsigned long long)middle), -1, 0);
-    *(e.status ? &low : &high) = middle;
-  }
-  want->operations = low;
-  return low > 2 * LAST_OPERATIONS || (printf("%d operations only\n", (int)low), false);
+  want->operations = count_operations(r, folder, &w);
+  /* The rarest checkpoints of words_mesh, of which most are kept. */
+  words_add(r, &w, "--set");
+  words_add(r, &w, "training_config.model_save_interval=4");
+  words_add(r, &w, "--set");
+  words_add(r, &w, "checkpoint.keep_last=3");
+  want->fewest_operations = count_operations(r, folder, &w);
+  int fewest = (int)want->fewest_operations;
+  return fewest > 2 * LAST_OPERATIONS || (printf("%d operations only\n", fewest), false);
 }
 
 static int count_up(int in, int count) {
