@@ -124,6 +124,23 @@ tsr_short_text tsr_text_bytes(int64_t bytes) {
   return text;
 }
 
+tsr_short_text tsr_text_seconds(double seconds) {
+  static const double nothing = 1e-12; /* what sums of seconds are off by */
+  static const char *const units[] = {"s", "ms", "us"};
+  tsr_short_text text;
+  int unit = 0;
+  if (seconds < nothing) seconds = 0;
+  for (; unit < 2 && seconds < 0.9995; unit++) seconds *= 1000;
+  if (seconds == 0) unit = 0;
+  snprintf(
+      text.text, sizeof text.text, "%.*f %s",
+      seconds >= 99.95   ? 0
+      : seconds >= 9.995 ? 1
+                         : 2,
+      seconds, units[unit]);
+  return text;
+}
+
 tsr_short_text tsr_text_duration(double seconds) {
   tsr_short_text text = {"--:--"};
   if (!(seconds >= 0 && seconds < 1e9)) return text;

@@ -34,8 +34,9 @@ typedef struct {
   char text[96];
 } tsr_short_text;
 
-tsr_short_text tsr_text_count(int64_t value); /* "81,920,000,000" */
-tsr_short_text tsr_text_bytes(int64_t bytes); /* "76.3 GiB" */
+tsr_short_text tsr_text_count(int64_t value);    /* "81,920,000,000" */
+tsr_short_text tsr_text_bytes(int64_t bytes);    /* "76.3 GiB" */
+tsr_short_text tsr_text_seconds(double seconds); /* "9.51 s", "3.20 ms", "12.0 us" */
 /* "0:07", "1:23", "2:03:04", "3d 02:03:04"; "--:--" of what is below 0 or not known. */
 tsr_short_text tsr_text_duration(double seconds);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/run_compile.h"
+#include "cli/overlap_choice.h"
 #include "cli/recompute_choice.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
@@ -264,8 +265,9 @@ bool prepare(app *a, setup *s, prepared *p) {
   ok &= open_text(a, s, p);
   ok &= check_offload(a, s->config);
   ok &= take_adapters(a, s->config);
-  return ok && setup_open_device(a, s) && choose_machine(a, s, p) &&
-         recompute_choose(a, s, p, compile) && compile(a, s, p) && check_source(a, s, p);
+  if (!ok || !setup_open_device(a, s) || !choose_machine(a, s, p)) return false;
+  overlap_choose(a, s, p, compile);
+  return recompute_choose(a, s, p, compile) && compile(a, s, p) && check_source(a, s, p);
 }
 
 tsr_plan_request prepare_plan_request(app *a, const setup *s, const prepared *p) {

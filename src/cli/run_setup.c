@@ -22,8 +22,7 @@ bool setup_override_policy(app *a, tsr_config *config) {
   return true;
 }
 
-/* Commands that compute on the configuration's device; others only plan for it. */
-static bool computes(const app *a) {
+bool setup_computes(const app *a) {
   tsr_command c = a->options.command;
   if (c == TSR_COMMAND_TRACE) return a->options.save != NULL;
   return c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_EVALUATE ||
@@ -40,7 +39,7 @@ bool setup_load_config(app *a, setup *s) {
 bool setup_use_config(app *a, setup *s) {
   if (!setup_override_policy(a, s->config)) return false;
   a->job.timeout_s = s->config->collectives.timeout_s;
-  return tsr_compute_choose_kind(&a->job, s->config, computes(a), &s->compute);
+  return tsr_compute_choose_kind(&a->job, s->config, setup_computes(a), &s->compute);
 }
 
 bool setup_choose_cpu(app *a, setup *s) {
@@ -219,7 +218,8 @@ bool setup_fix_recipe(app *a, setup *s) {
 }
 
 bool setup_open_device(app *a, setup *s) {
-  return !computes(a) || tsr_compute_open(&a->job, s->config, s->parallel, &s->ranks, &s->compute);
+  return !setup_computes(a) ||
+         tsr_compute_open(&a->job, s->config, s->parallel, &s->ranks, &s->compute);
 }
 
 const char *setup_mesh_text(const setup *s, tsr_arena *arena) {

@@ -32,6 +32,8 @@ bool setup_build_context(app *a, setup *s);
 /* Maps ranks to processes. Needs the parallelism context. */
 bool setup_map_ranks(app *a, setup *s);
 bool setup_fix_recipe(app *a, setup *s);
+/* Whether the command computes on the configuration's device; others only plan for it. */
+bool setup_computes(const app *a);
 /* Of commands that compute: this process's device. */
 bool setup_open_device(app *a, setup *s);
 

@@ -42,6 +42,7 @@ typedef enum {
   TSR_RECOMPUTE_CHEAP,
   TSR_RECOMPUTE_AUTO
 } tsr_recompute;
+typedef enum { TSR_OVERLAP_OFF, TSR_OVERLAP_ON, TSR_OVERLAP_AUTO } tsr_overlap;
 typedef enum { TSR_OFFLOAD_NONE, TSR_OFFLOAD_FILE } tsr_offload;
 typedef enum { TSR_ACTIVATION_OFFLOAD_NONE, TSR_ACTIVATION_OFFLOAD_BLOCKS } tsr_activation_offload;
 typedef enum { TSR_PARTITION_FLAT, TSR_PARTITION_OWNER_HASH } tsr_partition;
@@ -249,7 +250,8 @@ static inline bool tsr_config_numerics_are_flat(const tsr_config_numerics *n) {
 }
 
 typedef struct {
-  bool all_reduce_overlap;
+  tsr_overlap all_reduce_overlap;
+  bool auto_overlaps; /* what auto comes to, for the mesh, processes and devices of a run */
   int64_t pipeline_microbatches; /* 0: gradient_accumulation_steps */
   tsr_recompute recompute;
   int64_t recompute_every; /* of full: every so many blocks one is computed again */
@@ -258,6 +260,12 @@ typedef struct {
   int64_t activation_offload_blocks;   /* the first so many of each virtual stage; 0: all */
   int64_t activation_offload_min_size; /* bytes of an activation, >= 1 */
 } tsr_config_schedule;
+
+/* Whether collectives over dp run beside other tasks. */
+static inline bool tsr_config_overlaps(const tsr_config_schedule *s) {
+  return s->all_reduce_overlap == TSR_OVERLAP_ON ||
+         (s->all_reduce_overlap == TSR_OVERLAP_AUTO && s->auto_overlaps);
+}
 
 typedef struct {
   const char *name;  /* "": it has none */

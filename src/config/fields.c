@@ -125,6 +125,8 @@ static const tsr_field_choice scale_modes[] = {
     {"interval", TSR_SCALE_INTERVAL},
     {"static", TSR_SCALE_STATIC},
     {0}};
+static const tsr_field_choice overlaps[] = {
+    {"true", TSR_OVERLAP_ON}, {"false", TSR_OVERLAP_OFF}, {"auto", TSR_OVERLAP_AUTO}, {0}};
 static const tsr_field_choice recomputes[] = {
     {"none", TSR_RECOMPUTE_NONE},           {"full", TSR_RECOMPUTE_FULL},
     {"selective", TSR_RECOMPUTE_SELECTIVE}, {"cheap", TSR_RECOMPUTE_CHEAP},

@@ -182,10 +182,12 @@ unknown_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yam
 
 static bool read_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   if (node->kind != TSR_YAML_SCALAR) return tsr_value_wrong_type(l, f, key, node);
-  const char *names[16];
+  const char *names[16], *word = node->text;
   int count = 0;
+  bool value;
+  if (tsr_yaml_bool(node, &value)) word = value ? "true" : "false"; /* True and TRUE, too */
   for (const tsr_field_choice *c = f->choices; c->name; c++) {
-    if (!strcmp(c->name, node->text)) {
+    if (!strcmp(c->name, word)) {
       if (c->unsupported) return tsr_value_unsupported(l, node->location, c->unsupported);
       int *to = member(l, f);
       if (to) *to = c->value;

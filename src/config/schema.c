@@ -30,7 +30,8 @@ static void add_choices(const tsr_field *f, tsr_text *text) {
   for (const tsr_field_choice *c = f->choices; c->name; c++) {
     if (c->unsupported) continue;
     tsr_text_add(text, "%s", comma);
-    add_string(text, c->name);
+    if (!strcmp(c->name, "true") || !strcmp(c->name, "false")) tsr_text_add(text, "%s", c->name);
+    else add_string(text, c->name);
     comma = ", ";
   }
   tsr_text_add(text, "]");

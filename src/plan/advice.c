@@ -144,12 +144,10 @@ void tsr_plan_lint(
         "pp "
         "and tp",
         parameters, axes, axes == 1 ? "is" : "es");
-  tsr_location location = tsr_config_location(c, "schedule.all_reduce_overlap");
-  if (!location.line) location = tsr_config_location(c, "numerics.policy");
   if (c->numerics.policy == TSR_NUMERICS_FAST && p->size[TSR_DP] > 1 &&
-      !c->schedule.all_reduce_overlap)
+      c->schedule.all_reduce_overlap == TSR_OVERLAP_OFF)
     tsr_diag_note(
-        diags, location,
+        diags, tsr_config_location(c, "schedule.all_reduce_overlap"),
         "'fast' without schedule.all_reduce_overlap: the gradients' sums wait for the backward "
         "pass");
 }

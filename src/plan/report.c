@@ -5,25 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double nothing = 1e-12; /* seconds: what sums are off by */
-
-/* "9.51 s", "3.2 ms", "12 us" */
-static tsr_short_text seconds_text(double seconds) {
-  static const char *const units[] = {"s", "ms", "us"};
-  tsr_short_text text;
-  int unit = 0;
-  if (seconds < nothing) seconds = 0;
-  for (; unit < 2 && seconds < 0.9995; unit++) seconds *= 1000;
-  if (seconds == 0) unit = 0;
-  snprintf(
-      text.text, sizeof text.text, "%.*f %s",
-      seconds >= 99.95   ? 0
-      : seconds >= 9.995 ? 1
-                         : 2,
-      seconds, units[unit]);
-  return text;
-}
-
 static double percent(double part, double of) { return of > 0 ? 100 * part / of : 0; }
 
 /* ---- machine and mesh ---- */
@@ -99,9 +80,10 @@ static void add_stage(
     tsr_text *text) {
   tsr_text_add(
       text, "  %-7s %10.4g %8.2f %10s %14s", label, s->flops, mean > 0 ? s->flops / mean : 1,
-      seconds_text(s->compute).text, seconds_text(s->communication).text);
+      tsr_text_seconds(s->compute).text, tsr_text_seconds(s->communication).text);
   if (!r->machine->threads)
-    tsr_text_add(text, " %10s %10s", seconds_text(s->waits).text, seconds_text(s->idle).text);
+    tsr_text_add(
+        text, " %10s %10s", tsr_text_seconds(s->waits).text, tsr_text_seconds(s->idle).text);
   tsr_text_add(text, "\n");
 }
 
@@ -158,7 +140,7 @@ static void add_transfer(const tsr_report *r, const tsr_estimate_transfer *t, ts
       text, "  %-14s %-4s %-10s %-9s %8s %12s %12s %10s\n", tsr_op_name(t->op),
       tsr_axis_name(t->axis), *t->path ? t->path : "none", transport_of(r, t->nccl, &why),
       tsr_text_count(t->count).text, tsr_text_bytes((int64_t)t->bytes).text,
-      tsr_text_bytes((int64_t)t->sent).text, seconds_text(t->seconds).text);
+      tsr_text_bytes((int64_t)t->sent).text, tsr_text_seconds(t->seconds).text);
 }
 
 static void add_sums(const tsr_report *r, const tsr_estimate_stage *s, tsr_text *text) {
@@ -227,8 +209,8 @@ static void add_copies(const tsr_report *r, tsr_text *text) {
   tsr_text_add(text, " and step: %s each way, ", tsr_text_bytes((int64_t)s->copied).text);
   tsr_quantity_print(TSR_QUANTITY_RATE, tsr_machine_host_rate(r->machine), text);
   tsr_text_add(
-      text, ": %s, of it open %s\n", seconds_text(s->copies).text,
-      seconds_text(s->copies_open).text);
+      text, ": %s, of it open %s\n", tsr_text_seconds(s->copies).text,
+      tsr_text_seconds(s->copies_open).text);
 }
 
 /* ---- the step ---- */
@@ -260,12 +242,13 @@ static void add_shares(const tsr_report *r, tsr_text *text) {
 static void add_step(const tsr_report *r, tsr_text *text) {
   const tsr_estimate *e = r->estimate;
   int stages = r->programs->pipeline->stages;
-  tsr_text_add(text, "step: %s", seconds_text(e->step).text);
+  tsr_text_add(text, "step: %s", tsr_text_seconds(e->step).text);
   if (r->machine->threads) tsr_text_add(text, ", all tasks one after another on one host");
   else if (stages > 1)
     tsr_text_add(
-        text, " = %s before the pipeline + %s in it + %s after it", seconds_text(e->before).text,
-        seconds_text(e->step - e->before - e->after).text, seconds_text(e->after).text);
+        text, " = %s before the pipeline + %s in it + %s after it",
+        tsr_text_seconds(e->before).text, tsr_text_seconds(e->step - e->before - e->after).text,
+        tsr_text_seconds(e->after).text);
   tsr_text_add(text, "\n");
   add_shares(r, text);
   if (has_stages(r->programs))

@@ -108,7 +108,7 @@ static void advise_overlap(advising *a) {
       100 * all->overlapped / all->communication);
   /* ranks of one process have the same threads for both; only between processes is there a wait */
   bool several = a->p->record.processes > 1;
-  if (!a->config->schedule.all_reduce_overlap)
+  if (!tsr_config_overlaps(&a->config->schedule))
     tsr_text_add(
         a->text,
         "%sschedule.all_reduce_overlap: true reduces gradients while the backward pass "

@@ -32,7 +32,7 @@ static tsr_lowering lowering_of(
   if (purpose == TSR_COMPILE_TRAIN) {
     l.microbatches = o->parallel->microbatches;
     l.batch_units = o->batch_units / (ranks * l.microbatches);
-    l.overlap = o->config->schedule.all_reduce_overlap;
+    l.overlap = tsr_config_overlaps(&o->config->schedule);
     l.bucket_bytes = o->config->schedule.bucket_size;
     l.microbatch_first = tsr_parallel_microbatch_first(o->parallel, o->config);
   } else if (alone) {

@@ -46,14 +46,20 @@ static bool check_links(const tsr_plan_request *r, tsr_diags *diags) {
   return false;
 }
 
-double tsr_plan_ideal_step(
+void tsr_plan_estimate(
     tsr_arena *arena, const tsr_config *config, const tsr_parallel *parallel,
-    const tsr_compiled *training, const tsr_machine *machine) {
+    const tsr_compiled *training, const tsr_machine *machine, tsr_estimate *ret) {
   tsr_estimate_options o = {&training->programs, training->graph, parallel, machine, false};
   o.tf32 = config->numerics.policy == TSR_NUMERICS_FAST;
   o.all_reduce = tsr_config_all_reduce(config);
+  tsr_estimate_make(arena, &o, ret);
+}
+
+double tsr_plan_ideal_step(
+    tsr_arena *arena, const tsr_config *config, const tsr_parallel *parallel,
+    const tsr_compiled *training, const tsr_machine *machine) {
   tsr_estimate e;
-  tsr_estimate_make(arena, &o, &e);
+  tsr_plan_estimate(arena, config, parallel, training, machine, &e);
   return e.utilization * e.step;
 }
 
@@ -69,10 +75,7 @@ bool tsr_plan_make_report(
   int64_t samples = r->training->batch * programs[0].pipeline->microbatches;
   ret->has_positions = r->training->model->sequence > 0;
   ret->tokens = samples * (ret->has_positions ? r->training->model->sequence : 1);
-  tsr_estimate_options options = {programs, r->training->graph, r->parallel, r->machine, false};
-  options.tf32 = r->config->numerics.policy == TSR_NUMERICS_FAST;
-  options.all_reduce = tsr_config_all_reduce(r->config);
-  tsr_estimate_make(r->arena, &options, estimate);
+  tsr_plan_estimate(r->arena, r->config, r->parallel, r->training, r->machine, estimate);
   ret->estimate = estimate;
   return true;
 }

@@ -28,6 +28,11 @@ bool tsr_plan_command(
 /* The pictures alone. */
 bool tsr_plan_write_pictures(const tsr_plan_request *request, const char *folder, tsr_diags *diags);
 
+/* How long a step of a compiled run takes on the machine, by its plan. */
+void tsr_plan_estimate(
+    tsr_arena *arena, const tsr_config *config, const tsr_parallel *parallel,
+    const tsr_compiled *training, const tsr_machine *machine, tsr_estimate *ret_estimate);
+
 /* Seconds of a step of the model if all devices computed at their peak, as in the plan's MFU: its
  * ratio to a step's time is that step's MFU. 0: unknown. */
 double tsr_plan_ideal_step(

@@ -33,7 +33,7 @@ class Layout:
     virtual: int = 0
     cut: dict[str, Any] = field(default_factory=dict)  # keys of pipeline that say where stages begin
     recompute: dict[str, Any] = field(default_factory=dict)
-    overlap: bool = False
+    overlap: str = ""  # true, false or auto; "": not said
     bucket: str = ""
     offload: bool = False
     ring: bool = False  # numerics.reduce_tree is ring where the recipe's is flat
@@ -75,7 +75,7 @@ class Layout:
             (f"partition {self.partition}", self.partition), ("hybrid sharding", {"dp", "fsdp"} <= set(self.sizes)), ("enable_sp", self.sp),
             ("accumulation", self.accumulation > 1), ("pipeline.microbatches", self.pipelined > 1),
             ("batch_size_per_rank", self.per_rank), ("reduce_tree ring", self.ring),
-            ("overlap", self.overlap), ("offload", self.offload), ("threads above 1", self.threads > 1),
+            (f"overlap {self.overlap}", self.overlap), ("offload", self.offload), ("threads above 1", self.threads > 1),
             (f"launcher {self.launcher}", self.launcher),
             (f"cut by {'/'.join(self.cut)}", self.cut),
             (f"recompute {self.recompute.get('recompute')}", self.recompute)) if on}
@@ -131,7 +131,7 @@ class Layout:
             config["pipeline"] = pipeline
         schedule = dict(self.recompute)
         if self.overlap:
-            schedule["all_reduce_overlap"] = True
+            schedule["all_reduce_overlap"] = {"true": True, "false": False}.get(self.overlap, self.overlap)
         if self.bucket:
             schedule["bucket_size"] = self.bucket
         if schedule:
@@ -316,7 +316,8 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
         if how == "full" and rng.random() < 0.4:
             keys["recompute"]["recompute_every"] = 2
     if rng.random() < 0.4:
-        keys |= {"overlap": True, "bucket": rng.choice(["", "1", "1KiB", "16KiB"])}
+        keys |= {"overlap": rng.choice(["true", "true", "auto", "false"]),
+                 "bucket": rng.choice(["", "1", "1KiB", "16KiB"])}
     keys |= {"per_rank": rng.random() < 0.1, "offload": rng.random() < 0.05,
              "threads": rng.choice([1, 1, 1, 2, 3]), "ring": recipe.flat and rng.random() < 0.3}
     layout = Layout(sizes=sizes, style=style, accumulation=accumulation, pipelined=pipelined, **keys)
