@@ -322,8 +322,8 @@ void tsr_cuda_clip(
 void tsr_cuda_attention(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *out,
     float *stats, const void *q, const void *k, const void *v);
-/* The same with wgmma (attention_wgmma.cu): where tsr_cuda_has_wgmma, of calls that attention_wgmma_can
- * (attention_shape.h). Results agree to rounding; documents in a sequence and
+/* The same with wgmma (attention_wgmma.cu): where tsr_cuda_has_wgmma, of calls that
+ * attention_wgmma_can (attention_shape.h). Results agree to rounding; documents in a sequence and
  * rows of a rank have the bits that they have alone, as those of the other kernels. A NaN or an
  * infinity in the values of a document may become NaNs in others of its sequence. */
 void tsr_cuda_attention_wgmma(
