@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times attention on the first GPU, forward and backward, causal, in bf16: the kernels of a build, and the flash and cuDNN
-backends of PyTorch's scaled_dot_product_attention, on the same tensors. Used by scripts/gpu_speed.
+"""Times attention on the first GPU, forward and backward, causal, in bf16: the kernels of a build, where it is sm_90 also with
+wgmma (forward), and the flash and cuDNN backends of PyTorch's scaled_dot_product_attention, on the same tensors. Used by
+scripts/gpu_speed.
 usage: bench_attention.py LIBRARY; LIBRARY is tests/cuda/libtsr_cuda_kernels.so of a build with CUDA.
 FLOP are those of the causal half; backward has 2.5 times those of forward."""
 import ctypes
@@ -31,7 +32,7 @@ class Attention(ctypes.Structure):
         ("positions", ctypes.c_void_p), ("rows", Rows)]
 
 
-def ours(library, shape, q, k, v, dout):
+def ours(library, shape, q, k, v, dout, wgmma=False):
     """Forward and backward as calls. Tensors are (B, T, heads, D)."""
     B, T, H, G, D = shape
     a = Attention(B=B, T=T, H=H, G=G, D=D, scale=D**-0.5, causal=True, heads_global=H)
@@ -43,7 +44,10 @@ def ours(library, shape, q, k, v, dout):
         return [ctypes.c_void_p(x.data_ptr()) for x in tensors]
 
     def forward():
-        library.tsr_cuda_attention(stream, BF16, ctypes.byref(a), None, *pointers(out, stats, q, k, v))
+        if wgmma:
+            library.tsr_cuda_attention_wgmma(stream, BF16, ctypes.byref(a), *pointers(out, stats, q, k, v))
+        else:
+            library.tsr_cuda_attention(stream, BF16, ctypes.byref(a), None, *pointers(out, stats, q, k, v))
 
     def backward():
         library.tsr_cuda_attention_backward(
@@ -85,10 +89,13 @@ def measure(name, shape, make):
 
 def main():
     library = ctypes.CDLL(sys.argv[1])
+    library.tsr_cuda_has_wgmma.restype = ctypes.c_bool
     for shape in SHAPES:
         B, T, H, G, D = shape
         q, k, v, dout = (torch.randn(B, T, heads, D, device="cuda", dtype=torch.bfloat16) for heads in (H, G, G, H))
         measure("tessera-train", shape, lambda: ours(library, shape, q, k, v, dout))
+        if torch.cuda.get_device_capability() == (9, 0) and library.tsr_cuda_has_wgmma():
+            measure("with wgmma", shape, lambda: ours(library, shape, q, k, v, dout, True))
         for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION"):
             if backend := getattr(SDPBackend, name, None):
                 measure(name.split("_")[0].lower(), shape, lambda: of_torch(backend, shape, q, k, v, dout))

@@ -124,6 +124,29 @@ LAUNCH_CONSTANT int tensor_backward_bytes(int W) {
  * at once. */
 LAUNCH_CONSTANT int tensor_dkv_passes(int W) { return W > TENSOR_LATENT_WIDTH ? 2 : 1; }
 
+/* ---- forward with wgmma (attention_wgmma.cu): one warpgroup copies tiles, the others have 64
+ * queries each; heads of 64 and 128 ---- */
+
+enum { WGMMA_CONSUMERS = 2, WGMMA_QUERIES = 64 * WGMMA_CONSUMERS, WGMMA_KEYS = 128 };
+enum { WGMMA_BLOCK_THREADS = 128 * (1 + WGMMA_CONSUMERS) };
+enum { WGMMA_STAGES = 2, WGMMA_BARRIERS = 2 + 4 * WGMMA_STAGES };
+/* Of halves: queries, and of each stage keys and values. Barriers lie behind, and tiles begin at a
+ * multiple of 1024 bytes. */
+LAUNCH_CONSTANT int wgmma_tile_bytes(int W) {
+  return (WGMMA_QUERIES + 2 * WGMMA_STAGES * WGMMA_KEYS) * W * 2;
+}
+LAUNCH_CONSTANT int wgmma_bytes(int W) { return 1024 + wgmma_tile_bytes(W) + WGMMA_BARRIERS * 8; }
+
+/* What the kernel with wgmma computes of what attention_tensor_can: by the recipe's shapes alone,
+ * with strides that a tensor map has. */
+static inline bool attention_wgmma_can(
+    tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
+  int64_t rows = a->T > tsr_attention_own(a) ? a->T : tsr_attention_own(a);
+  if (!attention_tensor_can(type, a, arrays, count) || a->dropout != 0) return false;
+  if ((a->D != 64 && a->D != 128) || tsr_attention_value_size(a) != a->D) return false;
+  return rows < INT32_MAX && a->B < INT32_MAX && rows * a->H * a->D < (int64_t)1 << 38;
+}
+
 /* ---- a pass ---- */
 
 typedef struct {
@@ -148,6 +171,11 @@ static inline attention_tile tensor_tile(tsr_attention_sum pass, int W) {
       tensor_backward_own(W), tensor_backward_others(W), W, TENSOR_THREADS,
       tensor_backward_bytes(W)};
   return pass == TSR_ATTENTION_OUT ? out : backward;
+}
+
+static inline attention_tile wgmma_tile(int W) {
+  attention_tile out = {WGMMA_QUERIES, WGMMA_KEYS, W, WGMMA_BLOCK_THREADS, wgmma_bytes(W)};
+  return out;
 }
 
 /* A block a tile of each line; lines are (b,h), or of tiles of keys (b,g). */

@@ -8,17 +8,8 @@ template <tsr_cuda_type TYPE, int W, int M>
 static __device__ inline void rows_finish(
     const forward_rows<W, M> &rows, int m, const tsr_attention &a, int64_t h, int64_t stride,
     int64_t left, uint16_t *out, float *stats, uint16_t *tile) {
-  float factor[2], kept = a.dropout != 0 ? attention_kept(a) : 1.0f;
-#pragma unroll
-  for (int r = 0; r < 2; r++) {
-    int t = tensor_c_row(2 * r);
-    float max = rows.max[m][r] * LOG_2, sum = rows.sum[m][r];
-    float shrunk = attention_sink(a, h, &max, &sum);
-    factor[r] = kept * shrunk / sum;
-    if (t >= left || tensor_lane() % 4 > 0) continue;
-    stats[2 * t] = max;
-    stats[2 * t + 1] = sum;
-  }
+  float factor[2];
+  rows_statistics(factor, rows, m, a, h, left, stats);
   tensor_store<TYPE, forward_rows<W, M>::V>(
       out, stride, left, a.Dv, tile, rows.out[m], factor[0], factor[1]);
 }

@@ -75,6 +75,25 @@ template <int W, int M> static __device__ inline void rows_end(forward_rows<W, M
     }
 }
 
+/* Writes the statistics of run m of 16 queries of head h, of which `left` exist; `factor` is what
+ * their sums are multiplied by, of the upper and the lower 8 rows. */
+template <int W, int M>
+static __device__ inline void rows_statistics(
+    float (&factor)[2], const forward_rows<W, M> &rows, int m, const tsr_attention &a, int64_t h,
+    int64_t left, float *stats) {
+  float kept = a.dropout != 0 ? attention_kept(a) : 1.0f;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    int t = tensor_c_row(2 * r);
+    float max = rows.max[m][r] * LOG_2, sum = rows.sum[m][r];
+    float shrunk = attention_sink(a, h, &max, &sum);
+    factor[r] = kept * shrunk / sum;
+    if (t >= left || tensor_lane() % 4 > 0) continue;
+    stats[2 * t] = max;
+    stats[2 * t + 1] = sum;
+  }
+}
+
 /* In shared memory; a tile of keys lies before its values, and behind both the ones that come
  * next, of two tiles. */
 typedef struct {

@@ -322,6 +322,16 @@ void tsr_cuda_clip(
 void tsr_cuda_attention(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *out,
     float *stats, const void *q, const void *k, const void *v);
+/* The same with wgmma (attention_wgmma.cu): where tsr_cuda_has_wgmma, of calls that
+ * attention_wgmma_can (attention_shape.h). Results agree to rounding; documents in a sequence and
+ * rows of a rank have the bits that they have alone, as those of the other kernels. A NaN or an
+ * infinity in the values of a document may become NaNs in others of its sequence. */
+void tsr_cuda_attention_wgmma(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *out, float *stats,
+    const void *q, const void *k, const void *v);
+/* Whether it can be launched on this thread's device: there is code for the device, and the driver
+ * encodes tensor maps. */
+bool tsr_cuda_has_wgmma(void);
 /* d (B,T,H) by the sink of each row's head: -exp(sink - maximum) / sum * dout . out. */
 void tsr_cuda_attention_sinks_backward(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *d, const void *dout,

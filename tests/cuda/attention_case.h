@@ -11,6 +11,7 @@ struct attention_case {
   numbers q, k, v, dout;
   integers positions; /* (B, T) of documents; empty: none */
   numbers sinks;      /* (H); empty: none */
+  bool wgmma = false; /* forward by that kernel */
 };
 
 enum { RESULTS = 6 };
@@ -44,7 +45,7 @@ static inline tsr_attention with_values(tsr_attention a, int64_t Dv) {
 
 static inline attention_case case_new(tsr_cuda_type type, const tsr_attention &a) {
   int64_t n = a.B * a.T * a.D, of_values = a.B * a.T * tsr_attention_value_size(&a);
-  attention_case c = {type, a, {}, {}, {}, {}, {}, {}};
+  attention_case c = {type, a, {}, {}, {}, {}, {}, {}, false};
   c.q = rounded(type, random_numbers(n * a.H, 2));
   c.k = rounded(type, random_numbers(n * a.G, 2));
   c.v = rounded(type, random_numbers(of_values * a.G, 1));
@@ -91,7 +92,8 @@ static inline results run_whole(
   a.rows = own;
   int64_t sink_rows = a.sinks && !is_part ? rows : 0;
   void *dsinks = arrays.out(c.type, sink_rows);
-  tsr_cuda_attention(NULL, c.type, &a, key, out, stats, own_qs, ks, vs);
+  if (c.wgmma) tsr_cuda_attention_wgmma(NULL, c.type, &a, out, stats, own_qs, ks, vs);
+  else tsr_cuda_attention(NULL, c.type, &a, key, out, stats, own_qs, ks, vs);
   tsr_cuda_attention_backward(
       NULL, c.type, &a, key, dq, dk, dv, dout, qs, ks, vs, outs, all_stats, scratch);
   if (sink_rows) tsr_cuda_attention_sinks_backward(NULL, c.type, &a, dsinks, dout, out, stats);
@@ -156,7 +158,8 @@ static inline attention_case last_group(const attention_case &c) {
       last_heads(c.v, a, a.G, 1, Dv),
       last_heads(c.dout, a, a.H, heads, Dv),
       {},
-      {}};
+      {},
+      c.wgmma};
   if (!c.sinks.empty()) one.sinks.assign(c.sinks.end() - heads, c.sinks.end());
   one.a.B = one.a.G = 1;
   one.a.H = heads;
@@ -184,6 +187,23 @@ static inline void order(bool opposite) {
 #if defined(TSR_EMULATED)
   emulator::fetches_late = !opposite;
 #endif
+}
+
+/* Near the CPU's. The call is made twice, by the emulator with blocks, threads and fetches in
+ * opposite orders, which must change no bit; nor must what is beside a sequence and a group of
+ * heads. */
+static inline void check_call(
+    tsr_cuda_type type, const tsr_attention &a, const numbers &sinks = {}, bool wgmma = false) {
+  attention_case c = case_new(type, a);
+  c.wgmma = wgmma;
+  c.sinks = sinks;
+  attention_case one = last_group(c);
+  order(false);
+  results r = run_whole(c);
+  check_reference(c, r);
+  order(true);
+  if (a.B * a.G > 1) check_bits(one, run_whole(one), last_group_of(c, r), "alone");
+  else check_bits(c, run_whole(c), r, "again");
 }
 
 #endif

@@ -4,7 +4,7 @@
  *
  * Blocks run one after the other. A block's threads are fibers, which run until they wait: at
  * __syncthreads for the block, at __syncwarp and in the exchanges of a warp (__shfl_xor_sync) for
- * the lanes of their mask. A wait that would never end, or that a GPU leaves undefined, stops
+ * the lanes of their mask, and for what units beside the threads do (tma.h). A wait that would never end, or that a GPU leaves undefined, stops
  * the program with the place: a thread that has ended while others wait for it, threads of a block
  * that wait at different lines, lanes with different masks, a launch that no GPU would take.
  *
@@ -40,19 +40,34 @@ inline dim3 blockDim, gridDim;
 namespace emulator {
 
 enum { THREADS_MAX = 1024, WARP = 32, STACK = 256 << 10, SHARED_MAX = 227 << 10, GUARD = 1024 };
-enum wait_kind { READY, AT_BLOCK, AT_WARP, ENDED };
+enum wait_kind { READY, AT_BLOCK, AT_WARP, AT_EVENT, ENDED };
 
 struct fiber {
   stack_context stack;
   wait_kind wait;
   unsigned mask;    /* AT_WARP: the lanes that must come */
   int line, parity; /* where it waits; which of the two exchange buffers is next */
+  const std::function<bool()> *event; /* AT_EVENT: whether it has come */
 };
+
+/* What works beside the threads of a block: `pass` does a piece of it when all threads wait, and
+ * returns false when nothing is left; `end` checks that nothing is. */
+struct unit {
+  void (*begin)();
+  bool (*pass)();
+  void (*end)();
+};
+inline std::vector<unit> &units() {
+  static std::vector<unit> all;
+  return all;
+}
 
 inline bool backwards = false;
 inline fiber fibers[THREADS_MAX];
 inline stack_context home;
-inline int current, threads;
+inline int current, threads, at_events; /* threads AT_EVENT */
+inline unsigned long runs, sweeps;      /* of fibers, and over all warps, so far */
+inline size_t shared_size;              /* of the block, dynamic */
 inline const std::function<void()> *body;
 inline uint64_t exchange[2][THREADS_MAX];
 alignas(128) inline unsigned char dynamic_shared[SHARED_MAX + GUARD];
@@ -113,6 +128,7 @@ inline void fiber_start(int t) {
 inline void fiber_run(int t) {
   unsigned x = (unsigned)t, width = blockDim.x, height = blockDim.y;
   current = t;
+  runs++;
   threadIdx = {x % width, x / width % height, x / width / height};
   switch_stack(&home, &fibers[t].stack);
 }
@@ -123,6 +139,21 @@ inline void wait_for(wait_kind kind, unsigned mask, int line) {
   f->mask = mask;
   f->line = line;
   switch_stack(&f->stack, &home);
+}
+
+inline void wait_until(const std::function<bool()> &event, int line) {
+  fibers[current].event = &event;
+  while (!event()) {
+    at_events++;
+    wait_for(AT_EVENT, 0, line);
+    at_events--;
+  }
+}
+
+/* Lets all other warps go on as far as they can. */
+inline void let_others_run(int line) {
+  unsigned long now = sweeps;
+  wait_until([=]() { return sweeps > now; }, line);
 }
 
 /* Whether all lanes that thread t waits for have come. */
@@ -159,6 +190,7 @@ inline int warp_run(int first) {
   do
     for (int i = 0; i < lanes; i++) {
       int t = first + (backwards ? lanes - 1 - i : i);
+      if (fibers[t].wait == AT_EVENT && (*fibers[t].event)()) fibers[t].wait = READY;
       if (fibers[t].wait != READY) continue;
       fiber_run(t);
       ended += fibers[t].wait == ENDED;
@@ -169,6 +201,8 @@ inline int warp_run(int first) {
 
 inline void release_block() {
   int waiting = 0;
+  for (int t = 0; t < threads; t++)
+    if (fibers[t].wait == AT_EVENT) fail("waits for ever", t, fibers[t].line);
   while (fibers[waiting].wait != AT_BLOCK)
     if (++waiting == threads) fail("waits for ever", 0, fibers[0].line);
   for (int t = 0; t < threads; t++) {
@@ -179,14 +213,28 @@ inline void release_block() {
   for (int t = 0; t < threads; t++) fibers[t].wait = READY;
 }
 
+inline bool units_pass() {
+  for (const unit &u : units())
+    if (u.pass()) return true;
+  return false;
+}
+
+/* While threads wait for events, warps and units go on; the block's barrier is next when none can.
+ */
 inline void block_run() {
   int ended = 0, warps = (threads + WARP - 1) / WARP;
+  at_events = 0;
+  for (const unit &u : units()) u.begin();
   for (int t = 0; t < threads; t++) fiber_start(t);
   for (;;) {
+    unsigned long before = runs;
+    sweeps++;
     for (int i = 0; i < warps; i++) ended += warp_run((backwards ? warps - 1 - i : i) * WARP);
-    if (ended == threads) return;
+    if (ended == threads) break;
+    if (at_events && (runs != before || units_pass())) continue;
     release_block();
   }
+  for (const unit &u : units()) u.end();
 }
 
 /* Begins work on a stream: the runtime (emulated/runtime.cc) does it when the stream's order
@@ -207,6 +255,7 @@ inline void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<
   if (shared_bytes > SHARED_MAX) fail("that much shared memory", 0, 0);
   gridDim = grid;
   blockDim = block;
+  shared_size = shared_bytes;
   threads = (int)size;
   body = &call;
   uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;

@@ -10,6 +10,7 @@
 template <typename T> using device_vector = std::vector<T>;
 static inline void finish_work(void) {}
 static inline void run_backwards(bool backwards) { emulator::backwards = backwards; }
+static inline void needs_architecture(int, int) {}
 
 #else
 #include <cstdio>
@@ -51,6 +52,15 @@ static const bool has_device = [] {
   printf("skipped: no GPU\n");
   exit(77);
 }();
+
+/* Skips a test of kernels for one architecture on others. */
+static inline void needs_architecture(int major, int minor) {
+  cudaDeviceProp is;
+  check_cuda(cudaGetDeviceProperties(&is, 0));
+  if (is.major == major && is.minor == minor) return;
+  printf("skipped: the GPU is sm_%d%d, not sm_%d%d\n", is.major, is.minor, major, minor);
+  exit(77);
+}
 
 #endif
 #endif

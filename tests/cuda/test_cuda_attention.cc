@@ -1,21 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The GPU's attention against the CPU's: forward and backward, in f32 and, by the tensor cores'
- * fragments, in halves. Every call is made twice, by the emulator with blocks, threads and fetches
- * in opposite orders, which must change no bit; nor must what is beside a sequence and a group of
- * heads. */
+ * fragments, in halves. */
 #include "attention_case.h"
-
-static void check_call(tsr_cuda_type type, const tsr_attention &a, const numbers &sinks = {}) {
-  attention_case c = case_new(type, a);
-  c.sinks = sinks;
-  attention_case one = last_group(c);
-  order(false);
-  results r = run_whole(c);
-  check_reference(c, r);
-  order(true);
-  if (a.B * a.G > 1) check_bits(one, run_whole(one), last_group_of(c, r), "alone");
-  else check_bits(c, run_whole(c), r, "again");
-}
 
 static void test_f32(void) {
   static const int64_t lengths[] = {1, 5, 64, 65, 130}, widths[] = {16, 64, 80, 128};

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The emulator runs right kernels and stops wrong ones. */
-#include "../check.h"
 #include "kernels/cuda/block.cuh"
-#include <string>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "stopped.h"
 
 /* The sum of 0..threads-1 in every way that a block has. */
 static __global__ void sums(float *out, double *wide) {
@@ -79,35 +76,11 @@ static __global__ void writes_behind(int *) {
 
 static __global__ void nothing(int *) {}
 
-/* What the program says as it is stopped. */
-template <typename CALL> static std::string stopped(CALL call) {
-  int ends[2];
-  char text[256] = "";
-  if (pipe(ends)) return "no pipe";
-  pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDERR_FILENO);
-    call();
-    _exit(0);
-  }
-  close(ends[1]);
-  ssize_t n = read(ends[0], text, sizeof text - 1);
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (!WIFSIGNALED(status) || n < 0) return "it went on";
-  return std::string(text).substr(0, std::string(text).find(':', 10));
-}
-
 #define STOPPED(kernel, ...)                                                                       \
   stopped([] {                                                                                     \
     static int out[64];                                                                            \
     TSR_LAUNCH(kernel, shape(__VA_ARGS__), 0, out);                                                \
   })
-
-static void check_stopped(const std::string &said, const char *want) {
-  CHECK_AT(said == std::string("emulator: ") + want, "%s, not %s", said.c_str(), want);
-}
 
 int main(void) {
   for (int threads = 32; threads <= 1024; threads *= 2) test_sums(threads);

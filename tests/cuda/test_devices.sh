@@ -138,6 +138,37 @@ for mesh in '{axes: [cp], shape: [2]}' '{axes: [dp, cp], shape: [2, 2]}'; do
   trains turned_mesh "${turned[@]}" --set "mesh=$mesh"
   expect "documents on $mesh" "$(hash_of "$scratch/turned_mesh.metrics")" "$(hash_of "$scratch/turned.metrics")"
 done
+# Attention with wgmma: equal bits on all meshes, and a checkpoint that says so.
+if [ -n "$emulated" ] || [ "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1)" = 9.0 ]; then
+  heads=(--set transformer_config.model_type=llama --set transformer_config.num_heads=4 --set transformer_config.num_groups=2
+    --set transformer_config.head_dim=64 --set transformer_config.dropout_prob=0 --set transformer_config.num_blocks=1
+    --set training_config.precision=bf16 --set training_config.max_steps=2 --set training_config.gradient_accumulation_steps=1)
+  trains heads "${heads[@]}"
+  export TESSERA_CUDA_WGMMA=1
+  EMULATED_CUDA_LAUNCHES=$scratch/wgmma.launches trains wgmma "${heads[@]}" --set "training_config.checkpoint_dir=$scratch/wgmma"
+  near "attention with wgmma" "$scratch/wgmma.metrics" "$scratch/heads.metrics" 1e-3
+  if [ -n "$emulated" ]; then # whose sums of one tile are the same
+    expect "launches with wgmma" "$(grep -c attention_wgmma_forward "$scratch/wgmma.launches")" 2
+  else
+    [ "$(hash_of "$scratch/wgmma.metrics")" != "$(hash_of "$scratch/heads.metrics")" ] || wrong "is wgmma used?"
+  fi
+  for mesh in '{axes: [tp], shape: [2]}' '{axes: [dp, tp], shape: [2, 2]}'; do
+    trains wgmma_mesh "${heads[@]}" --set "mesh=$mesh"
+    expect "wgmma on $mesh" "$(hash_of "$scratch/wgmma_mesh.metrics")" "$(hash_of "$scratch/wgmma.metrics")"
+  done
+  separate=("${heads[@]}" --set training_config.documents=separate --set training_config.end_of_text=0
+    --set numerics.units.sequence=4 --set training_config.use_clip_grad_norm=false)
+  trains wgmma_documents "${separate[@]}"
+  trains wgmma_mesh "${separate[@]}" --set 'mesh={axes: [cp], shape: [2]}'
+  expect "wgmma in documents over cp" "$(hash_of "$scratch/wgmma_mesh.metrics")" "$(hash_of "$scratch/wgmma_documents.metrics")"
+  unset TESSERA_CUDA_WGMMA
+  trains wgmma_resumed "${heads[@]}" --set training_config.max_steps=3 --set "training_config.checkpoint_dir=$scratch/wgmma" --resume
+  says wgmma_resumed 0 ", wgmma"
+  if [ -n "$emulated" ]; then
+    EMULATED_CUDA=arch=80 TESSERA_CUDA_WGMMA=1 run wgmma_refused "${heads[@]}"
+    says wgmma_refused 1 "sm_80: TESSERA_CUDA_WGMMA needs a GPU of sm_90"
+  fi
+fi
 # Adapters beside weights in NF4, which are decoded for the GEMMs.
 quantized=(--set transformer_config.embedding_dim=128 --set training_config.max_steps=2
   --set 'lora_config={r: 4, quantize_base: nf4}')

@@ -63,7 +63,9 @@ CASES: dict[str, list[str]] = {
     "gpt2, sequence units": ["numerics.units.sequence=4"],
     "gemma2 in bf16": GEMMA,
     "gemma2 in bf16, cp": [*GEMMA, mesh(cp=2), "numerics.units.sequence=4"],
+    "llama in bf16, wgmma": [*LLAMA, "transformer_config.head_dim=64", "training_config.precision=bf16", mesh(tp=2)],
 }
+VARIABLES = {"llama in bf16, wgmma": {"TESSERA_CUDA_WGMMA": "1"}}
 ROW = re.compile(r"^(?: +(\d+)  (\w+) +(\d+ \S+|\S+)|) +(\(\d+, \d+, \d+\)|-) +(\(\d+, \d+, \d+\)|-) +(\d+|-)"
                  r" +(\d+|-) +(\d+)  (\w+)(?: (\d+)×(\d+)×(\d+))?[+a-z]*(?: batch of (\d+))?")
 
@@ -145,6 +147,8 @@ def main() -> int:
         program = str(Path(name) / "tessera-train")  # a program without plugins beside it
         shutil.copy(build / "tessera-train", program)
         for case, keys in CASES.items():
+            os.environ.pop("TESSERA_CUDA_WGMMA", None)
+            os.environ.update(VARIABLES.get(case, {}))
             printed, ran = traced(program, keys), launched(program, keys, plugins, Path(name))
             (printed, wanted), (ran, found) = gemms(printed), gemms(ran)
             batches += found
@@ -159,7 +163,7 @@ def main() -> int:
                     print(f"{case}: {key}: trace prints {printed[key]}, {ran[key]} ran")
     needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_heads", "sum_elements", "embedding",
               "tokens_sum", "softmax_stats", "cuBLASLt", "rope", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
-              "attention_tensor_forward", "attention_tensor_dkv", "ring_walk", "sum_members", "dropout", "cast", "copy",
+              "attention_tensor_forward", "attention_tensor_dkv", "attention_wgmma_forward", "ring_walk", "sum_members", "dropout", "cast", "copy",
               "fp8_quantize", "fp8_gemm", "choose_experts", "plan_sort", "plan_place", "expert_bias", "permute_rows",
               "combine_rows", "expert_gemm", "expert_gemm_tensor", "expert_row_sums"}
     for kernel in sorted(needed - kernels):

@@ -2,6 +2,7 @@
 /* Attention over whole sequences of one rank. Where the recipe splits them, each is a sum over its
  * units, as members of cp have it who each hold some of them. */
 #include "device/cuda/ops.h"
+#include "kernels/cuda/attention_shape.h"
 
 static tsr_attention_ring units_of(const cuda_call *c) {
   tsr_attention_ring r = tsr_attention_ring_of(&c->call);
@@ -22,9 +23,14 @@ static void attention_units(const cuda_call *c) {
 }
 
 static void whole_attention(const cuda_call *c, const tsr_attention *a) {
-  tsr_cuda_attention(
-      c->state->stream, cuda_type(cuda_y(c, 0)), a, cuda_key_of(c, a), cuda_out(c, 0),
-      cuda_out(c, 1), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2));
+  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
+  tsr_cuda_stream stream = c->state->stream;
+  void *out = cuda_out(c, 0), *stats = cuda_out(c, 1);
+  const void *q = cuda_in(c, 0), *k = cuda_in(c, 1), *v = cuda_in(c, 2);
+  const void *arrays[] = {out, q, k, v};
+  if (c->state->wgmma && attention_wgmma_can(type, a, arrays, 4))
+    tsr_cuda_attention_wgmma(stream, type, a, out, stats, q, k, v);
+  else tsr_cuda_attention(stream, type, a, cuda_key_of(c, a), out, stats, q, k, v);
 }
 
 /* inputs: q, k, v[, sinks] */

@@ -9,6 +9,7 @@
 #include "device/cuda/nccl.h"
 #include "device/cuda/random_keys.h"
 #include "device/cuda/staging.h"
+#include "device/cuda/wgmma.h"
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ typedef struct {
   bool capturing;
   char uncaptured[TSR_CUDA_WHY_BYTES]; /* why the capture under way fails; "": it does not so far */
   tsr_cuda_request request;
-  char name[32], arch[96], location[32], text[256];
+  char name[32], arch[128], location[32], text[256];
 } device;
 
 /* ---- runtime failures, with the task in which they showed ---- */
@@ -457,6 +458,20 @@ static bool begin(device *d, char *why) {
   return tsr_cuda_blas_open(d->request.fast, &d->ops.blas, why);
 }
 
+/* Its bits are others than those of the kernel that runs without it. */
+static bool choose_wgmma(device *d, const tsr_cuda_device *is, char *why) {
+  if (!cuda_wgmma_is_wanted()) return true;
+  d->ops.wgmma = is->major == 9 && is->minor == 0 && tsr_cuda_has_wgmma();
+  if (d->ops.wgmma) return strncat(d->arch, ", wgmma", sizeof d->arch - strlen(d->arch) - 1), true;
+  snprintf(
+      why, TSR_CUDA_WHY_BYTES,
+      "sm_%d%d: TESSERA_CUDA_WGMMA needs a GPU of sm_90, code for sm_90a in the plugin, and a "
+      "driver "
+      "that encodes tensor maps\nunset TESSERA_CUDA_WGMMA",
+      is->major, is->minor);
+  return false;
+}
+
 bool cuda_device_open(const tsr_cuda_request *request, const tsr_device **ret_device, char *why) {
   tsr_cuda_device is;
   if (!cuda_describe(request->number, &is, why) || !cuda_fits(&is, why)) return false;
@@ -466,7 +481,7 @@ bool cuda_device_open(const tsr_cuda_request *request, const tsr_device **ret_de
   d->ops.fail = fail;
   d->ops.context = d;
   describe(d, &is);
-  if (!begin(d, why)) return free(d), false;
+  if (!begin(d, why) || !choose_wgmma(d, &is, why)) return free(d), false;
   *ret_device = &d->device;
   return true;
 }

@@ -5,7 +5,7 @@
 #include "kernels/cuda/copy_walk.h"
 #include "kernels/cuda/ring_turns.h"
 
-/* ---- attention.cu, attention_backward.cu ---- */
+/* ---- attention.cu, attention_wgmma.cu, attention_backward.cu ---- */
 
 static attention_tile tile_of(tsr_attention_sum pass, bool tensor, const tsr_attention *a) {
   return tensor ? tensor_tile(pass, tensor_width(a)) : simt_tile(pass, simt_width(a));
@@ -31,6 +31,15 @@ void tsr_cuda_attention(
   record_pass(
       s, tensor ? "attention_tensor_forward" : "attention_forward", &tile, tsr_attention_own(a),
       a->B * a->H);
+}
+
+void tsr_cuda_attention_wgmma(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *out, float *stats,
+    const void *q, const void *k, const void *v) {
+  attention_tile tile = wgmma_tile((int)a->D);
+  UNUSED(&type, out, stats, q, k, v);
+  if (a->B * a->T * a->H * a->D == 0) return;
+  record_pass(s, "attention_wgmma_forward", &tile, tsr_attention_own(a), a->B * a->H);
 }
 
 void tsr_cuda_attention_backward(

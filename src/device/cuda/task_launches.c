@@ -2,6 +2,7 @@
 #include "device/cuda/task_launches.h"
 #include "device/cuda/launch_recorder.h"
 #include "device/cuda/ops.h"
+#include "device/cuda/wgmma.h"
 #include <string.h>
 
 /* Far from each other, so that no two buffers touch. */
@@ -13,7 +14,8 @@ void tsr_cuda_task_launches(
   tsr_rank_memory rank = {.rank = 0};
   memcpy(rank.coord, coord, sizeof rank.coord);
   for (int s = 0; s < TSR_SEGMENTS; s++) rank.base[s] = tsr_cuda_address(s);
-  cuda_state state = {.stream = (tsr_cuda_stream)(void *)launches, .fast = fast};
+  cuda_state state = {
+      .stream = (tsr_cuda_stream)(void *)launches, .fast = fast, .wgmma = cuda_wgmma_is_wanted()};
   cuda_call c = {.state = &state, .key = (uint64_t *)tsr_cuda_address(TSR_SEGMENTS) + t->node};
   c.call = (tsr_task_call){.program = p, .task = t, .rank = &rank};
   c.call.at.microbatch = microbatch;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whether attention's forward pass runs on the kernel with wgmma: TESSERA_CUDA_WGMMA=1 asks for it,
+ * 0 or nothing does not. The calls that it has are chosen by shape and recipe alone
+ * (attention_wgmma_can of attention_shape.h), so that all ranks and meshes have the same; and what
+ * the device is called, on which a recipe's bits depend, says that it is used. */
+#ifndef TSR_DEVICE_CUDA_WGMMA_H
+#define TSR_DEVICE_CUDA_WGMMA_H
+#include <stdbool.h>
+
+bool cuda_wgmma_is_wanted(void);
+
+#endif
