@@ -5,6 +5,7 @@
 #define TSR_KERNELS_CUDA_EXPERT_GEMM_CUH
 #include "kernels/cuda/expert_scan.cuh"
 #include "kernels/cuda/expert_shape.h"
+#include "kernels/cuda/tile_order.cuh"
 
 /* A tile of an expert's c: its first row and column; rows are counted in c (FORWARD, DX), of which
  * `rows` follow, or in c[e]. */
@@ -12,25 +13,12 @@ typedef struct {
   int64_t expert, m, n, rows;
 } expert_tile;
 
-static __device__ inline int64_t tiles_of(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
-
-/* Neighbours of blocks are tiles of up to 8 rows of tiles, so that they find each other's operands
- * in the cache. */
-static __device__ inline expert_tile
-tile_in_order(int64_t row_tiles, int64_t column_tiles, int64_t tile) {
-  const int64_t group = 8;
-  int64_t first = blockIdx.x / (group * column_tiles) * group,
-          in_group = blockIdx.x % (group * column_tiles);
-  int64_t here = row_tiles - first < group ? row_tiles - first : group;
-  expert_tile t = {0, first + in_group % here, in_group / here * tile, 0};
-  return t;
-}
-
 /* Whether the block has one: there are blocks for as many tiles as there can be. */
 static __device__ inline bool
 find_tile(const tsr_cuda_expert_gemm &p, int64_t tile, int64_t row_tiles, expert_tile *ret) {
-  expert_tile t = tile_in_order(row_tiles, tiles_of(p.N, tile), tile);
-  int64_t row = t.m;
+  tile_index at = tile_of_block(row_tiles, tiles_of(p.N, tile));
+  expert_tile t = {0, 0, at.column * tile, 0};
+  int64_t row = at.row;
   if (p.form == TSR_CUDA_EXPERT_DW) {
     int64_t of_expert = tiles_of(p.M, tile);
     t.expert = row / of_expert;
