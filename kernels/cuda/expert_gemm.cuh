@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which tile of c a block of experts' GEMMs computes, and what it sums over: the same for the
- * tensor cores and for f32. */
+/* Which tile of c a block of experts' GEMMs computes, and what it sums over: the same for halves
+ * and codes of FP8 on the tensor cores, and for f32. */
 #ifndef TSR_KERNELS_CUDA_EXPERT_GEMM_CUH
 #define TSR_KERNELS_CUDA_EXPERT_GEMM_CUH
 #include "kernels/cuda/expert_scan.cuh"
 #include "kernels/cuda/expert_shape.h"
+#include "kernels/cuda/tile_order.cuh"
 
 /* A tile of an expert's c: its first row and column; rows are counted in c (FORWARD, DX), of which
  * `rows` follow, or in c[e]. */
@@ -12,25 +13,14 @@ typedef struct {
   int64_t expert, m, n, rows;
 } expert_tile;
 
-static __device__ inline int64_t tiles_of(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
-
-/* Neighbours of blocks are tiles of up to 8 rows of tiles, so that they find each other's operands
- * in the cache. */
-static __device__ inline expert_tile
-tile_in_order(int64_t row_tiles, int64_t column_tiles, int64_t tile) {
-  const int64_t group = 8;
-  int64_t first = blockIdx.x / (group * column_tiles) * group,
-          in_group = blockIdx.x % (group * column_tiles);
-  int64_t here = row_tiles - first < group ? row_tiles - first : group;
-  expert_tile t = {0, first + in_group % here, in_group / here * tile, 0};
-  return t;
-}
-
-/* Whether the block has one: there are blocks for as many tiles as there can be. */
-static __device__ inline bool
-find_tile(const tsr_cuda_expert_gemm &p, int64_t tile, int64_t row_tiles, expert_tile *ret) {
-  expert_tile t = tile_in_order(row_tiles, tiles_of(p.N, tile), tile);
-  int64_t row = t.m;
+/* Whether the block has a tile of `tile` rows and `columns`: there are blocks for as many as there
+ * can be. */
+static __device__ inline bool find_tile(
+    const tsr_cuda_expert_gemm &p, int64_t tile, int64_t columns, int64_t row_tiles,
+    expert_tile *ret) {
+  tile_index at = tile_of_block(row_tiles, tiles_of(p.N, columns));
+  expert_tile t = {0, 0, at.column * columns, 0};
+  int64_t row = at.row;
   if (p.form == TSR_CUDA_EXPERT_DW) {
     int64_t of_expert = tiles_of(p.M, tile);
     t.expert = row / of_expert;
@@ -48,7 +38,7 @@ find_tile(const tsr_cuda_expert_gemm &p, int64_t tile, int64_t row_tiles, expert
 
 /* A step of the sum: elements [k, k + depth) up to `end`. */
 typedef struct {
-  int64_t unit, k, end;
+  int32_t unit, k, end;
 } sum_step;
 
 static __device__ inline bool is_step(const sum_step &s) { return s.k < s.end; }
@@ -66,14 +56,14 @@ skip_empty(const tsr_cuda_expert_gemm &p, int64_t expert, sum_step *s) {
 /* DW: the rows of units one after the other. */
 template <tsr_cuda_expert_form FORM>
 static __device__ inline sum_step first_step(const tsr_cuda_expert_gemm &p, int64_t expert) {
-  sum_step s = {p.first_unit - 1, 0, 0};
+  sum_step s = {(int32_t)p.first_unit - 1, 0, 0};
   if (FORM == TSR_CUDA_EXPERT_DW) skip_empty(p, expert, &s);
-  else s.end = p.K;
+  else s.end = (int32_t)p.K;
   return s;
 }
 template <tsr_cuda_expert_form FORM>
 static __device__ inline sum_step
-next_step(const tsr_cuda_expert_gemm &p, int64_t expert, sum_step s, int64_t depth) {
+next_step(const tsr_cuda_expert_gemm &p, int64_t expert, sum_step s, int32_t depth) {
   s.k += depth;
   if (FORM == TSR_CUDA_EXPERT_DW) skip_empty(p, expert, &s);
   return s;
