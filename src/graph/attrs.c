@@ -48,7 +48,9 @@ static bool has_type(const char *name, bool is_of(tsr_attr_type type)) {
   for (int id = 0; id < TSR_ATTR_SETS; id++) {
     const tsr_attr_set *set = tsr_attr_set_of((tsr_attr_set_id)id);
     for (int i = 0; i < set->count; i++)
-      if (is_of(set->fields[i].type) && !strcmp(set->fields[i].name, name)) return true;
+      if (*set->fields[i].name == *name && is_of(set->fields[i].type) &&
+          !strcmp(set->fields[i].name, name))
+        return true;
   }
   return false;
 }

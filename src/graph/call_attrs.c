@@ -19,7 +19,9 @@ const tsr_call_attr *tsr_call_find_attr(const tsr_call *call, const char *name) 
 
 static const tsr_attr_field *find_field(const tsr_attr_set *set, const char *name) {
   for (int i = 0; i < set->count; i++)
-    if (!set->fields[i].internal && !strcmp(set->fields[i].name, name)) return &set->fields[i];
+    if (!set->fields[i].internal && *set->fields[i].name == *name &&
+        !strcmp(set->fields[i].name, name))
+      return &set->fields[i];
   return NULL;
 }
 

@@ -89,7 +89,7 @@ static int rope_table(const builder *b, int64_t positions, const tsr_init *init)
   int64_t shape[] = {positions, (int64_t)init->a / 2, 2};
   for (int i = 0; i < g->values_count; i++) {
     const tsr_value *v = &g->values[i];
-    if (v->kind == TSR_VALUE_CONST && same_table(&v->init, init) && v->shape[0] == positions)
+    if (v->kind == TSR_VALUE_CONST && same_table(v->init, init) && v->shape[0] == positions)
       return i;
   }
   const char *name = tsr_arena_printf(g->arena, "rope_table.%d", g->values_count);

@@ -33,12 +33,18 @@ tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units) {
   return g;
 }
 
-static int add_value(tsr_graph *g, const tsr_value *value) {
+/* A value whose name is in the arena. */
+static int add_named(tsr_graph *g, const tsr_value *value) {
   tsr_arena_grow(
       g->arena, (void **)&g->values, sizeof *g->values, g->values_count, &g->values_capacity);
   g->values[g->values_count] = *value;
-  g->values[g->values_count].name = tsr_arena_strdup(g->arena, value->name);
   return g->values_count++;
+}
+
+static int add_value(tsr_graph *g, const tsr_value *value) {
+  int id = add_named(g, value);
+  g->values[id].name = tsr_arena_strdup(g->arena, value->name);
+  return id;
 }
 
 static tsr_value make_value(
@@ -55,6 +61,16 @@ static tsr_value make_value(
       .location = location};
   memcpy(v.shape, shape, sizeof *shape * (size_t)ndim);
   return v;
+}
+
+void tsr_graph_reserve(tsr_graph *g, int nodes, int values, int params) {
+  assert(!g->nodes && !g->values && !g->params);
+  g->nodes_capacity = nodes + 1;
+  g->values_capacity = values + 1;
+  g->params_capacity = params + 1;
+  g->nodes = tsr_arena_array(g->arena, tsr_node, g->nodes_capacity);
+  g->values = tsr_arena_array(g->arena, tsr_value, g->values_capacity);
+  g->params = tsr_arena_array(g->arena, tsr_param, g->params_capacity);
 }
 
 int tsr_graph_input(
@@ -86,7 +102,9 @@ int tsr_graph_const(
     tsr_graph *g, const char *name, const tsr_init *init, int ndim, const int64_t *shape,
     tsr_location location) {
   tsr_value v = make_value(name, TSR_VALUE_CONST, TSR_F32, ndim, shape, location);
-  v.init = *init;
+  tsr_init *copy = tsr_arena_alloc(g->arena, sizeof *copy);
+  *copy = *init;
+  v.init = copy;
   return add_value(g, &v);
 }
 
@@ -240,20 +258,19 @@ static void mark_weights(tsr_graph *g, const tsr_node *n) {
   g->params[w->param].is_expert_bias = bias;
 }
 
-/* Adds a node whose outputs have these types. */
+/* Adds a node whose name is in the arena, and whose outputs have these types. */
 static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
   tsr_arena_grow(
       g->arena, (void **)&g->nodes, sizeof *g->nodes, g->nodes_count, &g->nodes_capacity);
   int id = g->nodes_count++;
   tsr_node *n = &g->nodes[id];
   *n = *node;
-  n->name = n->stream = tsr_arena_strdup(g->arena, node->name);
+  n->stream = n->name;
   n->inputs = tsr_arena_array(g->arena, int, n->inputs_count);
   memcpy(n->inputs, node->inputs, sizeof(int) * (size_t)n->inputs_count);
   n->outputs_count = tsr_op_outputs(n->op);
   for (int i = 0; i < n->outputs_count; i++) {
-    static const char *const suffix[] = {"", ".1", ".2"};
-    const char *name = tsr_arena_printf(g->arena, "%s%s", n->name, suffix[i]);
+    const char *name = i ? tsr_arena_printf(g->arena, "%s.%d", n->name, i) : n->name;
     tsr_value v = make_value(
         name, TSR_VALUE_NODE, types[i].dtype, types[i].ndim, types[i].shape, n->location);
     v.node = id;
@@ -261,7 +278,7 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
     bool other = tsr_routed_is_weights(types[i].routed) && v.shape[0] != types[i].routed.experts;
     if (!other) v.routed = types[i].routed;
     describe_dims(g, n, &v);
-    int value = add_value(g, &v);
+    int value = add_named(g, &v);
     g->nodes[id].outputs[i] = value;
   }
   mark_weights(g, &g->nodes[id]);
@@ -274,7 +291,7 @@ static tsr_node make_node(
   tsr_node n = {
       .op = op,
       .section = section,
-      .name = name,
+      .name = tsr_arena_strdup(g->arena, name),
       .inputs_count = inputs_count,
       .inputs = (int *)inputs,
       .location = location};
@@ -306,7 +323,7 @@ int tsr_graph_add_shaped(
   return add_node(g, &node, &type);
 }
 
-int tsr_graph_copy_value(tsr_graph *g, const tsr_value *value) { return add_value(g, value); }
+int tsr_graph_copy_value(tsr_graph *g, const tsr_value *value) { return add_named(g, value); }
 
 int tsr_graph_copy_node(tsr_graph *g, const tsr_graph *from, int node, const int *inputs) {
   tsr_node copy = from->nodes[node];

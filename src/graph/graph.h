@@ -116,7 +116,7 @@ typedef struct {
   tsr_routed routed;              /* what dimension 0 is */
   int node, output;               /* of TSR_VALUE_NODE */
   int param;                      /* index into graph->params for PARAM and its STATE, else -1 */
-  tsr_init init;                  /* of TSR_VALUE_CONST */
+  const tsr_init *init;           /* of TSR_VALUE_CONST; else NULL */
   tsr_placement placement[TSR_AXES];
   int64_t units; /* > 0: a leading dimension of that many units (global) stands before `shape`, one
                     summand each; split over tp when placement[TSR_TP] is partial, else whole */
@@ -261,6 +261,8 @@ typedef enum {
 } tsr_step_scalar;
 
 tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units);
+/* Room in an empty graph for so many, which spares copies of growing arrays; more may be added. */
+void tsr_graph_reserve(tsr_graph *g, int nodes, int values, int params);
 
 /* Each returns the new value's index. Shapes are copied; names too. */
 int tsr_graph_input(

@@ -35,12 +35,12 @@ static double frequency(const tsr_init *init, int64_t i) {
 }
 
 void tsr_interpreter_rope_table(double *out, const tsr_value *table) {
-  assert(table->init.kind == TSR_INIT_ROPE);
+  assert(table->init->kind == TSR_INIT_ROPE);
   for (int64_t t = 0; t < table->shape[0]; t++)
     for (int64_t i = 0; i < table->shape[1]; i++) {
-      double angle = (double)t * frequency(&table->init, i);
-      out[(t * table->shape[1] + i) * 2] = cos(angle) * table->init.scaling[8];
-      out[(t * table->shape[1] + i) * 2 + 1] = sin(angle) * table->init.scaling[8];
+      double angle = (double)t * frequency(table->init, i);
+      out[(t * table->shape[1] + i) * 2] = cos(angle) * table->init->scaling[8];
+      out[(t * table->shape[1] + i) * 2 + 1] = sin(angle) * table->init->scaling[8];
     }
 }
 

@@ -39,7 +39,7 @@ static bool has_data(const tsr_interpreter *t, const tsr_value *v) {
 
 /* A value has one dimension. */
 static void fill_padding_mask(double *x, const tsr_value *v) {
-  tsr_padding p = {0, (int64_t)v->init.a, (int64_t)v->init.b};
+  tsr_padding p = {0, (int64_t)v->init->a, (int64_t)v->init->b};
   for (int64_t i = 0; i < v->shape[0]; i++) x[i] = 0;
   for (tsr_real_run run = {0}; tsr_padding_next(&p, v->shape[0], 0, v->shape[0], &run);)
     for (int64_t i = 0; i < run.size; i++) x[run.at + i] = 1;
@@ -52,7 +52,7 @@ static void add_value(tsr_interpreter *t, tsr_arena *arena, int value) {
   t->data[value] = tsr_arena_array(arena, double, tsr_value_elements(v));
   if (v->dtype != TSR_I32)
     t->gradients[value] = tsr_arena_array(arena, double, tsr_value_elements(v));
-  if (v->kind == TSR_VALUE_CONST && v->init.kind == TSR_INIT_PADDING_MASK)
+  if (v->kind == TSR_VALUE_CONST && v->init->kind == TSR_INIT_PADDING_MASK)
     fill_padding_mask(t->data[value], v);
   else if (v->kind == TSR_VALUE_CONST) tsr_interpreter_rope_table(t->data[value], v);
 }

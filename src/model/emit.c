@@ -251,6 +251,7 @@ static bool check_sends(const tsr_flat *f) {
 bool tsr_flat_emit(tsr_flat *flat, tsr_graph *g) {
   bool ok = check_sends(flat);
   mark_needed(flat);
+  tsr_graph_reserve(g, flat->calls_count, flat->values_count, flat->params_count);
   for (int i = 0; i < flat->calls_count; i++)
     if (flat->calls[i].needed) ok &= emit_call(flat, g, &flat->calls[i]);
   g->block = -1;

@@ -2,6 +2,7 @@
 /* The names that expressions may use, and their values as text. */
 #include "base/text.h"
 #include "model/expr.h"
+#include <math.h>
 #include <string.h>
 
 void tsr_scope_push(tsr_scope *scope, const tsr_name *name) {
@@ -31,12 +32,18 @@ void tsr_scope_word(tsr_scope *scope, const char *word) {
 
 tsr_name *tsr_scope_find(const tsr_scope *scope, const char *name) {
   for (int i = scope->count; i-- > 0;)
-    if (!strcmp(scope->names[i].name, name)) return &scope->names[i];
+    if (*scope->names[i].name == *name && !strcmp(scope->names[i].name, name))
+      return &scope->names[i];
   return NULL;
 }
 
 const char *tsr_eval_text(tsr_arena *arena, const tsr_eval *value) {
-  if (value->kind == TSR_EVAL_NUMBER) return tsr_arena_printf(arena, "%.15g", value->number);
+  if (value->kind == TSR_EVAL_NUMBER) {
+    double n = value->number;
+    bool is_whole = fabs(n) < 1e15 && n == floor(n) && !(n == 0 && signbit(n));
+    return is_whole ? tsr_arena_printf(arena, "%lld", (long long)n)
+                    : tsr_arena_printf(arena, "%.15g", n);
+  }
   if (value->kind == TSR_EVAL_WORD) return value->word;
   tsr_text text = {0};
   bool term = value->kind == TSR_EVAL_TERM;

@@ -238,7 +238,7 @@ static int padding_mask(expander *e, const padded *p) {
       .kind = TSR_INIT_PADDING_MASK, .a = (double)p->as.real, .b = (double)p->as.blocks};
   for (int v = 0; v < e->g->values_count; v++) {
     const tsr_value *c = &e->g->values[v];
-    if (c->kind == TSR_VALUE_CONST && !memcmp(&c->init, &init, sizeof init) &&
+    if (c->kind == TSR_VALUE_CONST && !memcmp(c->init, &init, sizeof init) &&
         c->shape[0] == p->stored)
       return v;
   }

@@ -37,8 +37,7 @@ static bool same_weight(const tsr_graph *g, const tsr_graph *step, int value) {
 
 static bool same_const(const tsr_graph *g, const tsr_graph *step, int value) {
   const tsr_value *a = &g->values[value], *b = &step->values[value];
-  return a->kind != TSR_VALUE_CONST ||
-         (b->kind == TSR_VALUE_CONST && same_init(&a->init, &b->init));
+  return a->kind != TSR_VALUE_CONST || (b->kind == TSR_VALUE_CONST && same_init(a->init, b->init));
 }
 
 static bool same_node(const tsr_graph *g, const tsr_graph *step, const bool *of_samples, int i) {

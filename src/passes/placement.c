@@ -56,7 +56,7 @@ static void place_source(tsr_placer *p, int old) {
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
     else if (v.kind == TSR_VALUE_INPUT && a == TSR_CP && tsr_input_has_positions(&v))
       v.placement[a] = (tsr_placement){TSR_SHARD, 1};
-    else if (v.kind == TSR_VALUE_CONST && a == TSR_CP && v.init.kind == TSR_INIT_ROPE)
+    else if (v.kind == TSR_VALUE_CONST && a == TSR_CP && v.init->kind == TSR_INIT_ROPE)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
   }
   tsr_placement zero = v.param < 0 ? tsr_whole : tsr_placer_zero(p, v.param);

@@ -4,7 +4,14 @@
 #include <assert.h>
 #include <math.h>
 
-enum { TRANSFERS_MAX = 2 * TSR_TRAFFIC_MAX };
+enum { TRANSFERS_MAX = 2 * TSR_TRAFFIC_MAX, KNOWN_PATHS_MAX = 16 };
+
+/* The farthest paths within groups; each takes a visit of all ranks to find. */
+typedef struct {
+  int count;
+  tsr_machine_group groups[KNOWN_PATHS_MAX];
+  const char *paths[KNOWN_PATHS_MAX];
+} known_paths;
 
 typedef struct {
   tsr_arena *arena;
@@ -16,6 +23,7 @@ typedef struct {
   int (*fullest)[TSR_AXES]; /* per stage: coordinates of the rank that stands for all of its */
   double *arrives; /* per node: when what is sent before or after the pipeline's actions has
                       arrived; < 0: not yet sent */
+  known_paths *known_paths;
 } estimator;
 
 /* ---- one task ---- */
@@ -138,6 +146,20 @@ static double transfer_seconds(const estimator *x, const tsr_program *p, const t
   return counts_here(x, p, t) ? transfer_of(x, p, t).seconds : 0;
 }
 
+/* Of groups that were asked for before, as every stage has the same ones. */
+static const char *farthest_path(const estimator *x, tsr_machine_group g) {
+  known_paths *known = x->known_paths;
+  for (int i = 0; i < known->count; i++) {
+    const tsr_machine_group *k = &known->groups[i];
+    if (k->members == g.members && k->stride == g.stride && k->ranks == g.ranks)
+      return known->paths[i];
+  }
+  const char *path = tsr_path_farthest(x->o->machine, g);
+  if (known->count == KNOWN_PATHS_MAX) return path;
+  known->groups[known->count] = g;
+  return known->paths[known->count++] = path;
+}
+
 static tsr_estimate_transfer *find_transfer(
     const estimator *x, tsr_estimate_stage *s, const tsr_program *p, const tsr_task *task) {
   int axis = tsr_op_is_collective(task->op) ? task->axis : TSR_PP;
@@ -151,7 +173,7 @@ static tsr_estimate_transfer *find_transfer(
   assert(s->transfers_count < TRANSFERS_MAX);
   tsr_estimate_transfer *t = &s->transfers[s->transfers_count++];
   *t = (tsr_estimate_transfer){.op = task->op, .axis = axis, .nccl = nccl ? node : NULL};
-  t->path = tsr_path_farthest(x->o->machine, tsr_path_group(x->o->parallel, p, task));
+  t->path = farthest_path(x, tsr_path_group(x->o->parallel, p, task));
   return t;
 }
 
@@ -452,6 +474,7 @@ void tsr_estimate_make(
   tsr_estimate_options o = *options;
   o.tf32 = o.tf32 && o.machine->flops[TSR_MACHINE_TF32] > 0;
   estimator x = {.arena = arena, .o = &o, .e = e};
+  x.known_paths = tsr_arena_alloc(arena, sizeof *x.known_paths);
   *e = (tsr_estimate){.stages = tsr_arena_array(arena, tsr_estimate_stage, stages)};
   x.ranks = options->parallel->ranks / stages;
   x.buckets = count_buckets(options->programs);

@@ -38,8 +38,10 @@ static const unsigned char bounds[] = {
 };
 
 static bound find_bound(const char *op_name) {
-  for (int op = 0; op < TSR_OPS; op++)
-    if (!strcmp(tsr_op_name(op), op_name)) return bounds[op];
+  for (int op = 0; op < TSR_OPS; op++) {
+    const char *name = tsr_op_name(op);
+    if (*name == *op_name && !strcmp(name, op_name)) return bounds[op];
+  }
   return BOUND_MEMORY;
 }
 

@@ -85,7 +85,7 @@ static const char *level_name(const tsr_machine *m, int level) {
 /* If the members of a group are not all in one block, two neighbours are in different ones. */
 const char *tsr_path_farthest(const tsr_machine *m, tsr_machine_group g) {
   int farthest = -1;
-  for (int64_t r = 0; g.members > 1 && r < g.ranks; r++) {
+  for (int64_t r = 0; g.members > 1 && r < g.ranks && farthest < m->paths_count; r++) {
     if (r / g.stride % g.members == g.members - 1) continue;
     int level = level_of(m, tsr_path_device(m, r), tsr_path_device(m, r + g.stride));
     if (level > farthest) farthest = level;

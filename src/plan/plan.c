@@ -40,6 +40,7 @@ void tsr_plan_find_fullest(const tsr_program *program, int ret_coord[TSR_AXES]) 
   for (int v = 0; v < g->values_count; v++) {
     bool is_kept = g->values[v].kind == TSR_VALUE_PARAM || g->values[v].kind == TSR_VALUE_STATE;
     if (!is_kept || program->tensors[v].segment == TSR_SEGMENT_ABSENT) continue;
+    if (g->values[v].placement[TSR_DP].kind != TSR_OWNED) continue; /* all have as much of it */
     int64_t size = tsr_tensor_bytes(&program->tensors[v]);
     for (*dp = 0; *dp < ranks; (*dp)++)
       if (tsr_program_holds(program, v, coord)) bytes[*dp] += size;

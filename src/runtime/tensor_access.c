@@ -318,7 +318,7 @@ typedef struct {
 
 static const tsr_init *init_of(const tsr_graph *g, int value) {
   const tsr_value *v = &g->values[value];
-  return v->kind == TSR_VALUE_PARAM ? &g->params[v->param].init : &v->init;
+  return v->kind == TSR_VALUE_PARAM ? &g->params[v->param].init : v->init;
 }
 
 /* The same of a value whose positions are two runs. */

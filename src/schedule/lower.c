@@ -213,17 +213,17 @@ static void add_sends(lowering *l, const send *of_value, int part) {
 
 /* Nodes of each part in the graph's order, as lists. */
 static int *sort_nodes(const lowering *l, int *begin) {
-  int *part = tsr_arena_array(l->arena, int, l->g->nodes_count + 1);
-  int *sorted = tsr_arena_array(l->arena, int, l->g->nodes_count + 1);
-  for (int i = 0; i < l->g->nodes_count; i++) {
-    part[i] = part_of(l, l->g->nodes[i].section, l->g->nodes[i].stage);
-    if (part[i] >= 0) begin[part[i] + 1]++;
+  int *part = tsr_arena_array(l->arena, int, l->p->nodes_count + 1);
+  int *sorted = tsr_arena_array(l->arena, int, l->p->nodes_count + 1);
+  for (int i = 0; i < l->p->nodes_count; i++) {
+    const tsr_node *n = &l->g->nodes[l->p->nodes[i]];
+    part[i] = part_of(l, n->section, n->stage);
+    begin[part[i] + 1]++;
   }
   for (int k = 0; k < l->p->parts_count; k++) begin[k + 1] += begin[k];
   int *at = tsr_arena_array(l->arena, int, l->p->parts_count + 1);
   memcpy(at, begin, sizeof *at * (size_t)l->p->parts_count);
-  for (int i = 0; i < l->g->nodes_count; i++)
-    if (part[i] >= 0) sorted[at[part[i]]++] = i;
+  for (int i = 0; i < l->p->nodes_count; i++) sorted[at[part[i]]++] = l->p->nodes[i];
   return sorted;
 }
 
@@ -234,6 +234,8 @@ static void add_parts(lowering *l) {
   int *nodes = sort_nodes(l, begin);
   send **of_value = tsr_arena_array(l->arena, send *, l->g->values_count);
   send *sends = find_sends(l, of_value);
+  l->capacity = begin[p->parts_count] + 1; /* more for sends and waits are rare */
+  p->tasks = tsr_arena_array(l->arena, tsr_task, l->capacity);
   for (int k = 0; k < p->parts_count; k++) {
     tsr_section section = p->parts[k].section;
     p->parts[k].begin = p->tasks_count;
@@ -281,12 +283,28 @@ static void make_runs(lowering *l) {
   p->runs[p->runs_count++] = (tsr_run){p->parts_count - 1, p->pipeline->microbatches - 1};
 }
 
+/* ---- what this stage has of the graph ---- */
+
+static void list_nodes(lowering *l) {
+  int *nodes = tsr_arena_array(l->arena, int, l->g->nodes_count + 1);
+  for (int i = 0; i < l->g->nodes_count; i++)
+    if (tsr_program_has_node(l->p, i)) nodes[l->p->nodes_count++] = i;
+  l->p->nodes = nodes;
+}
+
+static void list_values(lowering *l) {
+  int *values = tsr_arena_array(l->arena, int, l->g->values_count + 1);
+  for (int v = 0; v < l->g->values_count; v++)
+    if (l->p->tensors[v].segment != TSR_SEGMENT_ABSENT) values[l->p->values_count++] = v;
+  l->p->values = values;
+}
+
 /* ---- values that no node makes ---- */
 
 static void mark_used(const lowering *l, bool *used) {
-  for (int i = 0; i < l->g->nodes_count; i++) {
-    const tsr_node *n = &l->g->nodes[i];
-    if (!tsr_program_has_node(l->p, i) || n->op == TSR_OP_RECEIVE) continue;
+  for (int i = 0; i < l->p->nodes_count; i++) {
+    const tsr_node *n = &l->g->nodes[l->p->nodes[i]];
+    if (n->op == TSR_OP_RECEIVE) continue;
     for (int k = 0; k < n->inputs_count; k++) used[n->inputs[k]] = true;
   }
 }
@@ -311,9 +329,10 @@ static void place_sources(lowering *l) {
   for (int i = 0; i < l->g->values_count; i++) {
     const tsr_value *v = &l->g->values[i];
     tsr_tensor *t = &l->p->tensors[i];
-    int chunk, stage = tsr_value_stage(l->g, i);
     *t = (tsr_tensor){.value = i, .segment = TSR_SEGMENT_ABSENT, .slot_group = -1, .offset = -1};
-    if (v->kind == TSR_VALUE_NODE || !tsr_program_has_stage(l->p, stage, &chunk)) continue;
+    if (v->kind == TSR_VALUE_NODE) continue;
+    int chunk, stage = tsr_value_stage(l->g, i);
+    if (!tsr_program_has_stage(l->p, stage, &chunk)) continue;
     if (!used[i] && stage == TSR_EVERY_STAGE && v->kind != TSR_VALUE_STEP_SCALARS) continue;
     *t = local_tensor(l, i);
     if (v->kind != TSR_VALUE_INPUT && v->kind != TSR_VALUE_PARAM) place_next(l, t);
@@ -337,11 +356,12 @@ static void bind_task(lowering *l, tsr_task *t) {
 /* Copies the tensors, now with offsets, into the tasks; what is made in place, and aliases, take
  * their source's place. */
 static void bind_tensors(lowering *l) {
-  for (int i = 0; i < l->g->nodes_count; i++) {
-    const tsr_node *n = &l->g->nodes[i];
-    if (!tsr_program_has_node(l->p, i) || !n->outputs_count) continue;
-    bool alias = tsr_program_is_alias(l->p, i);
-    int source = alias ? n->inputs[0] : tsr_program_in_place(l->p, i);
+  for (int i = 0; i < l->p->nodes_count; i++) {
+    int node = l->p->nodes[i];
+    const tsr_node *n = &l->g->nodes[node];
+    if (!n->outputs_count) continue;
+    bool alias = tsr_program_is_alias(l->p, node);
+    int source = alias ? n->inputs[0] : tsr_program_in_place(l->p, node);
     if (source < 0) continue;
     const tsr_tensor *from = &l->p->tensors[source];
     tsr_tensor *to = &l->p->tensors[n->outputs[0]];
@@ -387,8 +407,10 @@ static tsr_program *make_program(
   lowering l = {.p = p, .g = graph, .arena = graph->arena, .starts = starts};
   for (int s = 0; s < TSR_SEGMENTS; s++)
     l.ends[s] = tsr_arena_array(graph->arena, int64_t, (int)how->size[TSR_DP]);
+  list_nodes(&l);
   place_sources(&l);
   make_parts(&l);
+  list_values(&l);
   if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);
   tsr_program_offload(p);
   make_runs(&l);

@@ -78,7 +78,7 @@ static void walk_part(planner *m, int part) {
 static void find_walk(planner *m) {
   const tsr_program *p = m->p;
   int last = p->parts_count - 1;
-  m->walk = tsr_arena_array(m->arena, int, p->tasks_count + 1);
+  m->walk = tsr_arena_array(p->graph->arena, int, p->tasks_count + 1);
   m->repeats = p->lowering.microbatches > 1;
   m->straight = m->repeats && p->pipeline->chunks == 1 &&
                 tsr_pipeline_alive(p->pipeline, p->stage, true) <= 1;
@@ -129,10 +129,11 @@ static void keep_to_the_end(planner *m, int value) {
 
 static void find_owners(planner *m) {
   const tsr_program *p = m->p;
-  for (int v = 0; v < p->graph->values_count; v++) {
-    int node = p->graph->values[v].node;
-    bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
+  for (int v = 0; v < p->graph->values_count; v++)
     m->lives[v] = (life){.owner = v, .first = -1, .last = -1, .task = -1, .begin = -1, .block = -1};
+  for (int i = 0; i < p->values_count; i++) {
+    int v = p->values[i], node = p->graph->values[v].node;
+    bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
     if (alias) m->lives[v].owner = m->lives[p->graph->nodes[node].inputs[0]].owner;
     bool first = node >= 0 && p->graph->values[v].output == 0 && tsr_program_has_node(p, node);
     int in_place = first ? tsr_program_in_place(p, node) : -1;
@@ -142,8 +143,8 @@ static void find_owners(planner *m) {
 
 /* What goes into a body that runs again, or is added up in it, must be there until its end. */
 static void extend_into(planner *m) {
-  for (int v = 0; v < m->p->graph->values_count; v++) {
-    life *l = &m->lives[v];
+  for (int i = 0; i < m->p->values_count; i++) {
+    life *l = &m->lives[m->p->values[i]];
     bool stays = l->out_of || (l->first < m->body_begin && l->parts);
     if (m->repeats && l->task >= 0 && stays && l->last < m->body_end - 1) l->last = m->body_end - 1;
   }
@@ -171,7 +172,8 @@ static void list_dead(planner *m) {
   m->dead = tsr_arena_array(m->arena, int, m->walk_count + 2);
   m->next_dead = tsr_arena_array(m->arena, int, m->p->graph->values_count + 1);
   for (int t = 0; t <= m->walk_count; t++) m->dead[t] = -1;
-  for (int v = 0; v < m->p->graph->values_count; v++) {
+  for (int i = 0; i < m->p->values_count; i++) {
+    int v = m->p->values[i];
     if (m->lives[v].task < 0) continue;
     m->next_dead[v] = m->dead[m->lives[v].last];
     m->dead[m->lives[v].last] = v;
@@ -202,9 +204,10 @@ static uint64_t parts_of_input(const planner *m, uint64_t parts) {
 
 static void make_slot_groups(planner *m) {
   tsr_program *p = m->p;
-  tsr_kept *kept = tsr_arena_array(m->arena, tsr_kept, p->graph->values_count + 1);
+  tsr_kept *kept = tsr_arena_array(m->arena, tsr_kept, p->values_count + 1);
   int count = 0;
-  for (int v = 0; v < p->graph->values_count; v++) {
+  for (int i = 0; i < p->values_count; i++) {
+    int v = p->values[i];
     const life *l = &m->lives[v];
     if (l->owner != v || !is_framed(m, v)) continue;
     bool input = p->tensors[v].segment == TSR_SEGMENT_INPUT;
@@ -242,7 +245,8 @@ static int64_t *used_for(planner *m, int value) {
 /* Reserves or releases the memory of all slot groups. */
 static void count_slot_groups(planner *m, int sign) {
   const tsr_program *p = m->p;
-  for (int v = 0; v < p->graph->values_count; v++) {
+  for (int i = 0; i < p->values_count; i++) {
+    int v = p->values[i];
     const tsr_tensor *t = &p->tensors[v];
     if (m->lives[v].owner != v || t->slot_group < 0 || !has_slots(m, t->slot_group)) continue;
     int64_t bytes = aligned(tsr_tensor_bytes(t)) * p->slot_groups[t->slot_group].slots;
@@ -393,7 +397,8 @@ static void bind_offsets(planner *m) {
     tsr_slot_group *f = &p->slot_groups[i];
     if (f->segment == TSR_SEGMENT_WORK) f->offset = blocks[m->slot_group_blocks[f->pool]].offset;
   }
-  for (int v = 0; v < p->graph->values_count; v++) {
+  for (int i = 0; i < p->values_count; i++) {
+    int v = p->values[i];
     tsr_tensor *t = &p->tensors[v];
     if (m->lives[v].block >= 0) t->offset = blocks[m->lives[v].block].offset;
     else if (m->lives[v].owner == v && t->slot_group >= 0)
@@ -429,15 +434,20 @@ static tsr_work_piece piece_of(const planner *m, int value) {
   return piece;
 }
 
+static bool has_piece(const planner *m, int value) {
+  int slot_group = m->p->tensors[value].slot_group;
+  bool in_slots = m->lives[value].owner == value && slot_group >= 0 && has_slots(m, slot_group);
+  return in_slots || m->lives[value].begin >= 0;
+}
+
 static void list_pieces(planner *m) {
   tsr_program *p = m->p;
-  int values = p->graph->values_count, count = 0;
-  tsr_work_piece *pieces = tsr_arena_array(m->arena, tsr_work_piece, values + m->walk_count + 1);
-  for (int v = 0; v < values; v++) {
-    bool in_slots = m->lives[v].owner == v && p->tensors[v].slot_group >= 0 &&
-                    has_slots(m, p->tensors[v].slot_group);
-    if (in_slots || m->lives[v].begin >= 0) pieces[count++] = piece_of(m, v);
-  }
+  int count = 0;
+  int room = m->walk_count + 1;
+  for (int i = 0; i < p->values_count; i++) room += has_piece(m, p->values[i]);
+  tsr_work_piece *pieces = tsr_arena_array(p->graph->arena, tsr_work_piece, room);
+  for (int i = 0; i < p->values_count; i++)
+    if (has_piece(m, p->values[i])) pieces[count++] = piece_of(m, p->values[i]);
   for (int time = 0; time < m->walk_count; time++) {
     if (m->scratch_blocks[time] < 0) continue;
     const tsr_block *b = &m->work.blocks[m->scratch_blocks[time]];
@@ -450,19 +460,19 @@ static void list_pieces(planner *m) {
   p->plan_order = m->walk;
 }
 
-static int count_owners(const tsr_graph *g) {
+static int count_owners(const tsr_program *p) {
   int owners = 0;
-  for (int v = 0; v < g->values_count; v++) {
-    tsr_placement dp = g->values[v].placement[TSR_DP];
+  for (int i = 0; i < p->values_count; i++) {
+    tsr_placement dp = p->graph->values[p->values[i]].placement[TSR_DP];
     if (dp.kind == TSR_OWNED && dp.owner >= owners) owners = dp.owner + 1;
   }
   return owners;
 }
 
 void tsr_program_plan_memory(tsr_program *program) {
-  planner m = {.p = program, .arena = program->graph->arena};
+  planner m = {.p = program, .arena = tsr_arena_new()};
   m.work.arena = m.arena;
-  m.owners = count_owners(program->graph);
+  m.owners = count_owners(program);
   m.used = tsr_arena_array(m.arena, usage, m.owners + 1);
   m.lives = tsr_arena_array(m.arena, life, program->graph->values_count);
   m.neighbours = tsr_gemm_neighbours_of(program);
@@ -482,4 +492,5 @@ void tsr_program_plan_memory(tsr_program *program) {
   program->bytes[TSR_SEGMENT_WORK] = tsr_blocks_place(&m.work, m.used_peak);
   bind_offsets(&m);
   list_pieces(&m);
+  tsr_arena_free(m.arena);
 }

@@ -50,42 +50,58 @@ static int compare_sizes(const void *x, const void *y) {
   return a->begin < b->begin ? -1 : 1;
 }
 
+/* A block that has its place. They stand one behind another in memory, because most of the time is
+ * spent on reading all of them for each block. */
+typedef struct {
+  int64_t offset, end_offset;
+  int begin, end, holders;
+  int block;
+} span;
+
+static span span_of(const tsr_blocks *b, const tsr_block *x) {
+  return (span){x->offset, x->offset + x->size, x->begin, x->end, x->holders, (int)(x - b->blocks)};
+}
+
 /* Whether two blocks are never on one rank at once. */
-static bool are_apart(const tsr_block *a, const tsr_block *b) {
-  bool other_ranks = a->holders && b->holders && a->holders != b->holders;
-  return a->begin > b->end || a->end < b->begin || other_ranks;
+static bool are_apart(const span *a, const tsr_block *b) {
+  bool other_ranks = (a->holders != 0) & (b->holders != 0) & (a->holders != b->holders);
+  return (a->begin > b->end) | (a->end < b->begin) | other_ranks;
 }
 
 /* The lowest offset that none of the blocks placed before, which are sorted by offset, occupies
  * while a block lives. */
-static int64_t find_lowest(tsr_block *const *placed, int count, const tsr_block *block) {
+static int64_t find_lowest(const span *placed, int count, const tsr_block *block) {
   int64_t offset = 0;
-  for (int at = 0; at < count; at++) {
-    const tsr_block *p = placed[at];
+  for (const span *p = placed; p < placed + count; p++) {
     if (are_apart(p, block)) continue;
     if (p->offset >= offset + block->size) break;
-    if (p->offset + p->size > offset) offset = p->offset + p->size;
+    if (p->end_offset > offset) offset = p->end_offset;
   }
   return offset;
 }
 
 /* Into those placed before, in the order of their offsets. */
-static void insert(tsr_block **placed, int count, tsr_block *block) {
-  int at = count;
-  for (; at > 0 && placed[at - 1]->offset > block->offset; at--) placed[at] = placed[at - 1];
-  placed[at] = block;
+static void insert(span *placed, int count, span s) {
+  int low = 0, high = count; /* behind those of the same offset */
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (placed[middle].offset > s.offset) high = middle;
+    else low = middle + 1;
+  }
+  memmove(placed + low + 1, placed + low, sizeof *placed * (size_t)(count - low));
+  placed[low] = s;
 }
 
 /* Gives up where it needs no less than `limit`. */
 static int64_t place_by_size(tsr_blocks *b, int64_t limit) {
   tsr_block **sorted = tsr_arena_array(b->arena, tsr_block *, b->count + 1);
-  tsr_block **placed = tsr_arena_array(b->arena, tsr_block *, b->count + 1);
+  span *placed = tsr_arena_array(b->arena, span, b->count + 1);
   int64_t top = 0;
   for (int i = 0; i < b->count; i++) sorted[i] = &b->blocks[i];
   qsort(sorted, (size_t)b->count, sizeof(tsr_block *), compare_sizes);
   for (int i = 0; i < b->count && top < limit; i++) {
     sorted[i]->offset = find_lowest(placed, i, sorted[i]);
-    insert(placed, i, sorted[i]);
+    insert(placed, i, span_of(b, sorted[i]));
     int64_t end = sorted[i]->offset + sorted[i]->size;
     if (end > top) top = end;
   }
@@ -105,9 +121,16 @@ static int64_t place(tsr_blocks *b, int64_t lower_bound) {
 /* ---- blocks that are joined ---- */
 
 static int compare_offsets(const void *x, const void *y) {
-  const tsr_block *a = *(tsr_block *const *)x, *b = *(tsr_block *const *)y;
+  const span *a = x, *b = y;
   if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
   return a->begin < b->begin ? -1 : 1;
+}
+
+static span *sort_by_offset(const tsr_blocks *b) {
+  span *placed = tsr_arena_array(b->arena, span, b->count + 1);
+  for (int i = 0; i < b->count; i++) placed[i] = span_of(b, &b->blocks[i]);
+  qsort(placed, (size_t)b->count, sizeof *placed, compare_offsets);
+  return placed;
 }
 
 /* As one block, from the first that begins to the last that ends. */
@@ -128,26 +151,29 @@ static bool are_joined(const tsr_block *first) {
 }
 
 /* Moves joined blocks one behind another, where the others leave room in the first `bytes`. */
-static void join(tsr_block **placed, int count, tsr_block *first, int64_t bytes) {
+static void join(tsr_blocks *b, span *placed, tsr_block *first, int64_t bytes) {
   const tsr_block *end = first + first->joined;
   tsr_block all = union_of(first);
   int others = 0;
-  for (int i = 0; i < count; i++)
-    if (placed[i] < first || placed[i] >= end) placed[others++] = placed[i];
+  for (int i = 0; i < b->count; i++) {
+    const tsr_block *block = &b->blocks[placed[i].block];
+    if (block < first || block >= end) placed[others++] = placed[i];
+  }
   int64_t offset = find_lowest(placed, others, &all);
   bool fits = offset + all.size <= bytes;
   for (tsr_block *block = first; block < end; offset += block++->size) {
     if (fits) block->offset = offset;
-    insert(placed, others++, block);
+    insert(placed, others++, span_of(b, block));
   }
 }
 
 int64_t tsr_blocks_place(tsr_blocks *b, int64_t lower_bound) {
   int64_t bytes = place(b, lower_bound);
-  tsr_block **placed = tsr_arena_array(b->arena, tsr_block *, b->count + 1);
-  for (int i = 0; i < b->count; i++) placed[i] = &b->blocks[i];
-  qsort(placed, (size_t)b->count, sizeof *placed, compare_offsets);
-  for (int i = 0; i < b->count; i++)
-    if (!are_joined(&b->blocks[i])) join(placed, b->count, &b->blocks[i], bytes);
+  span *placed = NULL;
+  for (int i = 0; i < b->count; i++) {
+    if (are_joined(&b->blocks[i])) continue;
+    if (!placed) placed = sort_by_offset(b);
+    join(b, placed, &b->blocks[i], bytes);
+  }
   return bytes;
 }

@@ -15,7 +15,10 @@
 typedef struct {
   tsr_program *p;
   tsr_arena *arena;
-  int *writer; /* per value: the task that writes it, or -1 */
+  int *writer;  /* per value: the task that writes it, or -1 */
+  int *readers; /* the nodes of this stage's body that read a value, which are readers_from[value]
+                   to readers_from[value + 1] of these */
+  int *readers_from;
   tsr_task_moves moves;
 } overlap;
 
@@ -97,15 +100,11 @@ static int adder_of(const overlap *o, int part, int task) {
 /* Whether nothing of the body reads a value, as it is or by another name, but a task of the same
  * section that adds it to those of other microbatches. */
 static bool is_for_update(const overlap *o, int value, tsr_section section) {
-  const tsr_graph *g = o->p->graph;
-  for (int i = g->values[value].node + 1; i < g->nodes_count; i++) {
-    const tsr_node *n = &g->nodes[i];
-    bool adds = n->op == TSR_OP_ACCUMULATE && n->section == section;
-    if (n->section == TSR_UPDATE || adds || !tsr_program_has_node(o->p, i)) continue;
-    for (int k = 0; k < n->inputs_count; k++) {
-      if (n->inputs[k] != value) continue;
-      if (!tsr_program_is_alias(o->p, i) || !is_for_update(o, n->outputs[0], section)) return false;
-    }
+  for (int r = o->readers_from[value]; r < o->readers_from[value + 1]; r++) {
+    const tsr_node *n = &o->p->graph->nodes[o->readers[r]];
+    if (n->op == TSR_OP_ACCUMULATE && n->section == section) continue;
+    if (!tsr_program_is_alias(o->p, o->readers[r])) return false;
+    if (!is_for_update(o, n->outputs[0], section)) return false;
   }
   return true;
 }
@@ -170,9 +169,30 @@ static void ask_for_next_block(overlap *o, int part) {
 
 /* ---- the whole ---- */
 
+static void list_readers(overlap *o) {
+  const tsr_graph *g = o->p->graph;
+  int *from = tsr_arena_array(o->arena, int, g->values_count + 2), count = 0;
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < o->p->nodes_count; i++) {
+      const tsr_node *n = &g->nodes[o->p->nodes[i]];
+      if (n->section == TSR_UPDATE) continue;
+      for (int k = 0; k < n->inputs_count; k++) {
+        int *at = &from[n->inputs[k] + 2 - pass];
+        if (pass) o->readers[(*at)++] = o->p->nodes[i];
+        else (*at)++, count++;
+      }
+    }
+    if (pass) break;
+    o->readers = tsr_arena_array(o->arena, int, count + 1);
+    for (int v = 0; v < g->values_count; v++) from[v + 2] += from[v + 1];
+  }
+  o->readers_from = from;
+}
+
 void tsr_program_overlap(tsr_program *p, int64_t bucket_bytes) {
-  overlap o = {.p = p, .arena = p->graph->arena};
+  overlap o = {.p = p, .arena = tsr_arena_new()};
   o.writer = tsr_arena_array(o.arena, int, p->graph->values_count + 1);
+  list_readers(&o);
   o.moves = tsr_task_moves_begin(p);
   for (int v = 0; v < p->graph->values_count; v++) o.writer[v] = -1;
   for (int i = 0; i < p->tasks_count; i++)
@@ -185,4 +205,5 @@ void tsr_program_overlap(tsr_program *p, int64_t bucket_bytes) {
     begin_sums_of_microbatch(&o, k, bucket_bytes);
   }
   tsr_task_moves_end(&o.moves);
+  tsr_arena_free(o.arena);
 }

@@ -210,6 +210,10 @@ typedef struct {
   int slot_groups_count;
   const int *readers;  /* per graph value: how many inputs of nodes, outputs of the graph */
   tsr_tensor *tensors; /* per graph value; TSR_SEGMENT_ABSENT where this stage has none */
+  const int *nodes;    /* of the graph, in its order: those that this stage runs */
+  int nodes_count;
+  const int *values; /* of the graph, in its order: those of which this stage has a tensor */
+  int values_count;
   int64_t bytes[TSR_SEGMENTS];
   int64_t host_bytes;           /* of the host's memory, for the tasks that it runs for a device */
   int64_t peak_bytes[TSR_USES]; /* of WORK at its fullest moment, fragmentation apart */

@@ -125,7 +125,7 @@ static void find_spots(settling *s) {
 
 static void rebuild(settling *s) {
   tsr_program *p = s->p;
-  tsr_task *tasks = tsr_arena_array(s->arena, tsr_task, p->tasks_count + 1);
+  tsr_task *tasks = tsr_arena_array(p->graph->arena, tsr_task, p->tasks_count + 1);
   int count = 0;
   for (int k = 0; k < p->parts_count; k++) {
     int begin = count;
@@ -154,7 +154,7 @@ static bool waits_for_norm(const settling *s) {
 }
 
 void tsr_program_sink_updates(tsr_program *p, const tsr_target *target) {
-  settling s = {.p = p, .arena = p->graph->arena};
+  settling s = {.p = p, .arena = tsr_arena_new()};
   int values = p->graph->values_count;
   s.last_run = tsr_arena_array(s.arena, int, p->parts_count);
   s.written = tsr_arena_array(s.arena, spot, values + 1);
@@ -168,4 +168,5 @@ void tsr_program_sink_updates(tsr_program *p, const tsr_target *target) {
   s.keeps_norms = target->fuses & 1u << TSR_FUSED_NORMS && waits_for_norm(&s);
   find_spots(&s);
   rebuild(&s);
+  tsr_arena_free(s.arena);
 }

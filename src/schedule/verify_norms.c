@@ -80,11 +80,19 @@ static bool check_rank(const check *c, int64_t first) {
   const tsr_norm_grid g = tsr_norm_grid_of(n, first);
   int64_t here = n->dim < 0 ? 1 : n->shape[n->dim], covered = 0;
   bool sound = true;
-  for (int64_t k = 0; k < n->pieces; k++) {
+  /* Pieces are in the order of their indices: where the neighbours of those on the rank have no
+   * elements on it, the others have none either. */
+  bool whole = n->dim < 0 || n->whole <= 0;
+  int64_t low = whole ? 0 : first * n->pieces / n->whole - 2;
+  int64_t high = whole ? n->pieces : (first + here) * n->pieces / n->whole + 2;
+  if (low < 0) low = 0;
+  if (high > n->pieces) high = n->pieces;
+  for (int64_t k = low; k < high; k++) {
     int64_t begin = k * n->whole / n->pieces - first, end = (k + 1) * n->whole / n->pieces - first;
     if (n->dim < 0) begin = 0, end = k == 0;
     bool inside = begin >= 0 && end <= here && begin < end;
-    for (int64_t u = 0; u < n->units; u++) {
+    /* Without elements in unit 0 a piece has none in the others. */
+    for (int64_t u = 0; u < (inside ? n->units : 1); u++) {
       tsr_rectangle r = tsr_norm_grid_rectangle(&g, u, k);
       bool wanted = inside && u < n->parts;
       sound &= wanted ? is_slice(n, r, begin, end, u) : r.rows * r.cols == 0;
