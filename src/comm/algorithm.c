@@ -22,6 +22,7 @@ const tsr_step_list *tsr_algorithm_plan(tsr_arena *arena, const tsr_collective_r
   assert(!adds || r->collective->element == (r->collective->dtype == TSR_F32 ? 4 : 2));
   if (r->layout->processes == 1) return tsr_algorithm_in_process(arena, r);
   if (has_library_sum(r)) return tsr_algorithm_library_sum(arena, r);
+  if (r->shared) return tsr_algorithm_shared_sum(arena, r);
   if (r->ring) return tsr_algorithm_ring(arena, r);
   return adds ? tsr_algorithm_tree_sum(arena, r) : tsr_algorithm_direct(arena, r);
 }

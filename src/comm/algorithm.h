@@ -20,6 +20,8 @@ typedef struct {
   bool library;   /* policy fast: there is a group for a library's own sums */
   bool ignores_hosts; /* of sums: processes of one host are as far from each other as of two */
   bool ring;          /* of an all_reduce: round the ring of the processes */
+  bool shared; /* of an all_reduce: all processes are on one host, and each has the addresses of all
+                  members' buffers */
 } tsr_collective_request;
 
 /* All ops where one process has all members: no messages, no staging. Sums are added in the
@@ -47,6 +49,11 @@ tsr_algorithm_tree_sum(tsr_arena *arena, const tsr_collective_request *request);
  * owners of tsr_algorithm_tree_sum get each part of a process; of n processes each waits for n
  * messages. */
 const tsr_step_list *tsr_algorithm_ring(tsr_arena *arena, const tsr_collective_request *request);
+
+/* all_reduce where each process reads and writes all members' buffers (peer_memory.h): each adds a
+ * piece, in the tree of base/reduction_tree.h, and writes the sum to all members. */
+const tsr_step_list *
+tsr_algorithm_shared_sum(tsr_arena *arena, const tsr_collective_request *request);
 
 /* The same ops by a library's own sum over the group's processes, in whatever order (policy fast),
  * of what each process's members give when they are added in a tree of their own. */

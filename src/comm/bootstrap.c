@@ -137,5 +137,6 @@ bool tsr_peers_exchange(tsr_arena *arena, tsr_transport *t, double timeout_s, ch
   tsr_peer_self(&mine);
   if (!tsr_transport_gather(t, &mine, sizeof mine, all, timeout_s, why)) return false;
   t->peers = all;
+  t->shares_memory = true;
   return true;
 }

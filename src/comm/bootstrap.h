@@ -22,8 +22,8 @@ bool tsr_transport_share_text(
     tsr_arena *arena, const tsr_transport *transport, const char *mine, const char **ret_first,
     double timeout_s, char *why);
 
-/* Everybody's process (peers.h) to everybody; transport->peers has them from then on. Waits as
- * above. */
+/* Everybody's process (peers.h) to everybody; transport->peers has them from then on, and
+ * memory may be shared. Waits as above. */
 bool tsr_peers_exchange(tsr_arena *arena, tsr_transport *transport, double timeout_s, char *why);
 
 #endif

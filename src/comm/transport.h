@@ -73,6 +73,7 @@ typedef struct {
   int process, processes; /* 0 and 1 for a process that is alone */
   const char *why; /* how it was chosen, for the log: "openmpi 4.1.4, by OMPI_COMM_WORLD_SIZE" */
   const struct tsr_peer *peers; /* per process; NULL: they have not met (peers.h) */
+  bool shares_memory; /* processes of one host may map each other's memory (peer_memory.h) */
 } tsr_transport;
 
 /* What started this process: TESSERA_TRANSPORT=openmpi|mpich|none, else the launcher's variables

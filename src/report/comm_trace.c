@@ -73,6 +73,23 @@ is_by_host(const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_
   return several_hosts && share_host;
 }
 
+/* Whether the group's processes, on one host, read and write each other's work memory. */
+static bool
+is_shared(const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_task *t, int rank) {
+  const tsr_rank_map *h = trace->rank_map;
+  if (!h || h->processes == 1 || h->communicators || !h->transport->shares_memory) return false;
+  bool several = false, one_host = true;
+  for (int m = 0; m < parallel->size[t->axis]; m++) {
+    int process = tsr_rank_map_process(h, tsr_parallel_member(parallel, rank, t->axis, m));
+    int own = tsr_rank_map_process(h, rank);
+    several = several || process != own;
+    one_host = one_host && h->hosts[process] == h->hosts[own];
+  }
+  return several && one_host && t->op == TSR_OP_ALL_REDUCE &&
+         trace->all_reduce == TSR_ALL_REDUCE_AUTO && t->inputs[0].segment == TSR_SEGMENT_WORK &&
+         t->outputs[0].segment == TSR_SEGMENT_WORK;
+}
+
 static bool is_ring(const tsr_comm_trace *trace, const tsr_task *t) {
   return trace->all_reduce == TSR_ALL_REDUCE_RING && t->op == TSR_OP_ALL_REDUCE;
 }
@@ -128,6 +145,7 @@ static void print_event(
         text, "algo=%s",
         !adds                                                 ? "copy"
         : !library && is_ring(trace, t)                       ? "ring"
+        : !library && is_shared(trace, parallel, t, e->rank)  ? "shared"
         : !library && is_by_host(trace, parallel, t, e->rank) ? "hier"
         : !library                                            ? "tree"
         : trace->rank_map->communicators                      ? "nccl"

@@ -19,6 +19,18 @@ void tsr_task_describe(const tsr_task_at *at, tsr_collective *c) {
   c->out = at->executable->process->out;
 }
 
+/* Whether it is in work memory that this process has or maps. */
+static bool is_shared(const tsr_executable *b, int value, int rank) {
+  const tsr_tensor *t = &tsr_executable_program(b, rank)->tensors[value];
+  return t->segment == TSR_SEGMENT_WORK && b->ranks[rank].base[TSR_SEGMENT_WORK];
+}
+
+/* NULL: it is in another process's memory alone. */
+static float *find_address(const tsr_executable *b, int value, int rank, int64_t microbatch) {
+  bool has = tsr_executable_is_here(b, rank) || is_shared(b, value, rank);
+  return has ? tsr_executable_address(b, value, rank, microbatch) : NULL;
+}
+
 int tsr_task_next_group(
     const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here) {
   tsr_executable *b = at->executable;
@@ -36,8 +48,8 @@ int tsr_task_next_group(
       here += is_here;
       w->process_of[m] = tsr_rank_map_process(&w->options.rank_map, member);
       int64_t i = at->at.microbatch;
-      w->in[m] = is_here ? tsr_executable_address(b, at->task->inputs[0].value, member, i) : NULL;
-      w->out[m] = is_here ? tsr_executable_address(b, at->task->outputs[0].value, member, i) : NULL;
+      w->in[m] = find_address(b, at->task->inputs[0].value, member, i);
+      w->out[m] = find_address(b, at->task->outputs[0].value, member, i);
     }
     if (!here) continue;
     *ret_all_here = here == c->members;
@@ -92,7 +104,8 @@ static const tsr_step_list *find_list(planning *p, const tsr_collective_request 
   for (int i = 0; i < p->lists_count; i++) {
     const struct planned *l = &p->lists[i];
     if (l->request.layout == r->layout && l->request.library == r->library &&
-        l->request.on_device == r->on_device && is_same(&l->collective, r->collective))
+        l->request.on_device == r->on_device && l->request.shared == r->shared &&
+        is_same(&l->collective, r->collective))
       return l->list;
   }
   void *lists = p->lists;
@@ -101,6 +114,18 @@ static const tsr_step_list *find_list(planning *p, const tsr_collective_request 
   const tsr_step_list *list = tsr_algorithm_plan(p->arena, r);
   p->lists[p->lists_count++] = (struct planned){*r, *r->collective, list};
   return list;
+}
+
+/* Whether all members' buffers of the task have addresses here. */
+static bool has_addresses(const tsr_task_at *at, int first, int members) {
+  const tsr_executable *b = at->executable;
+  bool all = true;
+  for (int m = 0; all && m < members; m++) {
+    int member = tsr_parallel_member(b->process->options.parallel, first, at->task->axis, m);
+    all = is_shared(b, at->task->inputs[0].value, member) &&
+          is_shared(b, at->task->outputs[0].value, member);
+  }
+  return all;
 }
 
 static tsr_group_plan *plan_task(planning *p, const tsr_task_at *at) {
@@ -116,6 +141,7 @@ static tsr_group_plan *plan_task(planning *p, const tsr_task_at *at) {
     request.on_device = h->communicators && !all_here;
     bool chosen = c.op == TSR_OP_ALL_REDUCE;
     request.ignores_hosts = chosen && w->options.all_reduce == TSR_ALL_REDUCE_TREE;
+    request.shared = chosen && w->shared && has_addresses(at, first, c.members);
     request.ring = chosen && w->options.all_reduce == TSR_ALL_REDUCE_RING;
     void *group = h->groups ? h->groups[at->task->axis * w->options.parallel->ranks + first] : NULL;
     request.library = h->communicators ? w->options.fast : group != NULL;

@@ -22,11 +22,13 @@ struct tsr_process {
   float **in, **out; /* a collective's members' buffers */
   int *process_of;   /* the same members' */
   char *staging;     /* for collectives that other processes take part in */
-  char **host_work;  /* per rank: the host's WORK, where the device has memory of its own */
+  struct tsr_shared_memory
+      *shared;      /* per rank: its WORK, until it is mapped; NULL: none is shared */
+  char **host_work; /* per rank: the host's WORK, where the device has memory of its own */
   struct tsr_block {
     void *memory;
     int64_t bytes;
-    const tsr_device *device; /* NULL: the memory is a mapped file */
+    const tsr_device *device; /* NULL: the memory is a mapped file, or shared */
     bool on_host;             /* it is the host's, for a device's copies */
   } * blocks;                 /* what was allocated */
   int blocks_count;
@@ -258,6 +260,16 @@ void tsr_executable_keep_routing(tsr_executable *executable, const tsr_launch *l
 enum { TSR_PROCESS_BLOCKS = 2 };
 bool tsr_process_allocate(
     tsr_process *process, int64_t bytes, const char *what, char **ret_memory, tsr_diags *diags);
+
+/* ---- shared_work.c ---- */
+/* Where the process is one of several on the CPU, its work memory is to be shared. */
+void tsr_process_plan_shared_work(tsr_arena *arena, tsr_process *process);
+/* NULL: it is not to be shared, or cannot be. */
+void *tsr_process_new_shared_work(tsr_process *process, int rank, int64_t bytes);
+/* Every process calls it, when its ranks have work memory; `ok`: whether they do. Then ranks on the
+ * same host that are another process's have it, too, at the addresses of this one; or none has, and
+ * a note says why. */
+void tsr_process_share_work(tsr_arena *arena, tsr_process *process, bool ok, tsr_diags *diags);
 
 /* ---- weight_hash.c ---- */
 /* Before a step; and what a task gets; NULL: none are wanted of it. */

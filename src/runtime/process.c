@@ -230,6 +230,11 @@ static bool allocate_on_host(
   return true;
 }
 
+static bool allocate_work(tsr_process *w, int rank, int64_t bytes, char **ret, tsr_diags *diags) {
+  *ret = bytes ? tsr_process_new_shared_work(w, rank, bytes) : NULL;
+  return *ret || allocate(w, rank, "activations and gradients", bytes, ret, diags);
+}
+
 static bool
 allocate_rank(tsr_process *w, int rank, const tsr_programs *programs, int count, tsr_diags *diags) {
   int stage = tsr_parallel_coord(w->options.parallel, rank, TSR_PP);
@@ -242,9 +247,7 @@ allocate_rank(tsr_process *w, int rank, const tsr_programs *programs, int count,
       !allocate(
           w, rank, "keys and values", cache_bytes(programs, count, stage), &base[TSR_SEGMENT_CACHE],
           diags) ||
-      !allocate(
-          w, rank, "activations and gradients", work_bytes(programs, count, stage),
-          &base[TSR_SEGMENT_WORK], diags) ||
+      !allocate_work(w, rank, work_bytes(programs, count, stage), &base[TSR_SEGMENT_WORK], diags) ||
       !allocate_on_host(
           w, rank, "activations", offloaded_activations(programs, count, stage),
           &base[TSR_SEGMENT_HOST], diags))
@@ -407,11 +410,8 @@ bool tsr_process_open(
   tsr_process *w = tsr_arena_alloc(arena, sizeof *w);
   *w = (tsr_process){.options = *options, .executables_count = programs_count};
   if (!open_devices(arena, w, diags)) return false;
-  if (!check_fits(w, programs, programs_count, diags) ||
-      !check_fits_host(w, programs, programs_count, diags)) {
-    tsr_cpu_device_close(w->host);
-    return false;
-  }
+  bool ok = check_fits(w, programs, programs_count, diags) &&
+            check_fits_host(w, programs, programs_count, diags);
   w->executable = tsr_arena_array(arena, tsr_executable, programs_count);
   w->in = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
@@ -422,10 +422,11 @@ bool tsr_process_open(
           TSR_PROCESS_BLOCKS);
   w->host_work = tsr_arena_array(arena, char *, options->parallel->ranks);
   for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
-  bool ok = true;
+  tsr_process_plan_shared_work(arena, w);
   for (int r = 0; ok && r < options->parallel->ranks; r++)
     if (tsr_executable_is_here(&w->executable[0], r))
       ok = allocate_rank(w, r, programs, programs_count, diags);
+  tsr_process_share_work(arena, w, ok, diags);
   ok = ok && allocate_staging(arena, w, diags) && open_inputs(arena, w, diags);
   if (!ok) {
     tsr_process_close(w);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Not a test: all-reduce in the order of a tree, by its two algorithms, and by a group's sum (policy
- * fast), against the library's own, in turn, on the processes of one launcher. mpirun -n 4
+/* Not a test: all-reduce in the order of a tree, in shared memory and by its two algorithms with
+ * messages, and by a group's sum (policy fast), against the library's own, in turn, on the processes of one launcher. mpirun -n 4
  * bench_collectives [BYTES (16 MiB)] [ROUNDS (20)] Prints of each the median and the best time, and
  * their quotients with the library's. A round's time is the slowest process's: everybody begins
  * together. */
 #include "base/arena.h"
 #include "comm/algorithm.h"
+#include "comm/bootstrap.h"
 #include "comm/engine_transport.h"
+#include "comm/peer_memory.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,13 +41,14 @@ typedef struct {
 
 typedef struct {
   const char *name;
-  bool fast, ring;
+  bool shared, fast, ring;
   tsr_tree_shape tree;
 } kind;
 
 /* The first one is the library's own call. */
 static const kind kinds[] = {
     {.name = "its own"},
+    {.name = "shared", .shared = true},
     {.name = "tree"},
     {.name = "ring", .ring = true},
     {.name = "flat, tree", .tree = TSR_TREE_FLAT},
@@ -54,8 +57,8 @@ static const kind kinds[] = {
 };
 
 static void remote_prepare(
-    tsr_arena *arena, remote *r, tsr_transport *t, float *numbers, int64_t count, const kind *k,
-    void *group) {
+    tsr_arena *arena, remote *r, tsr_transport *t, float *const *numbers, int64_t count,
+    const kind *k, void *group) {
   *r = (remote){
       .collective = {
           .op = TSR_OP_ALL_REDUCE,
@@ -68,11 +71,11 @@ static void remote_prepare(
           .tree = k->tree,
           .element = 4}};
   for (int w = 0; w < t->processes; w++) r->process_of[w] = w;
-  r->in[t->process] = numbers;
+  memcpy((void *)r->in, (const void *)numbers, sizeof *numbers * (size_t)t->processes);
   r->collective.in = r->collective.out = r->in;
   r->collective.k = tsr_kernels_get(NULL);
   tsr_collective_request request = {
-      .collective = &r->collective, .library = k->fast, .ring = k->ring};
+      .collective = &r->collective, .library = k->fast, .ring = k->ring, .shared = k->shared};
   request.layout = tsr_layout_new(arena, t->processes, r->process_of, NULL, t->process);
   r->call = (tsr_pending_call){
       .transport = t,
@@ -104,6 +107,21 @@ static void *form_group(const tsr_transport *t) {
   return group;
 }
 
+/* Every process's tensor, at an address of this one's. */
+static void share_numbers(tsr_transport *t, int64_t bytes, float **ret) {
+  char why[TSR_WHY_BYTES] = "";
+  tsr_shared_memory own;
+  tsr_peer_block others[64] = {0};
+  tsr_arena *arena = tsr_arena_new(); /* who the processes are is only needed here */
+  void *numbers = tsr_shared_memory_new(bytes, &own);
+  if (!tsr_peers_exchange(arena, t, 60, why) ||
+      !tsr_peer_memory_map(t, NULL, &own, 1, numbers != NULL, others, 60, why) || *why)
+    stop(t, why);
+  for (int w = 0; w < t->processes; w++) ret[w] = w == t->process ? numbers : others[w].memory;
+  t->peers = NULL;
+  tsr_arena_free(arena);
+}
+
 static int compare(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
@@ -133,12 +151,12 @@ int main(int argc, char **argv) {
     fprintf(stderr, "run it by mpirun, with 2 to 64 processes\n");
     return 1;
   }
-  float *numbers = aligned_alloc(64, (size_t)(count + 16) / 16 * 64);
-  if (!numbers) stop(&t, "no memory");
+  float *all[64] = {0};
+  share_numbers(&t, (count + 16) / 16 * 64, all);
+  float *numbers = all[t.process];
   static remote r[KINDS];
   void *group = form_group(&t);
-  for (int k = 1; k < KINDS; k++)
-    remote_prepare(arena, &r[k], &t, numbers, count, &kinds[k], group);
+  for (int k = 1; k < KINDS; k++) remote_prepare(arena, &r[k], &t, all, count, &kinds[k], group);
   if (rounds > ROUNDS_MAX) rounds = ROUNDS_MAX;
   for (int i = 0; i < KINDS * (rounds + 1); i++) {
     int which = i % KINDS;
@@ -159,7 +177,6 @@ int main(int argc, char **argv) {
     printf(
         "%-10s  %8.2f ms, best %8.2f: %5.2f times, best %5.2f\n", kinds[k].name, ms[k][rounds / 2],
         ms[k][0], ms[k][rounds / 2] / ms[0][rounds / 2], ms[k][0] / ms[0][0]);
-  free(numbers);
   for (int k = 1; k < KINDS; k++) free(r[k].staging);
   tsr_transport_close(&t);
   tsr_arena_free(arena);

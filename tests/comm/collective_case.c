@@ -21,13 +21,18 @@ uint64_t case_draw(uint64_t *state, uint64_t below) {
 
 /* ---- tensors between guards ---- */
 
-static char *guarded_new(int64_t bytes, int fill) {
-  int64_t whole = (bytes + 63) / 64 * 64 + 2 * GUARD_BYTES;
-  char *block = aligned_alloc(64, (size_t)whole);
-  if (!block) abort();
-  memset(block, GUARD, (size_t)whole);
+static int64_t guarded_bytes(int64_t bytes) { return (bytes + 63) / 64 * 64 + 2 * GUARD_BYTES; }
+
+static char *guarded_fill(char *block, int64_t bytes, int fill) {
+  memset(block, GUARD, (size_t)guarded_bytes(bytes));
   memset(block + GUARD_BYTES, fill, (size_t)bytes);
   return block + GUARD_BYTES;
+}
+
+static char *guarded_new(int64_t bytes, int fill) {
+  char *block = aligned_alloc(64, (size_t)guarded_bytes(bytes));
+  if (!block) abort();
+  return guarded_fill(block, bytes, fill);
 }
 
 static bool guarded_is_whole(const char *memory, int64_t bytes) {
@@ -281,17 +286,40 @@ static bool gets_nothing(const tsr_collective *c, int member) {
   return c->op == TSR_OP_REDUCE && member % (c->members / c->groups) != c->root;
 }
 
+int64_t collective_case_shared_bytes(const collective_case *c, int process) {
+  int64_t each = guarded_bytes(count_bytes(c, false)) + guarded_bytes(count_bytes(c, true));
+  int members = 0;
+  for (int m = 0; m < c->c.members; m++) members += c->process_of[m] == process;
+  return members * each;
+}
+
+/* The blocks of a member, which its process fills. */
+static void find_shared(const collective_case *c, int member, char **ret_in, char **ret_out) {
+  int64_t in = guarded_bytes(count_bytes(c, false)), out = guarded_bytes(count_bytes(c, true));
+  char *at = c->regions[c->process_of[member]];
+  for (int m = 0; m < member; m++) at += c->process_of[m] == c->process_of[member] ? in + out : 0;
+  *ret_in = at;
+  *ret_out = at + in;
+}
+
+static float *new_tensor(const collective_case *c, char *shared, int64_t bytes, int fill) {
+  char *memory = c->regions ? guarded_fill(shared, bytes, fill) : guarded_new(bytes, fill);
+  return (float *)(void *)memory;
+}
+
 /* The tensors of its members; whether it hosts any. */
 static bool place_members(case_process *w) {
   const collective_case *c = w->of;
   bool hosts = false;
   for (int m = 0; m < c->c.members; m++) {
+    char *in = NULL, *out = NULL;
+    if (c->regions) find_shared(c, m, &in, &out);
     if (c->process_of[m] != w->transport.process) continue;
     hosts = true;
-    w->in[m] = (float *)(void *)guarded_new(count_bytes(c, false), 0);
+    w->in[m] = new_tensor(c, in, count_bytes(c, false), 0);
     memcpy(w->in[m], c->c.in[m], (size_t)count_bytes(c, false));
     w->out[m] = w->in[m];
-    if (!c->in_place) w->out[m] = (float *)(void *)guarded_new(count_bytes(c, true), POISON);
+    if (!c->in_place) w->out[m] = new_tensor(c, out, count_bytes(c, true), POISON);
     if (c->before[m] && !gets_nothing(&c->c, m))
       memcpy(w->out[m], c->before[m], (size_t)count_bytes(c, true));
   }
@@ -332,16 +360,24 @@ void case_process_begin(
     case_groups *groups) {
   *w = (case_process){.of = c, .groups = groups, .transport = *t, .state = TSR_PENDING_DONE};
   if (!place_members(w)) return;
+  float *in[CASE_MEMBERS_MAX], *out[CASE_MEMBERS_MAX];
   tsr_collective own = c->c;
-  own.in = w->in;
-  own.out = w->out;
+  own.in = in;
+  own.out = out;
+  for (int m = 0; m < own.members; m++) {
+    char *shared_in = NULL, *shared_out = NULL;
+    if (c->regions) find_shared(c, m, &shared_in, &shared_out);
+    bool other = c->regions && !w->in[m];
+    in[m] = other ? (float *)(void *)(shared_in + GUARD_BYTES) : w->in[m];
+    out[m] = !other ? w->out[m] : c->in_place ? in[m] : (float *)(void *)(shared_out + GUARD_BYTES);
+  }
   tsr_pending_call call = {
       .transport = &w->transport, .collective = &own, .tag = tag, .threads = 1};
   if (groups) call.group = find_group(c, t, groups);
   if (c->pool) call.run = c->seed % 2 ? run_backwards : run_threads, call.threads = POOL_THREADS;
   call.layout = plan_layout(w, t->process);
   const tsr_collective_request request = {
-      &own, call.layout, false, call.group != NULL, c->ignores_hosts, c->ring};
+      &own, call.layout, false, call.group != NULL, c->ignores_hosts, c->ring, c->regions != NULL};
   call.list = tsr_algorithm_plan(w->arena, &request);
   w->staging_bytes = tsr_pending_bytes(call.list, own.members);
   w->staging = guarded_new(w->staging_bytes, POISON);
@@ -425,6 +461,7 @@ int case_process_end(case_process *w) {
 
 void case_process_free(case_process *w) {
   for (int m = 0; m < w->of->c.members; m++) {
+    if (w->of->regions) continue;
     if (!w->of->in_place) guarded_free(w->out[m]);
     guarded_free(w->in[m]);
   }

@@ -15,6 +15,9 @@ typedef struct {
   int process_of[CASE_MEMBERS_MAX];
   const int *hosts; /* per process; NULL: all are on one */
   bool ignores_hosts, ring;
+  /* Per process: memory that all processes have, of collective_case_shared_bytes, for its members'
+   * tensors, which an all_reduce then reads and writes; NULL: each process has its own. */
+  char *const *regions;
   bool in_place;                   /* all_reduce */
   float *before[CASE_MEMBERS_MAX]; /* what the outs have of a sum that is onto it; else NULL */
   bool pool;                       /* adds and copies in jobs, last one first or on threads */
@@ -27,6 +30,7 @@ typedef struct {
 void collective_case_draw(collective_case *c, uint64_t seed, int processes, int64_t scale);
 /* Of one dimension, one member on each process; all_gather and all_reduce. */
 void collective_case_plain(collective_case *c, tsr_op op, int processes, int64_t elements);
+int64_t collective_case_shared_bytes(const collective_case *c, int process);
 /* Compared with the oracle; a difference ends the test. */
 void collective_case_reference(collective_case *c);
 void collective_case_free(collective_case *c);

@@ -30,16 +30,17 @@ traced() { grep -c "op=$1 axis=dp bytes=[0-9]* algo=$2 tree=[a-z]* policy=[a-z]*
 
 # compare WORKERS MESH KEY=VALUE…: the tree, then fast; then fast that is told not to be.
 compare() {
-  local loss hash
+  local loss hash ordered=tree
+  [ "$op" != all_reduce ] || ordered=shared
   run tree "$@" numerics.policy=deterministic
   loss=$(last_loss) hash=$(hash_of "$scratch/metrics")
-  [ "$(traced "$op" tree "$library")" -gt 0 ] || wrong "$name: no $op by the tree is traced"
+  [ "$(traced "$op" "$ordered" "$library")" -gt 0 ] || wrong "$name: no $op by the tree is traced"
   [ "$(traced '[a-z_]*' mpi "$library")" = 0 ] || wrong "$name: traces sums of the library's"
   run fast "$@" numerics.policy=fast
   awk -v a="$loss" -v b="$(last_loss)" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 1e-4 && d > -1e-4) }' ||
     wrong "$name: ends with loss $(last_loss), the tree with $loss"
   [ "$(traced "$op" mpi "$library")" -gt 0 ] || wrong "$name: no $op by the library is traced"
-  [ "$(traced "$op" tree "$library")" = 0 ] || wrong "$name: traces sums of the tree"
+  [ "$(traced "$op" "$ordered" "$library")" = 0 ] || wrong "$name: traces sums of the tree"
   TESSERA_DETERMINISTIC=1 run overridden "$@" numerics.policy=fast
   grep -q 'note: TESSERA_DETERMINISTIC=1: the policy is deterministic, not fast$' "$scratch/out" ||
     wrong "$name: does not say that it is deterministic" "$scratch/out"

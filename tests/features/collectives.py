@@ -369,6 +369,21 @@ def transport_auto(c):
     c.run("check", "--config", path, code=2).matches(r":20:\d+: error: .*nvshmem")
 
 
+@feature("All-reduces of processes of one host in shared memory, with the bits of messages")
+def shared_all_reduce(c):
+    words = launcher(c)
+    if not words:
+        raise Missing("no MPI is here with the program's plugin")
+    found = {}
+    for algorithm in ("auto", "tree"):
+        result = small(c).command(*words, "-n", "2", c.program, "--config", "run.yaml", "--set", f"mesh={mesh(dp=4)}", "--set",
+                                  f"collectives.all_reduce={algorithm}", env={**MPI, "TESSERA_COMM_TRACE": "1"})
+        line = r"^comm step=\d+ rank=\d+ seq=\d+ op=all_reduce axis=dp bytes=\d+ algo=(\w+) tree=.*path=\w+ ms=\S+ what=\S+$"
+        found[algorithm] = set(re.findall(line, result.text, re.MULTILINE)), weights(result)
+    if [found[name][0] for name in ("auto", "tree")] != [{"shared"}, {"tree"}] or found["auto"][1] != found["tree"][1]:
+        raise Missing(f"algorithms and weights: {found}")
+
+
 @feature("Under the deterministic policy no collective takes an unordered algorithm")
 def ordered_paths(c):
     words = [*launcher(c), "-n", "2"] if launcher(c) else []
@@ -377,9 +392,9 @@ def ordered_paths(c):
         result = small(c).command(*words, c.program, "--config", "run.yaml", "--set", f"mesh={mesh(dp=4)}", "--set",
                                   f"numerics.policy={policy}", env={**MPI, "TESSERA_COMM_TRACE": "1"})
         # Of two processes, mpirun may mix lines, so this reads whole lines only.
-        line = r"^comm step=\d+ rank=\d+ seq=\d+ op=all_reduce axis=dp bytes=\d+ algo=(tree|hier|mpi|nccl) tree=.*path=\w+ ms=\S+ what=\S+$"
+        line = r"^comm step=\d+ rank=\d+ seq=\d+ op=all_reduce axis=dp bytes=\d+ algo=(tree|shared|hier|mpi|nccl) tree=.*path=\w+ ms=\S+ what=\S+$"
         algorithms[policy] = set(re.findall(line, result.text, re.MULTILINE))
-    if algorithms["deterministic"] != {"tree"} or (words and "mpi" not in algorithms["fast"]):
+    if algorithms["deterministic"] != {"shared" if words else "tree"} or (words and "mpi" not in algorithms["fast"]):
         raise Missing(f"algorithms: {algorithms}")
 
 
