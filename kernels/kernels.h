@@ -188,19 +188,20 @@ typedef struct {
   /* dtable (v_end - v_begin, C), wholly written: row v is the sum of dout rows r (in their order)
    * with tokens[r] == v_begin + v, and that of `padding` 0, over `units` equal runs of rows, unit
    * sums merged by base/reduction_tree.h's stack machine (the tree over units / inner runs of
-   * `inner` units each; a unit without that token adds 0). Items are table rows. `row_of` (R), or
-   * NULL: the row of dout that the r-th token that was sorted is of. Scratch per call:
-   * embedding_scratch() bytes, for a tree of that depth; it holds a counting sort of the tokens
-   * made by embedding_sort, which runs once per op before the ranges. */
+   * `inner` units each; a unit without that token adds 0). `plus` (the same shape, and it may be
+   * dtable) is added, unless it is NULL. Items are table rows. `row_of` (R), or NULL: the row of
+   * dout that the r-th token that was sorted is of. Scratch per call: embedding_scratch() bytes,
+   * for a tree of that depth; it holds a counting sort of the tokens made by embedding_sort, which
+   * runs once per op before the ranges. */
   int64_t (*embedding_scratch)(
       int64_t R, int64_t v_begin, int64_t v_end, int64_t C, int depth, int threads);
   void (*embedding_sort)(
       void *scratch, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t v_end,
       int64_t padding);
   void (*embedding_backward)(
-      float *dtable, const float *dout, const int32_t *row_of, void *scratch, int thread, int64_t R,
-      int64_t C, int64_t v_begin, int64_t v_end, tsr_tree_shape tree, int64_t units, int64_t inner,
-      int64_t begin, int64_t end);
+      float *dtable, const float *plus, const float *dout, const int32_t *row_of, void *scratch,
+      int thread, int64_t R, int64_t C, int64_t v_begin, int64_t v_end, tsr_tree_shape tree,
+      int64_t units, int64_t inner, int64_t begin, int64_t end);
 
   /* ---- rotary positions ---- */
   /* table (T, D/2, 2) of D features that are turned: cos and sin, for positions

@@ -73,17 +73,18 @@ void LEVEL(embedding_sort)(
       parts.rows[--starts[tokens[r] - v_begin]] = (int32_t)r;
 }
 
-static void add_into(float *sum, const float *x, int64_t C) {
+/* `sum` may be `a`. */
+static void add_rows(float *sum, const float *a, const float *b, int64_t C) {
 #pragma omp simd
-  for (int64_t c = 0; c < C; c++) sum[c] += x[c];
+  for (int64_t c = 0; c < C; c++) sum[c] = a[c] + b[c];
 }
 
 /* The tree over units for one token. A unit without it is a zero that is not written down: sums
  * start from +0 and so are never -0, and adding +0 to them changes no bit. */
 static void sum_token(
-    float *out, float *stack, const float *dout, const int32_t *row_of, const int32_t *rows,
-    int64_t count, int64_t C, int64_t rows_per_unit, tsr_tree_shape shape, int64_t units,
-    int64_t inner) {
+    float *out, const float *plus, float *stack, const float *dout, const int32_t *row_of,
+    const int32_t *rows, int64_t count, int64_t C, int64_t rows_per_unit, tsr_tree_shape shape,
+    int64_t units, int64_t inner) {
   bool filled[TSR_TREE_DEPTH_MAX];
   tsr_tree_stack tree = {0};
   int64_t next = 0;
@@ -93,22 +94,32 @@ static void sum_token(
     filled[at] = next < count && rows[next] < (unit + 1) * rows_per_unit;
     if (filled[at]) memset(sum, 0, (size_t)C * sizeof *sum);
     for (; next < count && rows[next] < (unit + 1) * rows_per_unit; next++)
-      add_into(sum, dout + (row_of ? row_of[rows[next]] : rows[next]) * C, C);
+      add_rows(sum, sum, dout + (row_of ? row_of[rows[next]] : rows[next]) * C, C);
     for (int low; tsr_tree_merge(&tree, &low);) {
       float *lower = stack + low * C, *upper = lower + C;
-      if (filled[low] && filled[low + 1]) add_into(lower, upper, C);
+      if (filled[low] && filled[low + 1]) add_rows(lower, lower, upper, C);
       else if (filled[low + 1]) memcpy(lower, upper, (size_t)C * sizeof *lower);
       filled[low] |= filled[low + 1];
     }
   }
   assert(tree.entries == 1 && filled[0]);
-  memcpy(out, stack, (size_t)C * sizeof *out);
+  if (plus) add_rows(out, plus, stack, C);
+  else memcpy(out, stack, (size_t)C * sizeof *out);
+}
+
+static void zero_token(float *out, const float *plus, int64_t C) {
+  if (!plus) {
+    memset(out, 0, (size_t)C * sizeof *out);
+    return;
+  }
+#pragma omp simd
+  for (int64_t c = 0; c < C; c++) out[c] = plus[c] + 0.0f; /* -0 + 0 = +0 */
 }
 
 void LEVEL(embedding_backward)(
-    float *dtable, const float *dout, const int32_t *row_of, void *scratch, int thread, int64_t R,
-    int64_t C, int64_t v_begin, int64_t v_end, tsr_tree_shape tree, int64_t units, int64_t inner,
-    int64_t begin, int64_t end) {
+    float *dtable, const float *plus, const float *dout, const int32_t *row_of, void *scratch,
+    int thread, int64_t R, int64_t C, int64_t v_begin, int64_t v_end, tsr_tree_shape tree,
+    int64_t units, int64_t inner, int64_t begin, int64_t end) {
   assert(units > 0 && R % units == 0 && units % inner == 0);
   embedding_parts parts = scratch_parts(scratch, R, v_end - v_begin);
   int64_t stack_floats =
@@ -116,10 +127,11 @@ void LEVEL(embedding_backward)(
   float *stack = parts.stack + thread * stack_floats;
   for (int64_t v = begin; v < end; v++) {
     int64_t count = parts.starts[v + 1] - parts.starts[v];
-    if (count == 0) memset(dtable + v * C, 0, (size_t)C * sizeof *dtable);
+    const float *of_v = plus ? plus + v * C : NULL;
+    if (count == 0) zero_token(dtable + v * C, of_v, C);
     else
       sum_token(
-          dtable + v * C, stack, dout, row_of, parts.rows + parts.starts[v], count, C, R / units,
-          tree, units, inner);
+          dtable + v * C, of_v, stack, dout, row_of, parts.rows + parts.starts[v], count, C,
+          R / units, tree, units, inner);
   }
 }

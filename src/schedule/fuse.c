@@ -186,11 +186,11 @@ static void fuse_epilogue(fusing *f, int task) {
   if (c.count > 1) tsr_fuse_tasks(f, TSR_FUSED_EPILOGUE, c.tasks, c.count, task);
 }
 
-/* ---- a norm's input gradient and the sum with the residual branch's ---- */
+/* ---- a gradient and the sum with another one ---- */
 
-/* Whether the other gradient is complete before the norm's task: nothing behind that writes it. */
-static bool is_written_before(const fusing *f, int norm, int sum, int other) {
-  for (int i = norm; i < sum; i++) {
+/* Whether the other gradient is complete before the task: nothing behind that writes it. */
+static bool is_written_before(const fusing *f, int task, int sum, int other) {
+  for (int i = task; i < sum; i++) {
     const tsr_task *t = &f->p->tasks[i];
     const tsr_node *n = node_of(f, t);
     if (t->op == TSR_OP_WAIT && t->bucket)
@@ -209,20 +209,33 @@ static bool has_task(const fusing *f, int value) {
   return node >= 0 && tsr_program_has_node(f->p, node) && !tsr_program_is_alias(f->p, node);
 }
 
-static void fuse_norm_dx(fusing *f, int task) {
-  const tsr_task *tasks = f->p->tasks, *norm = &tasks[task];
-  int dx = output(f, norm);
-  if (!has_form(f, TSR_FUSED_NORM_DX_SUM) || !is_norm_dx(norm->op)) return;
-  if (f->absorbed[task] || f->p->readers[dx] != 1) return;
-  for (int i = 0; i < 3; i++) /* dy, x, weight */
-    if (!is_like(tensor(f, input(f, norm, i)), tensor(f, dx))) return;
+/* The form that unites a gradient with the sum that reads it: that of a norm's input with the
+ * residual branch's, and of a table with that of the classifier which shares it. */
+static tsr_fused_form form_with_sum(const fusing *f, const tsr_task *t) {
+  const tsr_tensor *gradient = tensor(f, output(f, t));
+  bool norm = is_norm_dx(t->op);
+  int first = norm ? 0 : 1, end = norm ? 3 : 2; /* dy, x, weight; dy */
+  if (!norm && (t->op != TSR_OP_EMBEDDING_DW || tsr_reduction_blocks(&t->sum) > 1))
+    return TSR_FUSED_NONE;
+  for (int i = first; i < end; i++)
+    if (!is_like(tensor(f, input(f, t, i)), gradient)) return TSR_FUSED_NONE;
+  tsr_fused_form form = norm ? TSR_FUSED_NORM_DX_SUM : TSR_FUSED_EMBEDDING_DW_SUM;
+  return has_form(f, form) ? form : TSR_FUSED_NONE;
+}
+
+static void fuse_gradient_sum(fusing *f, int task) {
+  const tsr_task *tasks = f->p->tasks, *t = &tasks[task];
+  if (!is_norm_dx(t->op) && t->op != TSR_OP_EMBEDDING_DW) return;
+  tsr_fused_form form = form_with_sum(f, t);
+  int dx = output(f, t);
+  if (!form || f->absorbed[task] || f->p->readers[dx] != 1) return;
   for (int i = task + 1; i < f->part_end[task] && i <= task + NEAR; i++) {
     if (f->absorbed[i] || tasks[i].op != TSR_OP_ADD || !reads(f, &tasks[i], dx)) continue;
     int other = input(f, &tasks[i], input(f, &tasks[i], 0) == dx);
-    if (tasks[i].last_only != norm->last_only || !adds_tensors(f, &tasks[i])) return;
+    if (tasks[i].last_only != t->last_only || !adds_tensors(f, &tasks[i])) return;
     if (!has_task(f, other) || !is_written_before(f, task, i, other)) return;
     int both[] = {task, i};
-    tsr_fuse_tasks(f, TSR_FUSED_NORM_DX_SUM, both, 2, task);
+    tsr_fuse_tasks(f, form, both, 2, task);
     return;
   }
 }
@@ -380,7 +393,7 @@ void tsr_program_fuse(tsr_program *p, const tsr_target *target, unsigned gemms) 
     if (has_form(&f, TSR_FUSED_EPILOGUE)) fuse_epilogue(&f, i);
     if (!f.absorbed[i] && !p->tasks[i].fused && find_sum_norm(&f, i, &c))
       tsr_fuse_tasks(&f, TSR_FUSED_SUM_NORM, c.tasks, c.count, c.tasks[c.count - 1]);
-    fuse_norm_dx(&f, i);
+    fuse_gradient_sum(&f, i);
     fuse_updates(&f, i);
     fuse_norms(&f, i);
     fuse_casts(&f, i);
@@ -399,6 +412,7 @@ const char *tsr_fused_name(tsr_fused_form form) {
       "logits_gradient",
       "sum_norm",
       "norm_dx_sum",
+      "embedding_dw_sum",
       "gemms",
       "updates",
       "norms",
@@ -424,7 +438,8 @@ bool tsr_fused_may_overwrite(const tsr_program *p, const tsr_task *t, int output
     return &tsr_kernel_outputs(t)[output] == s.x && (x == s.from || x == s.plus);
   }
   case TSR_FUSED_NORM_DX_SUM:
-    return output == 0 && &tsr_kernel_inputs(t)[in] == tsr_norm_dx_addend(t);
+  case TSR_FUSED_EMBEDDING_DW_SUM:
+    return output == 0 && &tsr_kernel_inputs(t)[in] == tsr_gradient_addend(t);
   default: /* a GEMM reads its operands until its end; an update has no outputs */
     return false;
   }
@@ -478,6 +493,7 @@ tsr_linear_cross_entropy tsr_linear_cross_entropy_of(const tsr_task *t) {
   return c;
 }
 
-const tsr_tensor *tsr_norm_dx_addend(const tsr_task *t) {
-  return t->fused == TSR_FUSED_NORM_DX_SUM ? &tsr_kernel_inputs(t)[t->inputs_count - 1] : NULL;
+const tsr_tensor *tsr_gradient_addend(const tsr_task *t) {
+  bool adds = t->fused == TSR_FUSED_NORM_DX_SUM || t->fused == TSR_FUSED_EMBEDDING_DW_SUM;
+  return adds ? &tsr_kernel_inputs(t)[t->inputs_count - 1] : NULL;
 }

@@ -20,6 +20,8 @@
  *   gradient      [+ linear_dw]                          once, in the half precision of the GEMMs
  *   sum_norm      [add(row) +] add + a norm              norm(x [+ row] + residual), and the sum
  *   norm_dx_sum   a norm's input gradient + add          dx + the gradient of the residual branch
+ *   embedding_    embedding_dw + add                     the table's gradient + that of the
+ *   dw_sum                                               classifier that shares it, in place
  *   gemms         linear [+ add(row)] of one x, or one batched GEMM: operands at equal distances,
  *                 linear_dw of one x           x at distance 0
  *   updates       optimizer updates, one after another   one launch for many parameters
@@ -104,7 +106,7 @@ typedef struct {
 } tsr_linear_cross_entropy;
 tsr_linear_cross_entropy tsr_linear_cross_entropy_of(const tsr_task *task);
 
-/* The gradient that a norm's input gradient is added to; NULL: it is not fused. */
-const tsr_tensor *tsr_norm_dx_addend(const tsr_task *task);
+/* The gradient that a norm_dx_sum or embedding_dw_sum adds its own to; NULL: it is neither. */
+const tsr_tensor *tsr_gradient_addend(const tsr_task *task);
 
 #endif

@@ -33,7 +33,7 @@ static int root_of_input(const batching *b, int task, int i) {
 
 /* Inputs that are read: (x, w[, bias]) of linear, (dy, x) of linear_dw. */
 static int inputs_of(const tsr_task *t) {
-  int shape = t->fused ? -1 : tsr_op_shape_input(t->op, t->inputs_count);
+  int shape = tsr_task_shape_input(t);
   return t->inputs_count - (shape >= 0);
 }
 

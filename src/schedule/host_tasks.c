@@ -14,8 +14,7 @@ static bool writes_part(const tsr_program *p, const tsr_task *t) {
 static bool has_bytes(const tsr_task *t, int operand) {
   bool input = operand < t->inputs_count;
   const tsr_tensor *x = input ? &t->inputs[operand] : &t->outputs[operand - t->inputs_count];
-  return x->segment != TSR_SEGMENT_ABSENT &&
-         !(input && operand == tsr_op_shape_input(t->op, t->inputs_count));
+  return x->segment != TSR_SEGMENT_ABSENT && !(input && operand == tsr_task_shape_input(t));
 }
 
 bool tsr_host_task_reads(const tsr_program *p, const tsr_task *t, int operand) {

@@ -75,6 +75,7 @@ typedef enum {
   TSR_FUSED_LOGITS_GRADIENT,
   TSR_FUSED_SUM_NORM,
   TSR_FUSED_NORM_DX_SUM,
+  TSR_FUSED_EMBEDDING_DW_SUM,
   TSR_FUSED_GEMMS,
   TSR_FUSED_UPDATES,
   TSR_FUSED_NORMS,
@@ -244,6 +245,10 @@ tsr_programs tsr_programs_make(
 /* The values of a task's operands. */
 int tsr_task_input(const tsr_program *program, const tsr_task *task, int index);
 int tsr_task_output(const tsr_program *program, const tsr_task *task, int index);
+/* The input that a task reads for its shape alone, or -1; a fused task has none of these. */
+static inline int tsr_task_shape_input(const tsr_task *t) {
+  return t->fused ? -1 : tsr_op_shape_input(t->op, t->inputs_count);
+}
 
 /* Gives every tensor of WORK an offset such that no two that are alive at once overlap. */
 void tsr_program_plan_memory(tsr_program *program);

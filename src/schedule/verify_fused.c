@@ -77,6 +77,8 @@ static bool is_of_form(const check *c) {
     return n <= 3 && is_add(first) && is_norm(last) && (n == 2 || is_add(node_at(c, 1)->op));
   case TSR_FUSED_NORM_DX_SUM:
     return n == 2 && (first == TSR_OP_LAYERNORM_DX || first == TSR_OP_RMSNORM_DX) && is_add(last);
+  case TSR_FUSED_EMBEDDING_DW_SUM:
+    return n == 2 && first == TSR_OP_EMBEDDING_DW && is_add(last);
   case TSR_FUSED_GEMMS:
     return are_gemms(c);
   case TSR_FUSED_UPDATES:

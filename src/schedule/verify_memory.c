@@ -132,7 +132,7 @@ static bool may_lack(const memory *m, int task, int input) {
   const tsr_task *t = &m->p->tasks[task];
   return m->p->tensors[t->inputs[input].value].segment == TSR_SEGMENT_ABSENT ||
          tsr_op_facts(t->op) & TSR_FACT_EVERYWHERE || tsr_op_is_collective(t->op) ||
-         input == tsr_op_shape_input(t->op, t->inputs_count);
+         input == tsr_task_shape_input(t);
 }
 
 static void read_input(memory *m, int task, int input, int microbatch) {

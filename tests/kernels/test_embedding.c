@@ -60,25 +60,28 @@ static float table_gradient(
 
 static void check_backward(
     const tsr_kernels *k, int64_t R, int64_t C, int64_t V, tsr_tree_shape shape, int64_t units,
-    int64_t inner) {
+    int64_t inner, bool adds) {
   int64_t v_begin = V / 3, v_end = V, rows = v_end - v_begin;
   int32_t *tokens = tokens_new(R, V);
   float *dout = input_new(R * C, 1);
   dout[0] = -0.0f;
+  float *plus = adds ? input_new(rows * C, 2) : NULL;
+  if (adds) plus[0] = plus[rows * C - 1] = -0.0f;
   double *want = reference_new(rows * C);
   for (int64_t i = 0; i < rows * C; i++)
     want[i] = table_gradient(tokens, dout, R, C, v_begin + i / C, i % C, shape, units, inner);
+  for (int64_t i = 0; adds && i < rows * C; i++) want[i] = plus[i] + (float)want[i];
   int64_t bytes =
       k->embedding_scratch(R, v_begin, v_end, C, tsr_tree_nested_depth(shape, units, inner), 2);
   output scratch = output_new((bytes + 3) / 4), dtable = output_new(rows * C);
   k->embedding_sort(scratch.pass[0], tokens, R, v_begin, v_end, PADDING);
   RUN(rows, k->embedding_backward(
-                dtable.pass[pass], dout, NULL, scratch.pass[0], begin % 2, R, C, v_begin, v_end,
-                shape, units, inner, begin, end));
+                dtable.pass[pass], plus, dout, NULL, scratch.pass[0], begin % 2, R, C, v_begin,
+                v_end, shape, units, inner, begin, end));
   CHECK_OUTPUT(dtable, want, 0, 0);
   CHECK(guard_intact(scratch.pass[0] - GUARD) && guard_intact(scratch.pass[0] + scratch.n));
   output_free(&scratch), output_free(&dtable);
-  free(tokens), free(dout), free(want);
+  free(tokens), free(dout), free(plus), free(want);
 }
 
 static void test_embedding(const tsr_kernels *k) {
@@ -89,10 +92,11 @@ static void test_embedding(const tsr_kernels *k) {
   for (int i = 0; i < 18; i++) {
     tsr_tree_shape shape = i % 2 ? TSR_TREE_FLAT : TSR_TREE_BINARY;
     int64_t n = units[i / 2];
-    check_backward(k, n, 3, 4, shape, n, 1);
-    check_backward(k, 10 * n, 17, 30, shape, n, n);
-    check_backward(k, 24 * n, 33, 11, shape, 2 * n, 2);
-    check_backward(k, 24 * n, 33, 11, shape, 12 * n, 4);
+    bool adds = i / 2 % 2;
+    check_backward(k, n, 3, 4, shape, n, 1, adds);
+    check_backward(k, 10 * n, 17, 30, shape, n, n, adds);
+    check_backward(k, 24 * n, 33, 11, shape, 2 * n, 2, adds);
+    check_backward(k, 24 * n, 33, 11, shape, 12 * n, 4, adds);
   }
 }
 

@@ -38,7 +38,8 @@ static void prepare_embedding_backward(const tsr_bench_call *c) {
 static void run_embedding_backward(const tsr_bench_call *c) {
   int64_t rows = c->size.rows;
   c->k->embedding_backward(
-      c->x[0], c->x[1], NULL, c->scratch, 0, rows, WIDTH, 0, rows, TSR_TREE_BINARY, 1, 1, 0, rows);
+      c->x[0], NULL, c->x[1], NULL, c->scratch, 0, rows, WIDTH, 0, rows, TSR_TREE_BINARY, 1, 1, 0,
+      rows);
 }
 
 /* ---- the loss ---- */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Table lookups, and the sums over tokens that their gradients are. */
 #include "device/cpu/ops.h"
+#include "schedule/fuse.h"
 #include <assert.h>
 #include <string.h>
 
@@ -124,15 +125,16 @@ static void embedding_dw_before(const cpu_call *c, int part, int parts) {
 /* Items are rows of the table, of all blocks. */
 static void embedding_dw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   const tsr_tensor *table = &c->call.task->outputs[0];
+  const tsr_tensor *plus = tsr_gradient_addend(c->call.task); // (V, C)
   int64_t V = table->shape[0], C = table->shape[1],
           v_begin = tsr_operand_offset(&c->call, table, 0);
   for (int64_t i = begin / V; i * V < end; i++) {
     token_block b = token_block_of(c, i);
     int64_t from = begin > i * V ? begin - i * V : 0, to = end < (i + 1) * V ? end - i * V : V;
     c->k->embedding_backward(
-        cpu_out(c, 0) + i * V * C, b.dout, b.row_of, b.scratch, thread, b.rows, C, v_begin,
-        v_begin + V, c->call.task->sum.tree, tsr_reduction_leaves(&c->call.task->sum),
-        c->call.task->sum.sequence, from, to);
+        cpu_out(c, 0) + i * V * C, plus ? tsr_operand_address(&c->call, plus) : NULL, b.dout,
+        b.row_of, b.scratch, thread, b.rows, C, v_begin, v_begin + V, c->call.task->sum.tree,
+        tsr_reduction_leaves(&c->call.task->sum), c->call.task->sum.sequence, from, to);
   }
 }
 

@@ -2,7 +2,7 @@
 #include "device/cpu/gemm_rounds.h"
 #include "device/cpu/fp8_operands.h"
 
-enum { ROUND_BYTES = 16 << 20 };
+enum { ROUND_BYTES = 4 << 20 };
 
 static int64_t pieces_of(const cpu_gemm_plan *p) { return (p->K + p->depth - 1) / p->depth; }
 

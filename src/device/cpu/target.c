@@ -37,7 +37,7 @@ static bool takes_half(const tsr_task *t) {
 static void
 kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {
   (void)p;
-  int shape_only = tsr_op_shape_input(t->op, t->inputs_count);
+  int shape_only = tsr_task_shape_input(t);
   if (takes_half(t)) return;
   bool (*takes)(const tsr_task *, int) = cpu_op_of(t)->takes_half_input;
   for (int i = 0; i < t->inputs_count; i++)
@@ -60,7 +60,8 @@ static int64_t output_bytes(const tsr_target *target, const tsr_program *p, cons
 
 tsr_target tsr_cpu_target(const tsr_cpu_context *context) {
   return (tsr_target){
-      .fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_LINEAR_CROSS_ENTROPY,
+      .fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_LINEAR_CROSS_ENTROPY |
+               1u << TSR_FUSED_EMBEDDING_DW_SUM,
       .epilogues = TSR_EPILOGUE_BIAS | TSR_EPILOGUE_HALF,
       .exact = true,
       .rows_are_alone = true,

@@ -40,7 +40,7 @@ static void layernorm_dx_run(const cuda_call *c) {
   const tsr_tensor *dx = cuda_y(c, 0);
   tsr_cuda_layernorm_backward(
       c->state->stream, cuda_type(dx), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
-      cuda_in(c, 3), cuda_in(c, 4), cuda_at(c, tsr_norm_dx_addend(c->call.task)),
+      cuda_in(c, 3), cuda_in(c, 4), cuda_at(c, tsr_gradient_addend(c->call.task)),
       tsr_tensor_rows(dx), tsr_tensor_last(dx));
 }
 const cuda_op cuda_layernorm_dx = layernorm_dx_run;
@@ -50,6 +50,6 @@ static void rmsnorm_dx_run(const cuda_call *c) {
   tsr_cuda_rmsnorm_backward(
       c->state->stream, cuda_type(dx), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
       cuda_attrs(c)->rmsnorm_dx.zero_centered, cuda_in(c, 3),
-      cuda_at(c, tsr_norm_dx_addend(c->call.task)), tsr_tensor_rows(dx), tsr_tensor_last(dx));
+      cuda_at(c, tsr_gradient_addend(c->call.task)), tsr_tensor_rows(dx), tsr_tensor_last(dx));
 }
 const cuda_op cuda_rmsnorm_dx = rmsnorm_dx_run;

@@ -117,7 +117,7 @@ static bool is_always_f32(const tsr_program *p, const tsr_tensor *t) {
 static bool has_kernel_type(const tsr_program *p, const tsr_task *t, int input) {
   const tsr_tensor *x = &t->inputs[input];
   return x->dtype != TSR_I32 && x->segment != TSR_SEGMENT_ABSENT &&
-         input != tsr_op_shape_input(t->op, t->inputs_count) && !is_always_f32(p, x) &&
+         input != tsr_task_shape_input(t) && !is_always_f32(p, x) &&
          input != sinks_of(&p->graph->nodes[t->node]);
 }
 
