@@ -42,6 +42,9 @@ typedef struct {
   const float *sinks;       /* (H), read by what completes rows of out; NULL: none */
   const int32_t *positions; /* NULL: a sequence is one document */
   tsr_attention_rows rows;
+  /* q, k, v, out and their gradients are numbers of bf16. Levels with an instruction for pairs of
+   * them read and write them in bf16 (tsr_kernels.attention_bf16), the others in f32. */
+  bool bf16;
 } tsr_attention;
 
 /* Of how many positions of a sequence results are computed, and where the i-th of them is. */

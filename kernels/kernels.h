@@ -214,19 +214,21 @@ typedef struct {
       const tsr_rope *r, float *y, const float *x, const float *table, int64_t begin, int64_t end);
 
   /* ---- attention: items are b*H + h (forward) or b*G + g (backward) ---- */
+  /* whether the level has operands without a type in bf16 where tsr_attention.bf16; else in f32 */
+  bool (*attention_bf16)(void);
   /* bytes per thread, both directions */
   int64_t (*attention_scratch)(const tsr_attention *a);
   void (*attention)(
-      const tsr_attention *a, float *out, float *stats, const float *q, const float *k,
-      const float *v, void *scratch, int64_t begin, int64_t end);
+      const tsr_attention *a, void *out, float *stats, const void *q, const void *k, const void *v,
+      void *scratch, int64_t begin, int64_t end);
   void (*attention_backward)(
-      const tsr_attention *a, float *dq, float *dk, float *dv, const float *dout, const float *q,
-      const float *k, const float *v, const float *out, const float *stats, void *scratch,
+      const tsr_attention *a, void *dq, void *dk, void *dv, const void *dout, const void *q,
+      const void *k, const void *v, const void *out, const float *stats, void *scratch,
       int64_t begin, int64_t end);
   /* d (B,T,H) by the sink of each row's head, for the sum over rows: -exp(sink - maximum) / sum *
    * dout . out. Items are b*T + t. */
   void (*attention_sinks_backward)(
-      const tsr_attention *a, float *d, const float *dout, const float *out, const float *stats,
+      const tsr_attention *a, float *d, const void *dout, const void *out, const float *stats,
       int64_t begin, int64_t end);
 
   /* ---- attention with a cache: items are b*G + g ---- */
@@ -234,8 +236,8 @@ typedef struct {
   /* What is not real becomes 0. The bits of a position are those of `attention` over the whole
    * sequence, however many tokens are new and wherever its pages are. */
   void (*attention_cached)(
-      const tsr_attention_cached *c, float *out, const float *q, const float *keys,
-      const float *values, void *scratch, int64_t begin, int64_t end);
+      const tsr_attention_cached *c, void *out, const void *q, const void *keys, const void *values,
+      void *scratch, int64_t begin, int64_t end);
 
   /* ---- context-parallel attention. `acc` is kept from step 0, which begins the sum, through step
    * members-1 to `finish`; it holds every item's parts at fixed places. ---- */
@@ -245,30 +247,30 @@ typedef struct {
   /* q is the member's own, k and v those of member (coord - step) mod members, in that member's
    * order. Items are b*H + h. */
   void (*attention_ring)(
-      const tsr_attention_ring *r, float *acc, const float *q, const float *k, const float *v,
+      const tsr_attention_ring *r, float *acc, const void *q, const void *k, const void *v,
       void *scratch, int64_t begin, int64_t end);
   void (*attention_ring_finish)(
-      const tsr_attention_ring *r, float *out, float *stats, const float *acc, int64_t begin,
+      const tsr_attention_ring *r, void *out, float *stats, const float *acc, int64_t begin,
       int64_t end);
   /* rows (B,H,T,3) = maximum, sum, delta = dout . out, which the gradients need. Items are b*H + h.
    */
   void (*attention_ring_rows)(
-      const tsr_attention_ring *r, float *rows, const float *dout, const float *out,
+      const tsr_attention_ring *r, float *rows, const void *dout, const void *out,
       const float *stats, int64_t begin, int64_t end);
   /* dout, q and rows are the member's own, k and v those of member (coord - step) mod members.
    * Items are b*H + h. */
   void (*attention_ring_dq)(
-      const tsr_attention_ring *r, float *acc, const float *dout, const float *q, const float *k,
-      const float *v, const float *rows, void *scratch, int64_t begin, int64_t end);
+      const tsr_attention_ring *r, float *acc, const void *dout, const void *q, const void *k,
+      const void *v, const float *rows, void *scratch, int64_t begin, int64_t end);
   void (*attention_ring_dq_finish)(
-      const tsr_attention_ring *r, float *dq, const float *acc, int64_t begin, int64_t end);
+      const tsr_attention_ring *r, void *dq, const float *acc, int64_t begin, int64_t end);
   /* k and v are the member's own, dout, q and rows those of member (coord + step) mod members.
    * Items are b*G + g; inside a unit the group's heads are added in their order. */
   void (*attention_ring_dkv)(
-      const tsr_attention_ring *r, float *acc, const float *dout, const float *q, const float *rows,
-      const float *k, const float *v, void *scratch, int64_t begin, int64_t end);
+      const tsr_attention_ring *r, float *acc, const void *dout, const void *q, const float *rows,
+      const void *k, const void *v, void *scratch, int64_t begin, int64_t end);
   void (*attention_ring_dkv_finish)(
-      const tsr_attention_ring *r, float *dk, float *dv, const float *acc, int64_t begin,
+      const tsr_attention_ring *r, void *dk, void *dv, const float *acc, int64_t begin,
       int64_t end);
 
   /* ---- mixture of experts ---- */

@@ -4,25 +4,29 @@
 #include <assert.h>
 #include <stddef.h>
 
+bool LEVEL(attention_bf16)(void) { return sizeof(number) == sizeof(uint16_t); }
+
 int64_t LEVEL(attention_scratch)(const tsr_attention *a) {
   attention_parts p;
   int64_t floats = attention_layout(a, 1, NULL, &p);
-  int64_t D = round_to(a->D, WIDEST), Dv = round_to(tsr_attention_value_size(a), WIDEST);
-  int64_t sums = QUERIES * (D > Dv ? D : Dv) + round_to(a->T, TILE_ROWS) * (D + Dv);
+  int64_t D = room_width(a, a->D), Dv = room_width(a, tsr_attention_value_size(a));
+  int64_t sums = room_queries(a) * (D > Dv ? D : Dv) + room_rows(a, a->T) * (D + Dv);
   return (floats + sums) * (int64_t)sizeof(float); /* out or dq; dk, dv */
 }
 
 typedef struct {
-  const float *q, *k, *v;
-  float *out, *stats;
+  const number *q, *k, *v;
+  number *out;
+  float *stats;
   int64_t packed; /* keys */
 } forward;
 
 /* Where a head's rows of a document are. q and out have the positions that the rank computes. */
 typedef struct {
   head at;
-  const float *q;
-  float *out, *stats;
+  const number *q;
+  number *out;
+  float *stats;
 } forward_rows;
 
 static forward_rows rows_at(const document *d, const forward *f, head at, own_rows own) {
@@ -52,18 +56,18 @@ static void forward_block(
     int64_t end) {
   const tsr_attention *a = &d->a;
   head at = rows->at;
-  float *out = rows->out + part.first * at.out_stride, *stats = rows->stats + part.first * 2;
+  number *out = rows->out + part.first * at.out_stride;
+  float *stats = rows->stats + part.first * 2;
   if (f->packed < part.keys)
     pack_keys(a, p, PACK_OUT, 0, f->k + at.k_start, f->v + at.v_start, &at, f->packed, part.keys);
   if (f->packed < part.keys) f->packed = part.keys;
   fetch ahead = ahead_of(d, f, rows, part, end);
-  pack_columns(
-      p->queries, rows->q + part.first * at.q_stride, at.q_stride, a->scale, a->D, part.rows);
+  pack_queries(a, p, rows->q + part.first * at.q_stride, at.q_stride, part.rows);
   block_forward(a, p, part, p->keys, p->values_rows, p->sums, p->value_width, &ahead);
   for (int64_t r = 0; r < part.rows; r++) {
     stats[2 * r] = p->max[r];
     stats[2 * r + 1] = p->parts[r];
-    row_scale(
+    numbers_store(
         out + r * at.out_stride, p->sums + r * p->value_width, row_complete(a, at.h, stats + 2 * r),
         tsr_attention_value_size(a));
   }
@@ -85,13 +89,15 @@ static void forward_document(
 }
 
 void LEVEL(attention)(
-    const tsr_attention *a, float *out, float *stats, const float *q, const float *k,
-    const float *v, void *scratch, int64_t begin, int64_t end) {
+    const tsr_attention *a, void *out, float *stats, const void *q, const void *k, const void *v,
+    void *scratch, int64_t begin, int64_t end) {
+  LEAVE_TO_BELOW(a, attention, (a, out, stats, q, k, v, scratch, begin, end));
   assert(a->H % a->G == 0);
   forward f = {q, k, v, out, stats, 0};
   int64_t heads = a->H / a->G;
   attention_parts p;
   attention_layout(a, 1, scratch, &p);
+  gemms_begin();
   for (int64_t item = begin, last; item < end; item = last) {
     last = (item / heads + 1) * heads < end ? (item / heads + 1) * heads : end;
     for (int64_t first = 0; first < a->T;) {
@@ -100,4 +106,5 @@ void LEVEL(attention)(
       first += d.a.T;
     }
   }
+  gemms_end();
 }

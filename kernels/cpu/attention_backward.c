@@ -8,8 +8,9 @@
 #include <assert.h>
 
 typedef struct {
-  const float *dout, *q, *k, *v, *out, *stats;
-  float *dq, *dk, *dv;
+  const number *dout, *q, *k, *v, *out;
+  const float *stats;
+  number *dq, *dk, *dv;
   float *dq_rows;         /* (QUERIES, head_width) in the scratch */
   float *dk_sum, *dv_sum; /* (T, head_width) and (T, value_width) there, rows padded to tiles */
   int64_t packed;         /* keys */
@@ -38,7 +39,7 @@ block_prepare(const document *d, const attention_parts *p, backward *w, head at,
   for (int64_t r = 0; r < part.rows; r++) {
     int64_t row = out_start + r * at.out_stride;
     memcpy(rows + 3 * r, w->stats + 2 * (line + r), 2 * sizeof *w->stats);
-    rows[3 * r + 2] = row_dot(w->dout + row, w->out + row, tsr_attention_value_size(a));
+    rows[3 * r + 2] = numbers_dot(w->dout + row, w->out + row, tsr_attention_value_size(a));
   }
   block_statistics(p, part, rows);
   block_pack(a, p, part, w->q + start, w->dout + out_start, &at, true);
@@ -64,10 +65,10 @@ write_queries(const document *d, const attention_parts *p, const backward *w, he
     own_rows own = own_rows_at(d, run);
     int64_t begin = own.begin > part.first ? own.begin : part.first;
     int64_t end = own.end < part.first + part.rows ? own.end : part.first + part.rows;
-    float *to = w->dq + (at.b * own.count + own.own - own.begin) * at.q_stride + at.h * d->a.D;
+    number *to = w->dq + (at.b * own.count + own.own - own.begin) * at.q_stride + at.h * d->a.D;
     for (int64_t row = begin; row < end; row++)
-      row_scale(
-          to + row * at.q_stride, w->dq_rows + (row - part.first) * p->head_width, d->a.scale,
+      numbers_store(
+          to + row * at.q_stride, w->dq_rows + (row - part.first) * p->head_width, dq_scale(&d->a),
           d->a.D);
   }
 }
@@ -81,20 +82,23 @@ backward_block(const document *d, const attention_parts *p, backward *w, head at
   block_prepare(d, p, w, at, part);
   fetch ahead = ahead_of(a, w, at, part);
   fetch_share(&ahead, part);
-  block_zero(part, w->dq_rows, width, width);
+  weigh_begin(p, part, w->dq_rows, width, width);
   for (int64_t begin = part.begin, end; begin < part.keys; begin = end) {
     end = piece_end(part, begin);
     bool keys = computes(d, begin, end);
     if (!rows && !keys) continue;
     block_gradients(a, p, part, begin, end, p->keys, p->values, &ahead);
     if (keys) {
-      block_spread(a, part, begin, end, w->dk_sum, width, width, p->grads, p->queries_rows);
+      block_spread(a, p, part, begin, end, w->dk_sum, width, width, p->grads, p->queries_rows);
       block_spread(
-          a, part, begin, end, w->dv_sum, p->value_width, p->value_width, p->scores, p->douts_rows);
+          a, p, part, begin, end, w->dv_sum, p->value_width, p->value_width, p->scores,
+          p->douts_rows);
     }
     if (rows) block_weigh(a, p, part, begin, end, w->dq_rows, width, width, p->grads, p->keys_rows);
   }
-  if (rows) write_queries(d, p, w, at, part);
+  if (!rows) return;
+  weigh_end(p, part, w->dq_rows, width, width);
+  write_queries(d, p, w, at, part);
 }
 
 /* dk and dv of the document's rows that the rank computes. */
@@ -104,9 +108,8 @@ static void write_keys(const document *d, const attention_parts *p, const backwa
     own_rows own = own_rows_at(d, run);
     for (int64_t row = own.begin; row < own.end; row++) {
       int64_t line = (at.b * own.count + own.own + row - own.begin) * G + g;
-      memcpy(
-          w->dk + line * d->a.D, w->dk_sum + row * p->head_width, (size_t)d->a.D * sizeof(float));
-      memcpy(w->dv + line * Dv, w->dv_sum + row * p->value_width, (size_t)Dv * sizeof(float));
+      numbers_store(w->dk + line * d->a.D, w->dk_sum + row * p->head_width, 1, d->a.D);
+      numbers_store(w->dv + line * Dv, w->dv_sum + row * p->value_width, 1, Dv);
     }
   }
 }
@@ -127,9 +130,11 @@ backward_document(const document *d, const attention_parts *p, backward *w, int6
 }
 
 void LEVEL(attention_backward)(
-    const tsr_attention *a, float *dq, float *dk, float *dv, const float *dout, const float *q,
-    const float *k, const float *v, const float *out, const float *stats, void *scratch,
-    int64_t begin, int64_t end) {
+    const tsr_attention *a, void *dq, void *dk, void *dv, const void *dout, const void *q,
+    const void *k, const void *v, const void *out, const float *stats, void *scratch, int64_t begin,
+    int64_t end) {
+  LEAVE_TO_BELOW(
+      a, attention_backward, (a, dq, dk, dv, dout, q, k, v, out, stats, scratch, begin, end));
   assert(a->H % a->G == 0);
   attention_parts p;
   attention_layout(a, 1, scratch, &p);
@@ -137,23 +142,27 @@ void LEVEL(attention_backward)(
   w.dq_rows = p.sums;
   w.dk_sum = p.sums + QUERIES * p.head_width;
   w.dv_sum = w.dk_sum + round_to(a->T, TILE_ROWS) * p.head_width;
+  gemms_begin();
   for (int64_t item = begin; item < end; item++)
     for (int64_t first = 0; first < a->T;) {
       document d = document_at(a, item / a->G, first);
       backward_document(&d, &p, &w, item / a->G, item % a->G);
       first += d.a.T;
     }
+  gemms_end();
 }
 
 void LEVEL(attention_sinks_backward)(
-    const tsr_attention *a, float *d, const float *dout, const float *out, const float *stats,
+    const tsr_attention *a, float *d, const void *dout, const void *out, const float *stats,
     int64_t begin, int64_t end) {
+  LEAVE_TO_BELOW(a, attention_sinks_backward, (a, d, dout, out, stats, begin, end));
+  const number *x = dout, *y = out;
   int64_t Dv = tsr_attention_value_size(a);
   for (int64_t row = begin; row < end; row++)
     for (int64_t h = 0; h < a->H; h++) {
       int64_t at = row * a->H + h;
       const float *of = stats + ((row / a->T * a->H + h) * a->T + row % a->T) * 2;
       float p = real_exp(a->sinks[h] - of[0]) / of[1];
-      d[at] = -p * row_dot(dout + at * Dv, out + at * Dv, Dv);
+      d[at] = -p * numbers_dot(x + at * Dv, y + at * Dv, Dv);
     }
 }

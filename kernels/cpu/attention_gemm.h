@@ -10,17 +10,25 @@
  * so that the compiler has registers left for what matters. */
 #ifndef TSR_KERNELS_CPU_ATTENTION_GEMM_H
 #define TSR_KERNELS_CPU_ATTENTION_GEMM_H
-#include "kernels/cpu/transpose.h"
-#include <stdbool.h>
-#include <stddef.h>
+#include "kernels/cpu/attention_rows.h"
 
-enum { TILE_ROWS = 6, TILE_VECTORS = WIDTH == 16 ? 4 : 2, PANEL = TILE_VECTORS * WIDTH };
-enum { QUERIES = 48 }; /* a multiple of TILE_ROWS and of WIDTH */
-/* Of all levels: scratch has room for any, so that plans are the same on every machine. */
-enum { WIDEST = 16, WIDEST_PANEL = 4 * WIDEST };
+enum { TILE_ROWS = F32_TILE, TILE_VECTORS = WIDTH == 16 ? 4 : 2, PANEL = TILE_VECTORS * WIDTH };
+enum { HEAD_UNIT = WIDTH, SCORES_ARE_SCALED = true };
+enum { QUERIES = F32_QUERIES }; /* a multiple of TILE_ROWS and of WIDTH */
 _Static_assert(WIDEST % WIDTH == 0 && WIDEST_PANEL % PANEL == 0, "whole vectors and panels");
 
-static inline int64_t round_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+/* What operands are stored in. */
+typedef float number;
+static inline float numbers_dot(const number *x, const number *y, int64_t n) {
+  return row_dot(x, y, n);
+}
+static inline void numbers_store(number *to, const float *x, float factor, int64_t n) {
+  row_scale(to, x, factor, n);
+}
+
+/* Before the first GEMM of a call, and after its last one. */
+static inline void gemms_begin(void) {}
+static inline void gemms_end(void) {}
 
 #define EACH_ROW(i) _Pragma("GCC unroll 6") for (int i = 0; i < TILE_ROWS; i++)
 #define EACH_COLUMN(v) _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++)
@@ -145,34 +153,12 @@ static inline void gemm_spread(const gemm *p) {
     }
 }
 
-/* Fetches of a row's lines, for rows that lie far apart are no pattern that the processor sees. */
-static inline void row_ahead(const float *x, int64_t n) {
-  for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i);
-}
-
-enum { AHEAD = 12 }; /* rows */
-
 /* to (K, N) = x (K, stride). */
 static inline void pack_lines(float *to, const float *x, int64_t stride, int64_t K, int64_t N) {
   for (int64_t k = 0; k < K; k++) {
-    if (k + AHEAD < K) row_ahead(x + (k + AHEAD) * stride, N);
+    if (k + AHEAD < K) row_ahead(x + (k + AHEAD) * stride, N * (int64_t)sizeof *x);
     memcpy(to + k * N, x + k * stride, (size_t)N * sizeof *to);
   }
-}
-
-/* x = soft_cap * tanh(x / soft_cap) of n scores */
-static inline void row_cap(float *x, float soft_cap, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) x[i] = soft_cap * real_tanh(x[i] / soft_cap);
-}
-
-static inline void row_scale(float *to, const float *x, float factor, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) to[i] = x[i] * factor;
-}
-
-static inline void row_zero(float *x, int64_t begin, int64_t end) {
-  memset(x + begin, 0, (size_t)(end - begin) * sizeof *x);
 }
 
 /* Panels of B (K,N), `panel` floats apart, with B(k,n) = x[k*stride + n] * factor; zeros from N
@@ -181,7 +167,7 @@ static inline void pack_rows(
     float *to, int64_t panel, const float *x, int64_t stride, float factor, int64_t K, int64_t N) {
   int64_t whole = N / PANEL * PANEL;
   for (int64_t k = 0; k < K; k++, to += PANEL, x += stride) {
-    if (k + AHEAD < K) row_ahead(x + AHEAD * stride, N);
+    if (k + AHEAD < K) row_ahead(x + AHEAD * stride, N * (int64_t)sizeof *x);
     float *line = to;
     for (int64_t n = 0; n < whole; n += PANEL, line += panel)
       _Pragma("GCC unroll 4") for (int v = 0; v < TILE_VECTORS; v++)

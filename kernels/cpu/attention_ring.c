@@ -26,8 +26,9 @@ int64_t LEVEL(ring_begin)(
   int64_t floats = attention_layout(&c->unit, c->runs, scratch, &c->p);
   int64_t Dv = tsr_attention_value_size(&c->unit);
   int64_t room = row_width(/* of any level's row */
-                           sum, round_to(c->unit.D, WIDEST), round_to(Dv, WIDEST));
-  int64_t temp_rows = sum == TSR_ATTENTION_DKV ? round_to(c->unit.T, TILE_ROWS) : QUERIES;
+                           sum, room_width(&c->unit, c->unit.D), room_width(&c->unit, Dv));
+  int64_t temp_rows =
+      sum == TSR_ATTENTION_DKV ? room_rows(&c->unit, c->unit.T) : room_queries(&c->unit);
   c->width = row_width(sum, c->p.head_width, c->p.value_width);
   c->temp_size = round_to(temp_rows * room, 16);
   c->slots = tsr_ring_slots(&c->map);
@@ -139,12 +140,14 @@ static void leaf_out(
 }
 
 void LEVEL(attention_ring)(
-    const tsr_attention_ring *r, float *acc, const float *q, const float *k, const float *v,
+    const tsr_attention_ring *r, float *acc, const void *q, const void *k, const void *v,
     void *scratch, int64_t begin, int64_t end) {
+  LEAVE_TO_BELOW(&r->a, attention_ring, (r, acc, q, k, v, scratch, begin, end));
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_OUT, r->step, acc, scratch);
   int64_t heads = r->a.H / r->a.G;
   int source = tsr_ring_source(&c.map, r->step);
+  gemms_begin();
   for (int64_t item = begin; item < end; item++) {
     if (item == begin || item % heads == 0)
       ring_pack(&c, PACK_OUT, source, head_at(&r->a, item / r->a.H, item % r->a.H), k, v);
@@ -152,15 +155,17 @@ void LEVEL(attention_ring)(
       for (int64_t first = 0; first < c.unit.T; first += QUERIES) {
         ring_target t = ring_target_at(&c, item, run, first, QUERIES);
         int64_t start = t.at.q_start + (run * c.unit.T + first) * t.at.q_stride;
-        pack_columns(c.p.queries, q + start, t.at.q_stride, r->a.scale, r->a.D, t.rows);
+        pack_queries(&r->a, &c.p, (const number *)q + start, t.at.q_stride, t.rows);
         LEVEL(ring_walk)(&c, &t, leaf_out, NULL);
       }
   }
+  gemms_end();
 }
 
 void LEVEL(attention_ring_finish)(
-    const tsr_attention_ring *r, float *out, float *stats, const float *acc, int64_t begin,
+    const tsr_attention_ring *r, void *out, float *stats, const float *acc, int64_t begin,
     int64_t end) {
+  LEAVE_TO_BELOW(&r->a, attention_ring_finish, (r, out, stats, acc, begin, end));
   int64_t Dv = tsr_attention_value_size(&r->a);
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_OUT, r->members, NULL, NULL);
@@ -168,25 +173,27 @@ void LEVEL(attention_ring_finish)(
     for (int64_t run = 0; run < c.runs; run++) {
       ring_target t = ring_target_at(&c, item, run, 0, c.unit.T);
       const float *sum = acc + ring_offset(&c, &t, ring_slot_whole(&c));
-      float *to = out + t.at.out_start + run * c.unit.T * t.at.out_stride;
+      number *to = (number *)out + t.at.out_start + run * c.unit.T * t.at.out_stride;
       float *row_stats = stats + (item * r->a.T + run * c.unit.T) * 2;
       for (int64_t row = 0; row < t.rows; row++, sum += c.width) {
         memcpy(row_stats + 2 * row, sum + c.p.value_width, 2 * sizeof *stats);
         float factor = row_complete(&r->a, t.at.h, row_stats + 2 * row);
-        row_scale(to + row * t.at.out_stride, sum, factor, Dv);
+        numbers_store(to + row * t.at.out_stride, sum, factor, Dv);
       }
     }
 }
 
 void LEVEL(attention_ring_rows)(
-    const tsr_attention_ring *r, float *rows, const float *dout, const float *out,
-    const float *stats, int64_t begin, int64_t end) {
+    const tsr_attention_ring *r, float *rows, const void *dout, const void *out, const float *stats,
+    int64_t begin, int64_t end) {
+  LEAVE_TO_BELOW(&r->a, attention_ring_rows, (r, rows, dout, out, stats, begin, end));
+  const number *x = dout, *y = out;
   for (int64_t item = begin; item < end; item++) {
     head at = head_at(&r->a, item / r->a.H, item % r->a.H);
     for (int64_t t = 0; t < r->a.T; t++) {
       int64_t row = item * r->a.T + t, start = at.out_start + t * at.out_stride;
       memcpy(rows + 3 * row, stats + 2 * row, 2 * sizeof *rows);
-      rows[3 * row + 2] = row_dot(dout + start, out + start, tsr_attention_value_size(&r->a));
+      rows[3 * row + 2] = numbers_dot(x + start, y + start, tsr_attention_value_size(&r->a));
     }
   }
 }

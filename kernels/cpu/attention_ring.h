@@ -75,11 +75,11 @@ static inline bool ring_key_seen(const ring_call *c, int64_t key_unit) {
 
 /* Packs all keys and values that are seen, of the member that holds them. */
 static inline void
-ring_pack(const ring_call *c, packing kind, int member, head at, const float *k, const float *v) {
+ring_pack(const ring_call *c, packing kind, int member, head at, const number *k, const number *v) {
   for (int64_t run = 0; run < c->runs; run++) {
     if (!ring_key_seen(c, tsr_ring_unit(&c->map, member, run))) continue;
-    const float *keys = k + at.k_start + run * c->unit.T * at.k_stride;
-    const float *values = v + at.v_start + run * c->unit.T * at.v_stride;
+    const number *keys = k + at.k_start + run * c->unit.T * at.k_stride;
+    const number *values = v + at.v_start + run * c->unit.T * at.v_stride;
     pack_keys(&c->unit, &c->p, kind, run, keys, values, &at, 0, c->unit.T);
   }
 }

@@ -6,7 +6,8 @@
 #include <stddef.h>
 
 typedef struct {
-  const float *dout, *q, *rows;
+  const number *dout, *q;
+  const float *rows;
 } query_tensors;
 
 static void leaf_dq(
@@ -20,7 +21,7 @@ static void leaf_dq(
   const float *keys = p->keys + run * p->run, *values = p->values + run * p->values_run;
   fetch none = {.count = 0};
   block_statistics(p, part, queries->rows + 3 * row);
-  block_zero(part, to, c->width, p->head_width);
+  weigh_begin(p, part, to, c->width, p->head_width);
   for (int64_t begin = part.begin, end; begin < part.keys; begin = end) {
     end = piece_end(part, begin);
     block_gradients(&a, p, part, begin, end, keys, values, &none);
@@ -28,16 +29,19 @@ static void leaf_dq(
         &a, p, part, begin, end, to, c->width, p->head_width, p->grads,
         p->keys_rows + run * p->rows_run);
   }
+  weigh_end(p, part, to, c->width, p->head_width);
 }
 
 void LEVEL(attention_ring_dq)(
-    const tsr_attention_ring *r, float *acc, const float *dout, const float *q, const float *k,
-    const float *v, const float *rows, void *scratch, int64_t begin, int64_t end) {
+    const tsr_attention_ring *r, float *acc, const void *dout, const void *q, const void *k,
+    const void *v, const float *rows, void *scratch, int64_t begin, int64_t end) {
+  LEAVE_TO_BELOW(&r->a, attention_ring_dq, (r, acc, dout, q, k, v, rows, scratch, begin, end));
   query_tensors queries = {dout, q, rows};
   int64_t heads = r->a.H / r->a.G;
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_DQ, r->step, acc, scratch);
   int source = tsr_ring_source(&c.map, r->step);
+  gemms_begin();
   for (int64_t item = begin; item < end; item++) {
     if (item == begin || item % heads == 0)
       ring_pack(&c, PACK_DQ, source, head_at(&r->a, item / r->a.H, item % r->a.H), k, v);
@@ -45,26 +49,28 @@ void LEVEL(attention_ring_dq)(
       for (int64_t first = 0; first < c.unit.T; first += QUERIES) {
         ring_target t = ring_target_at(&c, item, run, first, QUERIES);
         int64_t row = run * c.unit.T + first;
-        const float *queries_at = q + t.at.q_start + row * t.at.q_stride;
-        const float *douts_at = dout + t.at.out_start + row * t.at.out_stride;
+        const number *queries_at = (const number *)q + t.at.q_start + row * t.at.q_stride;
+        const number *douts_at = (const number *)dout + t.at.out_start + row * t.at.out_stride;
         block part = {.first = first, .rows = t.rows};
         block_pack(&r->a, &c.p, part, queries_at, douts_at, &t.at, false);
         LEVEL(ring_walk)(&c, &t, leaf_dq, &queries);
       }
   }
+  gemms_end();
 }
 
 void LEVEL(attention_ring_dq_finish)(
-    const tsr_attention_ring *r, float *dq, const float *acc, int64_t begin, int64_t end) {
+    const tsr_attention_ring *r, void *dq, const float *acc, int64_t begin, int64_t end) {
+  LEAVE_TO_BELOW(&r->a, attention_ring_dq_finish, (r, dq, acc, begin, end));
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_DQ, r->members, NULL, NULL);
   for (int64_t item = begin; item < end; item++)
     for (int64_t run = 0; run < c.runs; run++) {
       ring_target t = ring_target_at(&c, item, run, 0, c.unit.T);
       const float *sum = acc + ring_offset(&c, &t, ring_slot_whole(&c));
-      float *to = dq + t.at.q_start + run * c.unit.T * t.at.q_stride;
+      number *to = (number *)dq + t.at.q_start + run * c.unit.T * t.at.q_stride;
       for (int64_t row = 0; row < t.rows; row++)
-        row_scale(to + row * t.at.q_stride, sum + row * c.width, r->a.scale, r->a.D);
+        numbers_store(to + row * t.at.q_stride, sum + row * c.width, dq_scale(&r->a), r->a.D);
     }
 }
 
@@ -74,8 +80,8 @@ static void spread_block(
     const tsr_attention *a, block part, float *to) {
   const attention_parts *p = &c->p;
   int64_t position = run * a->T + part.first;
-  const float *q = queries->q + at.q_start + position * at.q_stride;
-  const float *dout = queries->dout + at.out_start + position * at.out_stride;
+  const number *q = queries->q + at.q_start + position * at.q_stride;
+  const number *dout = queries->dout + at.out_start + position * at.out_stride;
   int64_t row = (at.b * a->H + at.h) * c->ring->a.T + position;
   const float *keys = p->keys + t->run * p->run, *values = p->values + t->run * p->values_run;
   fetch none = {.count = 0};
@@ -85,9 +91,9 @@ static void spread_block(
   for (int64_t begin = part.begin, end; begin < part.keys; begin = end) {
     end = piece_end(part, begin);
     block_gradients(a, p, part, begin, end, keys, values, &none);
-    block_spread(a, part, begin, end, to, c->width, p->head_width, p->grads, p->queries_rows);
+    block_spread(a, p, part, begin, end, to, c->width, p->head_width, p->grads, p->queries_rows);
     block_spread(
-        a, part, begin, end, values_to, c->width, p->value_width, p->scores, p->douts_rows);
+        a, p, part, begin, end, values_to, c->width, p->value_width, p->scores, p->douts_rows);
   }
 }
 
@@ -106,11 +112,13 @@ static void leaf_dkv(
 }
 
 void LEVEL(attention_ring_dkv)(
-    const tsr_attention_ring *r, float *acc, const float *dout, const float *q, const float *rows,
-    const float *k, const float *v, void *scratch, int64_t begin, int64_t end) {
+    const tsr_attention_ring *r, float *acc, const void *dout, const void *q, const float *rows,
+    const void *k, const void *v, void *scratch, int64_t begin, int64_t end) {
+  LEAVE_TO_BELOW(&r->a, attention_ring_dkv, (r, acc, dout, q, rows, k, v, scratch, begin, end));
   query_tensors queries = {dout, q, rows};
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_DKV, r->step, acc, scratch);
+  gemms_begin();
   for (int64_t item = begin; item < end; item++) {
     for (int64_t run = 0; run < c.runs; run++) {
       ring_target t = ring_target_at(&c, item, run, 0, c.unit.T);
@@ -118,24 +126,24 @@ void LEVEL(attention_ring_dkv)(
       LEVEL(ring_walk)(&c, &t, leaf_dkv, &queries);
     }
   }
+  gemms_end();
 }
 
 void LEVEL(attention_ring_dkv_finish)(
-    const tsr_attention_ring *r, float *dk, float *dv, const float *acc, int64_t begin,
-    int64_t end) {
-  size_t bytes = (size_t)r->a.D * sizeof *dk;
-  size_t values = (size_t)tsr_attention_value_size(&r->a) * sizeof *dv;
+    const tsr_attention_ring *r, void *dk, void *dv, const float *acc, int64_t begin, int64_t end) {
+  LEAVE_TO_BELOW(&r->a, attention_ring_dkv_finish, (r, dk, dv, acc, begin, end));
+  int64_t Dv = tsr_attention_value_size(&r->a);
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_DKV, r->members, NULL, NULL);
   for (int64_t item = begin; item < end; item++)
     for (int64_t run = 0; run < c.runs; run++) {
       ring_target t = ring_target_at(&c, item, run, 0, c.unit.T);
       const float *sum = acc + ring_offset(&c, &t, ring_slot_whole(&c));
-      float *keys = dk + t.at.k_start + run * c.unit.T * t.at.k_stride;
-      float *to = dv + t.at.v_start + run * c.unit.T * t.at.v_stride;
+      number *keys = (number *)dk + t.at.k_start + run * c.unit.T * t.at.k_stride;
+      number *to = (number *)dv + t.at.v_start + run * c.unit.T * t.at.v_stride;
       for (int64_t row = 0; row < t.rows; row++, sum += c.width) {
-        memcpy(keys + row * t.at.k_stride, sum, bytes);
-        memcpy(to + row * t.at.v_stride, sum + c.p.head_width, values);
+        numbers_store(keys + row * t.at.k_stride, sum, 1, r->a.D);
+        numbers_store(to + row * t.at.v_stride, sum + c.p.head_width, 1, Dv);
       }
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Operands of bf16 laid out for instructions that multiply pairs. */
-#include "kernels/cpu/bf16.h"
-#include "kernels/cpu/dot_gemm.h"
+#include "kernels/cpu/dot_epilogue.h"
 #include <string.h>
 
 typedef uint32_t words __attribute__((vector_size(4 * DOT_PAIRS)));
@@ -39,6 +38,11 @@ static void load_neighbours(const tsr_matrix *m, int64_t element, int64_t n, uin
   for (int64_t i = 0; i < n; i++) to[i] = bf16_nearest(numbers[i]);
 }
 
+/* 16 neighbours of f32, rounded to nearest. */
+static inline dot_halves load_rounded(const tsr_matrix *m, int64_t element) {
+  return dot_nearest(dot_load((const float *)m->data + m->first + element));
+}
+
 /* Part of a square: `lanes` from `lane` on, `depth` of K from k on. */
 typedef struct {
   int64_t lane, lanes, k, depth;
@@ -54,6 +58,15 @@ static inline void load_along_k(const dot_operand *o, part s, words rows[DOT_LAN
     _Pragma("GCC unroll 16") for (int l = 0; l < DOT_LANES; l++) {
       __builtin_prefetch(x + (l + DOT_TILE) * o->lane_stride, 0, 2);
       memcpy(&rows[l], x + l * o->lane_stride, sizeof rows[l]);
+    }
+    return;
+  }
+  if (m->type == TSR_ELEMENT_F32 && s.lanes == DOT_LANES && s.depth == DOT_SQUARE_DEPTH) {
+    _Pragma("GCC unroll 4") for (int l = 0; l < DOT_LANES; l++) {
+      dot_halves two[] = {
+          load_rounded(m, first + l * o->lane_stride),
+          load_rounded(m, first + l * o->lane_stride + DOT_LANES)};
+      memcpy(&rows[l], two, sizeof rows[l]);
     }
     return;
   }
@@ -75,7 +88,8 @@ typedef uint16_t halves __attribute__((vector_size(2 * DOT_LANES)));
 static inline void load_along_lanes(const dot_operand *o, part s, words rows[DOT_PAIRS]) {
   const tsr_matrix *m = o->matrix;
   int64_t first = s.lane + s.k * o->k_stride;
-  bool whole = s.lanes == DOT_LANES && s.depth == DOT_SQUARE_DEPTH && m->type == TSR_ELEMENT_BF16;
+  bool all = s.lanes == DOT_LANES && s.depth == DOT_SQUARE_DEPTH;
+  bool whole = all && m->type == TSR_ELEMENT_BF16, rounds = all && m->type == TSR_ELEMENT_F32;
   _Pragma("GCC unroll 16") for (int i = 0; i < DOT_PAIRS; i++) {
     halves two[2];
     if (whole) {
@@ -84,6 +98,11 @@ static inline void load_along_lanes(const dot_operand *o, part s, words rows[DOT
       memcpy(&two[1], x + o->k_stride, sizeof two[1]);
       __builtin_prefetch(x + DOT_TILE, 0, 2);
       __builtin_prefetch(x + DOT_TILE + o->k_stride, 0, 2);
+    } else if (rounds) {
+      for (int j = 0; j < 2; j++) {
+        dot_halves half = load_rounded(m, first + (2 * i + j) * o->k_stride);
+        memcpy(&two[j], &half, sizeof two[j]);
+      }
     } else {
       for (int j = 0; j < 2; j++) {
         uint16_t half[DOT_LANES] = {0};

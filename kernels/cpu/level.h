@@ -23,11 +23,7 @@
   X(rmsnorm_backward) X(softmax) X(softmax_backward) X(adapted_squares) X(divide_root)             \
   X(sum_rows) X(norm_dw) X(embedding)                                                              \
   X(embedding_scratch) X(embedding_sort) X(embedding_backward) X(rope_table) X(rope)               \
-  X(attention_scratch) X(attention) X(attention_backward) X(attention_sinks_backward)              \
   X(softmax_stats) X(softmax_loss)                                                                 \
-  X(attention_ring_acc) X(attention_ring_scratch) X(attention_ring) X(attention_ring_finish)       \
-  X(attention_ring_rows) X(attention_ring_dq) X(attention_ring_dq_finish) X(attention_ring_dkv)    \
-  X(attention_ring_dkv_finish) X(attention_cached_scratch) X(attention_cached)                     \
   X(gemm_bytes) X(choose_experts) X(expert_weights)                                                \
   X(expert_weights_backward) X(expert_counts) X(balance_backward) X(router_z_backward)             \
   X(expert_plan) X(expert_plan_scratch) X(expert_row_of) X(permute_rows) X(combine_rows)           \
@@ -39,7 +35,13 @@
   X(limit_fused) X(limit_read)
 
 /* What a level with an instruction for pairs of bf16 has of its own. */
-#define TSR_DOT_KERNEL_LIST(X) X(gemm_pack) X(gemm) X(gemm_traits) X(skinny_gemm) X(limit_dot)
+#define TSR_DOT_KERNEL_LIST(X)                                                                     \
+  X(gemm_pack) X(gemm) X(gemm_traits) X(skinny_gemm) X(limit_dot)                                  \
+  X(attention_bf16) X(attention_scratch) X(attention) X(attention_backward)                        \
+  X(attention_sinks_backward) X(attention_ring_rows)                                               \
+  X(attention_ring_acc) X(attention_ring_scratch) X(attention_ring) X(attention_ring_finish)       \
+  X(attention_ring_dq) X(attention_ring_dq_finish) X(attention_ring_dkv)                           \
+  X(attention_ring_dkv_finish) X(attention_cached_scratch) X(attention_cached)
 #define TSR_KERNEL_LIST(X) TSR_SHARED_KERNEL_LIST(X) TSR_DOT_KERNEL_LIST(X)
 /* clang-format on */
 

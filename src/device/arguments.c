@@ -40,6 +40,44 @@ tsr_attention_inputs tsr_attention_inputs_of(tsr_op op) {
   }
 }
 
+tsr_attention_operands tsr_attention_operands_of(tsr_op op) {
+  switch ((int)op) {
+  case TSR_OP_ATTENTION:
+  case TSR_OP_DOCUMENT_ATTENTION:
+  case TSR_OP_ATTENTION_CACHED: /* q, k, v → out */
+    return (tsr_attention_operands){1 << 0 | 1 << 1 | 1 << 2, 1 << 0};
+  case TSR_OP_ATTENTION_DX:
+  case TSR_OP_DOCUMENT_ATTENTION_DX: /* dout, q, k, v, out → dq, dk, dv */
+    return (tsr_attention_operands){
+        1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, 1 << 0 | 1 << 1 | 1 << 2};
+  case TSR_OP_RING_ATTENTION: /* q, k, v */
+    return (tsr_attention_operands){1 << 0 | 1 << 1 | 1 << 2, 0};
+  case TSR_OP_RING_ROWS:
+  case TSR_OP_ATTENTION_SINKS_DX: /* dout, out */
+    return (tsr_attention_operands){1 << 0 | 1 << 1, 0};
+  case TSR_OP_RING_OUT:
+  case TSR_OP_RING_DQ_OUT: /* q, k → out, or dq */
+    return (tsr_attention_operands){1 << 0 | 1 << 1, 1 << 0};
+  case TSR_OP_RING_DQ: /* dout, q, k, v */
+    return (tsr_attention_operands){1 << 0 | 1 << 1 | 1 << 2 | 1 << 3, 0};
+  case TSR_OP_RING_DKV: /* dout, q, rows, k, v */
+    return (tsr_attention_operands){1 << 0 | 1 << 1 | 1 << 3 | 1 << 4, 0};
+  case TSR_OP_RING_DKV_OUT: /* q, k → dk, dv */
+    return (tsr_attention_operands){1 << 0 | 1 << 1, 1 << 0 | 1 << 1};
+  default:
+    return (tsr_attention_operands){0, 0};
+  }
+}
+
+bool tsr_attention_is_bf16(const tsr_task *t) {
+  tsr_attention_operands of = tsr_attention_operands_of(t->op);
+  for (int i = 0; i < t->inputs_count; i++)
+    if (of.inputs >> i & 1 && t->inputs[i].dtype != TSR_BF16) return false;
+  for (int i = 0; i < t->outputs_count; i++)
+    if (of.outputs >> i & 1 && t->outputs[i].dtype != TSR_BF16) return false;
+  return of.inputs != 0;
+}
+
 static float scale_of(double scale, int64_t head_dim) {
   return scale != 0 ? (float)scale : (float)(1 / sqrt((double)head_dim));
 }
@@ -59,6 +97,7 @@ static tsr_attention attention_sizes(const tsr_task_call *c) {
   a.causal = attr->causal;
   a.scale = scale_of(attr->scale, D);
   a.soft_cap = (float)attr->soft_cap;
+  a.bf16 = tsr_attention_is_bf16(c->task);
   a.dropout = (float)attr->dropout;
   a.window = attr->window;
   return a;
@@ -117,6 +156,7 @@ tsr_attention_cached tsr_attention_cached_of(const tsr_task_call *c) {
   a.a = (tsr_attention){
       .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
   a.a.Dv = attr->v_head_dim;
+  a.a.bf16 = tsr_attention_is_bf16(c->task);
   a.a.soft_cap = (float)attr->soft_cap;
   a.a.causal = true;
   a.a.window = attr->window;

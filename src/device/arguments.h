@@ -21,5 +21,12 @@ typedef struct {
   int q, k;
 } tsr_attention_inputs;
 tsr_attention_inputs tsr_attention_inputs_of(tsr_op op);
+/* The inputs and the outputs, a bit of each, that are q, k, v, out or a gradient of these; of other
+ * ops none. Whether all of these are in bf16 (tsr_attention.bf16). */
+typedef struct {
+  unsigned inputs, outputs;
+} tsr_attention_operands;
+tsr_attention_operands tsr_attention_operands_of(tsr_op op);
+bool tsr_attention_is_bf16(const tsr_task *task);
 
 #endif

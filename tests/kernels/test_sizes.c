@@ -18,6 +18,7 @@ static tsr_attention draw_attention(void) {
   a.Dv = draw(0, 160);
   a.causal = draw(0, 1) != 0;
   a.dropout = draw(0, 1) ? 0.5f : 0;
+  a.bf16 = draw(0, 1) != 0;
   return a;
 }
 

@@ -11,6 +11,14 @@ static cpu_call sizes_call(const tsr_kernels *k, const tsr_program *p, const tsr
   return (cpu_call){.call = {.program = p, .task = t}, .k = k};
 }
 
+/* At levels that multiply pairs of bf16. */
+cpu_half_operands cpu_attention_half(const cpu_call *c) {
+  tsr_attention_operands of = tsr_attention_operands_of(c->call.task->op);
+  if (!c->k->attention_bf16() || !tsr_attention_is_bf16(c->call.task))
+    return (cpu_half_operands){0};
+  return (cpu_half_operands){of.inputs, of.outputs};
+}
+
 static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* ---- one rank has the whole sequence ---- */
@@ -90,7 +98,10 @@ static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thr
   c->k->attention_ring_finish(&r, cpu_out(c, 0), cpu_out(c, 1), s.first, begin, end);
 }
 const cpu_op cpu_attention = {
-    .items = attention_items, .scratch = attention_scratch, .run = attention_run};
+    .items = attention_items,
+    .scratch = attention_scratch,
+    .run = attention_run,
+    .half = cpu_attention_half};
 
 /* inputs: q, k, v, positions[, sinks] */
 static void document_attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -101,7 +112,10 @@ static void document_attention_run(const cpu_call *c, int64_t begin, int64_t end
       document_thread(c, thread), begin, end);
 }
 const cpu_op cpu_document_attention = {
-    .items = attention_items, .scratch = document_scratch, .run = document_attention_run};
+    .items = attention_items,
+    .scratch = document_scratch,
+    .run = document_attention_run,
+    .half = cpu_attention_half};
 
 /* Items are key/value heads: (batch, groups) of stats (batch, heads, sequence, 2) over heads per
  * group. */
@@ -135,7 +149,10 @@ static void attention_dx_run(const cpu_call *c, int64_t begin, int64_t end, int 
       cpu_in(c, 3), cpu_in(c, 4), cpu_in(c, 5), scratch_of_thread(c, thread), begin, end);
 }
 const cpu_op cpu_attention_dx = {
-    .items = attention_dx_items, .scratch = attention_scratch, .run = attention_dx_run};
+    .items = attention_dx_items,
+    .scratch = attention_scratch,
+    .run = attention_dx_run,
+    .half = cpu_attention_half};
 
 /* inputs: dout, q, k, v, out, stats, positions */
 static void document_attention_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -145,7 +162,10 @@ static void document_attention_dx_run(const cpu_call *c, int64_t begin, int64_t 
       cpu_in(c, 3), cpu_in(c, 4), cpu_in(c, 5), document_thread(c, thread), begin, end);
 }
 const cpu_op cpu_document_attention_dx = {
-    .items = attention_dx_items, .scratch = document_scratch, .run = document_attention_dx_run};
+    .items = attention_dx_items,
+    .scratch = document_scratch,
+    .run = document_attention_dx_run,
+    .half = cpu_attention_half};
 
 /* inputs: dout, out, stats, sinks */
 static void attention_sinks_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -154,10 +174,12 @@ static void attention_sinks_dx_run(const cpu_call *c, int64_t begin, int64_t end
   tsr_attention a = {.B = d->shape[0], .T = d->shape[1], .H = d->shape[2]};
   a.D = tsr_tensor_last(&c->call.task->inputs[0]) / a.H;
   a.sinks = cpu_in(c, 3);
+  a.bf16 = tsr_attention_is_bf16(c->call.task);
   c->k->attention_sinks_backward(
       &a, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), begin, end);
 }
-const cpu_op cpu_attention_sinks_dx = {.items = cpu_items_rows, .run = attention_sinks_dx_run};
+const cpu_op cpu_attention_sinks_dx = {
+    .items = cpu_items_rows, .run = attention_sinks_dx_run, .half = cpu_attention_half};
 
 /* ---- the members of cp have parts of it ---- */
 
@@ -220,7 +242,11 @@ static void ring_attention_run(const cpu_call *c, int64_t begin, int64_t end, in
       h.begin, h.end);
 }
 const cpu_op cpu_ring_attention = {
-    .items = query_items, .scratch = ring_scratch, .output = out_bytes, .run = ring_attention_run};
+    .items = query_items,
+    .scratch = ring_scratch,
+    .output = out_bytes,
+    .run = ring_attention_run,
+    .half = cpu_attention_half};
 
 /* inputs: q, k, acc[, sinks] */
 static void ring_out_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -230,7 +256,7 @@ static void ring_out_run(const cpu_call *c, int64_t begin, int64_t end, int thre
   heads h = heads_in(c, begin, end);
   c->k->attention_ring_finish(&r, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 2), h.begin, h.end);
 }
-const cpu_op cpu_ring_out = {.items = query_items, .run = ring_out_run};
+const cpu_op cpu_ring_out = {.items = query_items, .run = ring_out_run, .half = cpu_attention_half};
 
 /* inputs: dout, out, stats */
 static void ring_rows_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -240,26 +266,23 @@ static void ring_rows_run(const cpu_call *c, int64_t begin, int64_t end, int thr
   c->k->attention_ring_rows(
       &r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), h.begin, h.end);
 }
-const cpu_op cpu_ring_rows = {.items = query_items, .run = ring_rows_run};
-
-/* The gradients' sums: acc, then five inputs in the order of the kernel's arguments. */
-typedef void ring_sum(
-    const tsr_attention_ring *r, float *acc, const float *in0, const float *in1, const float *in2,
-    const float *in3, const float *in4, void *scratch, int64_t begin, int64_t end);
-
-static void run_sum(const cpu_call *c, ring_sum *sum, int64_t begin, int64_t end, int thread) {
-  tsr_attention_ring r = tsr_attention_ring_of(&c->call);
-  heads h = heads_in(c, begin, end);
-  sum(&r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), cpu_in(c, 3), cpu_in(c, 4),
-      ring_thread(c, &r, thread), h.begin, h.end);
-}
+const cpu_op cpu_ring_rows = {
+    .items = query_items, .run = ring_rows_run, .half = cpu_attention_half};
 
 /* inputs: dout, q, k, v, rows[, acc] */
 static void ring_dq_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  run_sum(c, c->k->attention_ring_dq, begin, end, thread);
+  tsr_attention_ring r = tsr_attention_ring_of(&c->call);
+  heads h = heads_in(c, begin, end);
+  c->k->attention_ring_dq(
+      &r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), cpu_in(c, 3), cpu_in(c, 4),
+      ring_thread(c, &r, thread), h.begin, h.end);
 }
 const cpu_op cpu_ring_dq = {
-    .items = query_items, .scratch = ring_scratch, .output = dq_bytes, .run = ring_dq_run};
+    .items = query_items,
+    .scratch = ring_scratch,
+    .output = dq_bytes,
+    .run = ring_dq_run,
+    .half = cpu_attention_half};
 
 /* inputs: q, k, acc */
 static void ring_dq_out_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -268,14 +291,23 @@ static void ring_dq_out_run(const cpu_call *c, int64_t begin, int64_t end, int t
   heads h = heads_in(c, begin, end);
   c->k->attention_ring_dq_finish(&r, cpu_out(c, 0), cpu_in(c, 2), h.begin, h.end);
 }
-const cpu_op cpu_ring_dq_out = {.items = query_items, .run = ring_dq_out_run};
+const cpu_op cpu_ring_dq_out = {
+    .items = query_items, .run = ring_dq_out_run, .half = cpu_attention_half};
 
 /* inputs: dout, q, rows, k, v[, acc] */
 static void ring_dkv_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  run_sum(c, c->k->attention_ring_dkv, begin, end, thread);
+  tsr_attention_ring r = tsr_attention_ring_of(&c->call);
+  heads h = heads_in(c, begin, end);
+  c->k->attention_ring_dkv(
+      &r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), cpu_in(c, 3), cpu_in(c, 4),
+      ring_thread(c, &r, thread), h.begin, h.end);
 }
 const cpu_op cpu_ring_dkv = {
-    .items = key_items, .scratch = ring_scratch, .output = dkv_bytes, .run = ring_dkv_run};
+    .items = key_items,
+    .scratch = ring_scratch,
+    .output = dkv_bytes,
+    .run = ring_dkv_run,
+    .half = cpu_attention_half};
 
 /* inputs: q, k, acc */
 static void ring_dkv_out_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -284,4 +316,5 @@ static void ring_dkv_out_run(const cpu_call *c, int64_t begin, int64_t end, int 
   heads h = heads_in(c, begin, end);
   c->k->attention_ring_dkv_finish(&r, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 2), h.begin, h.end);
 }
-const cpu_op cpu_ring_dkv_out = {.items = key_items, .run = ring_dkv_out_run};
+const cpu_op cpu_ring_dkv_out = {
+    .items = key_items, .run = ring_dkv_out_run, .half = cpu_attention_half};

@@ -45,6 +45,7 @@ typedef struct {
   int round;
   int64_t items;
   bool stores_half;
+  cpu_half_operands half;
 } task_run;
 
 static cpu_call call_for(const task_run *t, int rank) {
@@ -54,6 +55,7 @@ static cpu_call call_for(const task_run *t, int rank) {
       .threads = t->device->context.threads,
       .round = t->round,
       .stores_half = t->stores_half,
+      .half = t->half,
       .losses = t->launch->losses,
       .nan_scores = t->launch->nan_scores,
       .hashes = t->launch->hashes};
@@ -113,6 +115,10 @@ static void run(void *state, const tsr_launch *launch) {
   if (t.op->stores_half && !launch->losses) {
     cpu_call call = call_for(&t, launch->ranks[0]);
     t.stores_half = t.op->stores_half(&call);
+  }
+  if (t.op->half) {
+    cpu_call call = call_for(&t, launch->ranks[0]);
+    t.half = t.op->half(&call);
   }
   if (task->cast_bytes) run_jobs(&t, cast_inputs, t.ranges);
   for (t.round = 0; t.round < p.rounds; t.round++) {

@@ -65,7 +65,10 @@ static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thr
       (char *)cpu_scratch(c) + thread_scratch(c) * thread, (begin + D - 1) / D, (end + D - 1) / D);
 }
 const cpu_op cpu_attention_cached = {
-    .items = attention_items, .scratch = attention_scratch, .run = attention_run};
+    .items = attention_items,
+    .scratch = attention_scratch,
+    .run = attention_run,
+    .half = cpu_attention_half};
 
 /* ---- x (B, C, H*D), table (T, rotary/2, 2), positions (B) of the first tokens, or (B, C) ---- */
 

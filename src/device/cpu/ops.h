@@ -7,11 +7,18 @@
 #include "device/arguments.h"
 #include "device/cpu/cpu.h"
 
+/* Operands in half precision that a kernel of the level computes with as they are, a bit of each,
+ * and not with the f32 copies, which are planned for levels whose kernels cannot. */
+typedef struct {
+  unsigned inputs, outputs;
+} cpu_half_operands;
+
 typedef struct {
   tsr_task_call call;
   const tsr_kernels *k;
   int threads, round;
-  bool stores_half;       /* the op's stores_half is true of the task */
+  bool stores_half; /* the op's stores_half is true of the task */
+  cpu_half_operands half;
   tsr_f16_losses *losses; /* of the outputs, counted; NULL: they are not */
   _Atomic uint64_t *nan_scores;
   const tsr_update_hashes *hashes; /* NULL: none are wanted */
@@ -44,6 +51,7 @@ typedef struct {
   /* whether the op stores its output in half precision itself, and not the f32 copy, which is
    * planned for levels whose kernels cannot; NULL: it does not */
   bool (*stores_half)(const cpu_call *call);
+  cpu_half_operands (*half)(const cpu_call *call); /* NULL: none */
 } cpu_op;
 
 /* Of a task that is no collective, which comm/ runs. */
@@ -51,7 +59,9 @@ const cpu_op *cpu_op_of(const tsr_task *task);
 
 /* The operands as the kernel has them. */
 static inline float *cpu_in(const cpu_call *c, int i) {
-  return tsr_operand_address(&c->call, &tsr_kernel_inputs(c->call.task)[i]);
+  const tsr_task *t = c->call.task;
+  bool half = c->half.inputs >> i & 1;
+  return tsr_operand_address(&c->call, half ? &t->inputs[i] : &tsr_kernel_inputs(t)[i]);
 }
 /* The type of an input of a GEMM. */
 static inline tsr_element cpu_element(const cpu_call *c, int i) {
@@ -77,13 +87,19 @@ static inline const int32_t *cpu_tokens(const cpu_call *c, int i) {
   return (const int32_t *)(const void *)cpu_in(c, i);
 }
 static inline float *cpu_out(const cpu_call *c, int i) {
-  return tsr_operand_address(&c->call, &tsr_kernel_outputs(c->call.task)[i]);
+  const tsr_task *t = c->call.task;
+  bool half = c->half.outputs >> i & 1;
+  return tsr_operand_address(&c->call, half ? &t->outputs[i] : &tsr_kernel_outputs(t)[i]);
 }
 static inline void *cpu_scratch(const cpu_call *c) { return tsr_task_scratch(&c->call); }
 static inline const tsr_attrs *cpu_attrs(const cpu_call *c) { return tsr_task_attrs(&c->call); }
 static inline float cpu_scalar(const cpu_call *c, int input, tsr_step_scalar which) {
   return cpu_in(c, input)[which];
 }
+
+/* ---- attention.c ---- */
+
+cpu_half_operands cpu_attention_half(const cpu_call *c);
 
 /* ---- cast.c: elements [begin, end) ---- */
 
