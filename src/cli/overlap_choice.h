@@ -6,7 +6,7 @@
 
 /* Decides what `auto` comes to (schedule.auto_overlaps). It is true where collectives over dp go
  * between processes, a step takes less time with overlap than without it by the plan for the
- * machine, and the memory that the plan has admits the program, or none of both.
+ * machine, and the program fits the memory or does not fit without overlap either.
  *
  * The machine is plan's, else the one that plan would take for the mesh without --machine. One with
  * `threads` is a host that computes all tasks one after another, so nothing is hidden. A command

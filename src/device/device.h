@@ -179,6 +179,11 @@ typedef struct {
   void (*set_stream)(void *state, void *communicator);
   /* What is begun from now on comes after what the communicator's stream has so far. */
   void (*wait_for_stream)(void *state, void *communicator);
+  /* mark_stream: a number, of a few thousand from 0, stands for what the communicator's stream has
+   * so far. wait_for_mark: what is begun from now on comes after what it last stood for; what the
+   * stream has got since may still be under way. */
+  void (*mark_stream)(void *state, void *communicator, int number);
+  void (*wait_for_mark)(void *state, void *communicator, int number);
   void (*exchange)(void *state, void *communicator, const tsr_device_message *messages, int count);
   /* The library's own sums of f32 or half precision, in whatever order; `in` may be `out`.
    * sum_slices: process i of the communicator gets slice i, of `count` elements, of the sum. */

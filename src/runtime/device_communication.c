@@ -33,18 +33,22 @@ void tsr_device_begin_collective(const tsr_task_at *at) {
     d->wait_for_stream(d->state, NULL);
     tsr_device_exchange_begin(&call, use->memory, use->room);
     d->set_stream(d->state, NULL);
-    if (at->task->bucket) use->begun = true;
+    int bucket = at->task->bucket;
+    if (bucket) d->mark_stream(d->state, communicator->group, bucket), use->begun[bucket] = true;
     else d->wait_for_stream(d->state, communicator->group);
   }
 }
 
+/* Other buckets may be under way on the same streams, which this one's readers do not wait for. */
 void tsr_device_wait_for_bucket(const tsr_task_at *at) {
   const tsr_executable *b = at->executable;
   const tsr_device *d = device_of(b);
   const tsr_device_communicators *communicators = communicators_of(b);
+  int bucket = at->task->bucket;
   for (int i = 0; i < communicators->count; i++) {
-    if (b->communicator_uses[i].begun) d->wait_for_stream(d->state, communicators->all[i]->group);
-    b->communicator_uses[i].begun = false;
+    bool *begun = &b->communicator_uses[i].begun[bucket];
+    if (*begun) d->wait_for_mark(d->state, communicators->all[i]->group, bucket);
+    *begun = false;
   }
 }
 
@@ -192,17 +196,22 @@ static void plan_transfers(tsr_executable *b) {
 
 void tsr_executable_plan_device_messages(tsr_arena *arena, tsr_executable *b) {
   const tsr_device_communicators *communicators = communicators_of(b);
+  int buckets = 0;
   if (!communicators) return;
   b->communicator_uses = tsr_arena_array(arena, tsr_communicator_use, communicators->count);
   for (int s = 0; s < b->programs->pipeline->stages; s++) {
     const tsr_program *p = b->programs->of_stage[s];
-    for (int i = 0; b->ranks_count[s] && i < p->tasks_count; i++)
+    for (int i = 0; b->ranks_count[s] && i < p->tasks_count; i++) {
       if (tsr_op_is_collective(p->tasks[i].op)) add_collective(b, p, &p->tasks[i]);
+      if (p->tasks[i].bucket > buckets) buckets = p->tasks[i].bucket;
+    }
   }
   plan_transfers(b);
-  for (int i = 0; i < communicators->count; i++)
-    b->communicator_uses[i].room =
-        tsr_arena_array(arena, tsr_device_message, b->communicator_uses[i].messages);
+  for (int i = 0; i < communicators->count; i++) {
+    tsr_communicator_use *use = &b->communicator_uses[i];
+    use->room = tsr_arena_array(arena, tsr_device_message, use->messages);
+    use->begun = tsr_arena_array(arena, bool, buckets + 1);
+  }
 }
 
 int64_t tsr_executable_device_message_bytes(const tsr_executable *b) {

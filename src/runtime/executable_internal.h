@@ -105,7 +105,7 @@ typedef struct {
   int messages; /* at once */
   tsr_device_message *room;
   bool transfers; /* it takes those of its two stages */
-  bool begun;     /* a collective of an overlapped bucket */
+  bool *begun;    /* per bucket: it has collectives of that, which are not waited for yet */
 } tsr_communicator_use;
 
 /* Where a stage is in its step. */

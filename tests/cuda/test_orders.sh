@@ -140,8 +140,27 @@ if ! grep -q __asan_init "$program"; then
       same "2 processes, $mesh, through the host" "${options[@]}"
       launcher=("${launcher[@]::${#launcher[@]}-2}")
     done
-    options_of dp=2,tp=2 zero.stage=1 schedule.all_reduce_overlap=true schedule.bucket_size=2048
-    launcher+=(-n 4) devices=4
+    # Buckets, with the weights of one process. All collectives of a step with ZeRO 0 begin before the update waits for
+    # the first bucket, so that wait is the next one behind theirs. It is for the bucket that began last.
+    overlap=(schedule.all_reduce_overlap=true schedule.bucket_size=2048)
+    options_of dp=2 "${overlap[@]}"
+    launcher+=(-n 2) devices=4
+    begun=$("$program" check --config "$recipe" "${options[@]}" --dump program | grep -c 'begins with bucket')
+    checks=$((checks + 1))
+    found "overlap" "drop_wait=$((begun + 1))" "$want" "${options[@]}" || wrong "no seed finds that a bucket is not waited for"
+    seeds=(1 2)
+    for zero in 0 2 3; do
+      options_of dp=2 zero.stage=$zero "${overlap[@]}"
+      for seed in "${seeds[@]}"; do
+        checks=$((checks + 1))
+        got=$(run "seed=$seed" "${options[@]}")
+        [ "$got" = "$want" ] || wrong "ZeRO $zero that overlaps, seed $seed: $got, not $want" "$scratch/out"
+        ! grep -q "CUDA graphs" "$scratch/out" || wrong "a step that overlaps is no graph" "$scratch/out"
+      done
+    done
+    launcher=("${launcher[@]::${#launcher[@]}-2}")
+    options_of dp=2,tp=2 zero.stage=1 "${overlap[@]}"
+    launcher+=(-n 4)
     same "4 processes that overlap" "${options[@]}"
   fi
 fi

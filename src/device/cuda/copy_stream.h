@@ -4,14 +4,14 @@
  * the wait for its last ones ends that. */
 #ifndef TSR_DEVICE_CUDA_COPY_STREAM_H
 #define TSR_DEVICE_CUDA_COPY_STREAM_H
+#include "device/cuda/numbered_events.h"
 #include "device/device.h"
 #include <cuda_runtime_api.h>
 
 typedef struct {
   cudaStream_t stream;
-  cudaEvent_t begin; /* of the tasks' stream, which copies come after */
-  cudaEvent_t *done; /* per number: its last copies; NULL: none were begun */
-  int room;
+  cudaEvent_t begin;         /* of the tasks' stream, which copies come after */
+  cuda_numbered_events done; /* of the number's last copies */
 } cuda_copy_stream;
 
 cudaError_t cuda_copy_stream_open(cuda_copy_stream *ret_stream);

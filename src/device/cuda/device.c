@@ -291,6 +291,15 @@ static void wait_for_stream(void *state, void *communicator) {
   if (d->capturing && to != d->own) cuda_nccl_set_captured(d->nccl, to);
 }
 
+static void mark_stream(void *state, void *communicator, int number) {
+  check(state, NULL, cuda_nccl_mark_stream(communicator, number));
+}
+
+static void wait_for_mark(void *state, void *communicator, int number) {
+  device *d = state;
+  check(d, NULL, cuda_nccl_wait_for_mark(communicator, number, d->ops.stream));
+}
+
 static void
 exchange(void *state, void *communicator, const tsr_device_message *messages, int count) {
   device *d = state;
@@ -329,6 +338,8 @@ bool cuda_device_join(const tsr_device *of, const tsr_cuda_job *job, char *why) 
   d->device.form_communicator = form_communicator;
   d->device.set_stream = set_stream;
   d->device.wait_for_stream = wait_for_stream;
+  d->device.mark_stream = mark_stream;
+  d->device.wait_for_mark = wait_for_mark;
   d->device.exchange = exchange;
   d->device.sum = sum;
   d->device.sum_slices = sum_slices;

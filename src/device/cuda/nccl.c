@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/nccl.h"
 #include "device/cuda/device.h"
+#include "device/cuda/numbered_events.h"
 #include <dlfcn.h>
 #include <nccl.h>
 #include <stdlib.h>
@@ -59,6 +60,7 @@ typedef struct communicator {
   struct communicator *next;
   ncclComm_t comm;
   cudaStream_t stream;
+  cuda_numbered_events events;
   bool captured; /* its stream is in the capture under way */
 } communicator;
 
@@ -167,6 +169,19 @@ bool cuda_nccl_form(
 }
 
 cudaStream_t cuda_nccl_stream(const void *of) { return ((const communicator *)of)->stream; }
+
+cudaError_t cuda_nccl_mark_stream(void *of, int number) {
+  communicator *g = of;
+  cudaEvent_t event;
+  cudaError_t error = cuda_numbered_event(&g->events, number, &event);
+  return error == cudaSuccess ? cudaEventRecord(event, g->stream) : error;
+}
+
+cudaError_t cuda_nccl_wait_for_mark(void *of, int number, cudaStream_t to) {
+  cudaEvent_t event;
+  cudaError_t error = cuda_numbered_event(&((communicator *)of)->events, number, &event);
+  return error == cudaSuccess ? cudaStreamWaitEvent(to, event, 0) : error;
+}
 
 /* ---- what is begun on them ---- */
 
@@ -318,6 +333,7 @@ void cuda_nccl_close(cuda_nccl *l) {
   for (communicator *g = l->all, *next; g; g = next) {
     next = g->next;
     leave(l, g->comm);
+    cuda_numbered_events_close(&g->events);
     if (g->stream) cudaStreamDestroy(g->stream);
     free(g);
   }

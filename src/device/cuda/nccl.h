@@ -35,6 +35,10 @@ bool cuda_nccl_sum_slices(
     cuda_nccl *nccl, void *communicator, tsr_dtype dtype, const void *in, void *out, int64_t count,
     char *why);
 cudaStream_t cuda_nccl_stream(const void *communicator);
+/* A number stands for what the communicator's stream has so far; what `to` gets from now on comes
+ * after that. */
+cudaError_t cuda_nccl_mark_stream(void *communicator, int number);
+cudaError_t cuda_nccl_wait_for_mark(void *communicator, int number, cudaStream_t to);
 
 /* ---- in a capture: which communicators' streams are in it ---- */
 void cuda_nccl_begin_capture(cuda_nccl *nccl);
