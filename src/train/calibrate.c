@@ -108,14 +108,11 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The mean without the longest tenth, which is what else the machine had to do: a step is a sum of
- * tasks, so what now and then delays them counts. */
+/* The median: on a machine that has other things to do, a step waits for them in several of its
+ * tasks, other ones in each step, for ten times as long as such a task takes. */
 static double typical(double *values, int count) {
-  double sum = 0;
-  int kept = count - count / 10;
   qsort(values, (size_t)count, sizeof *values, compare_doubles);
-  for (int i = 0; i < kept; i++) sum += values[i];
-  return sum / kept;
+  return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
 static bool is_measured(const tsr_task *t) {
