@@ -22,6 +22,11 @@ class Layout(ctypes.Structure):
                 ("block_cols", ctypes.c_int), ("format", ctypes.c_int), ("power_of_two", ctypes.c_bool)]
 
 
+class Quantised(ctypes.Structure):
+    """tsr_cuda_fp8_operand of kernels/cuda/kernels.h."""
+    _fields_ = [("layout", Layout), ("sums_rows", ctypes.c_bool), ("has_runs", ctypes.c_bool), ("count", int64), ("starts", pointer)]
+
+
 class Matrix(ctypes.Structure):
     """tsr_cuda_fp8_matrix of kernels/cuda/kernels.h."""
     _fields_ = [("codes", pointer), ("stride", int64), ("scales", pointer),
@@ -40,14 +45,15 @@ class Operand:
     def __init__(self, library, x, square):
         rows, cols = x.shape
         self.library, self.x, self.square = library, x, square
-        self.layout = Layout(rows, cols, rows, cols, BLOCK if square else 1, BLOCK, 0, True)
+        layout = Layout(rows, cols, rows, cols, BLOCK if square else 1, BLOCK, 0, True)
+        self.operand = Quantised(layout, False, False, 1, None)
         self.codes = torch.empty(rows, cols, dtype=torch.float8_e4m3fn, device="cuda")
         self.scales = torch.empty(rows // BLOCK if square else rows, cols // BLOCK, device="cuda")
 
     def quantize(self):
         stream = pointer(torch.cuda.current_stream().cuda_stream)
         self.library.tsr_cuda_fp8_quantize(stream, BF16, pointer(self.codes.data_ptr()), pointer(self.scales.data_ptr()),
-                                           pointer(self.x.data_ptr()), ctypes.byref(self.layout), ctypes.c_bool(False))
+                                           pointer(self.x.data_ptr()), ctypes.byref(self.operand))
 
     def matrix(self):
         rows, cols = self.x.shape

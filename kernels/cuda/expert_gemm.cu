@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(EXPERT_GEMM_THREADS)
   __shared__ float a[EXPERT_SIMT_DEPTH][EXPERT_SIMT_TILE + 1],
       b[EXPERT_SIMT_DEPTH][EXPERT_SIMT_TILE + 1];
   expert_tile t;
-  if (!find_tile(p, EXPERT_SIMT_TILE, row_tiles, &t)) return;
+  if (!find_tile(p, EXPERT_SIMT_TILE, EXPERT_SIMT_TILE, row_tiles, &t)) return;
   const float *of_b = (const float *)p.b + t.expert * p.b_expert;
   float *c = (float *)p.c + (FORM == TSR_CUDA_EXPERT_DW ? t.expert * p.M : 0) * p.N;
   int row = (int)threadIdx.x / ACROSS, column = (int)threadIdx.x % ACROSS;

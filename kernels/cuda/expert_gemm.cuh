@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which tile of c a block of experts' GEMMs computes, and what it sums over: the same for the
- * tensor cores and for f32. */
+/* Which tile of c a block of experts' GEMMs computes, and what it sums over: the same for halves
+ * and codes of FP8 on the tensor cores, and for f32. */
 #ifndef TSR_KERNELS_CUDA_EXPERT_GEMM_CUH
 #define TSR_KERNELS_CUDA_EXPERT_GEMM_CUH
 #include "kernels/cuda/expert_scan.cuh"
@@ -13,11 +13,13 @@ typedef struct {
   int64_t expert, m, n, rows;
 } expert_tile;
 
-/* Whether the block has one: there are blocks for as many tiles as there can be. */
-static __device__ inline bool
-find_tile(const tsr_cuda_expert_gemm &p, int64_t tile, int64_t row_tiles, expert_tile *ret) {
-  tile_index at = tile_of_block(row_tiles, tiles_of(p.N, tile));
-  expert_tile t = {0, 0, at.column * tile, 0};
+/* Whether the block has a tile of `tile` rows and `columns`: there are blocks for as many as there
+ * can be. */
+static __device__ inline bool find_tile(
+    const tsr_cuda_expert_gemm &p, int64_t tile, int64_t columns, int64_t row_tiles,
+    expert_tile *ret) {
+  tile_index at = tile_of_block(row_tiles, tiles_of(p.N, columns));
+  expert_tile t = {0, 0, at.column * columns, 0};
   int64_t row = at.row;
   if (p.form == TSR_CUDA_EXPERT_DW) {
     int64_t of_expert = tiles_of(p.M, tile);
@@ -36,7 +38,7 @@ find_tile(const tsr_cuda_expert_gemm &p, int64_t tile, int64_t row_tiles, expert
 
 /* A step of the sum: elements [k, k + depth) up to `end`. */
 typedef struct {
-  int64_t unit, k, end;
+  int32_t unit, k, end;
 } sum_step;
 
 static __device__ inline bool is_step(const sum_step &s) { return s.k < s.end; }
@@ -54,14 +56,14 @@ skip_empty(const tsr_cuda_expert_gemm &p, int64_t expert, sum_step *s) {
 /* DW: the rows of units one after the other. */
 template <tsr_cuda_expert_form FORM>
 static __device__ inline sum_step first_step(const tsr_cuda_expert_gemm &p, int64_t expert) {
-  sum_step s = {p.first_unit - 1, 0, 0};
+  sum_step s = {(int32_t)p.first_unit - 1, 0, 0};
   if (FORM == TSR_CUDA_EXPERT_DW) skip_empty(p, expert, &s);
-  else s.end = p.K;
+  else s.end = (int32_t)p.K;
   return s;
 }
 template <tsr_cuda_expert_form FORM>
 static __device__ inline sum_step
-next_step(const tsr_cuda_expert_gemm &p, int64_t expert, sum_step s, int64_t depth) {
+next_step(const tsr_cuda_expert_gemm &p, int64_t expert, sum_step s, int32_t depth) {
   s.k += depth;
   if (FORM == TSR_CUDA_EXPERT_DW) skip_empty(p, expert, &s);
   return s;

@@ -146,7 +146,7 @@ static __global__ void __launch_bounds__(EXPERT_GEMM_THREADS, 2)
     expert_gemm_tensor(tsr_cuda_expert_gemm p, operands x, int64_t row_tiles, bool packed) {
   TSR_SHARED(uint16_t, shared);
   expert_tile t;
-  if (!find_tile(p, EXPERT_TILE, row_tiles, &t)) return;
+  if (!find_tile(p, EXPERT_TILE, EXPERT_TILE, row_tiles, &t)) return;
   x.b += t.expert * p.b_expert;
   int64_t first = FORM == TSR_CUDA_EXPERT_DW ? t.expert * p.M + t.m : t.m;
   warp_sums sums = {{{{0}}}};

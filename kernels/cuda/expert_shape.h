@@ -3,6 +3,7 @@
 #ifndef TSR_KERNELS_CUDA_EXPERT_SHAPE_H
 #define TSR_KERNELS_CUDA_EXPERT_SHAPE_H
 #include "kernels/cuda/experts.h"
+#include "kernels/cuda/fp8_shape.h"
 #include "kernels/cuda/launch_shape.h"
 
 /* ---- routing: a warp chooses for a token, and has a key for each group; a block counts an expert
@@ -78,6 +79,11 @@ launch_expert_gemm(tsr_cuda_type type, const tsr_cuda_expert_gemm *p) {
       launch_blocks(expert_row_tiles(p, tile) * launch_pieces(p->N, tile), EXPERT_GEMM_THREADS);
   if (type != TSR_CUDA_F32) s.shared_bytes = EXPERT_STAGES * 2 * EXPERT_OPERAND_HALVES * 2;
   return s;
+}
+/* In FP8 tiles are those of fp8_shape.h. */
+static inline tsr_launch_shape launch_expert_fp8_gemm(const tsr_cuda_expert_gemm *p) {
+  int64_t tiles = expert_row_tiles(p, FP8_TILE_M) * launch_pieces(p->N, FP8_TILE_N);
+  return launch_fp8_tiles(tiles);
 }
 
 #endif

@@ -132,6 +132,18 @@ typedef struct {
   int64_t units, first_unit, end_unit;
 } tsr_cuda_expert_gemm;
 void tsr_cuda_run_expert_gemm(tsr_cuda_stream s, tsr_cuda_type type, const tsr_cuda_expert_gemm *p);
+/* ---- expert_gemm_fp8.cu: the same of operands in FP8 (fp8_quantize.cu), whose b is in E4M3; c is
+ * of `type`. The sum, its bits and the bound of its error are those of tsr_cuda_run_fp8_gemm, but
+ * that each batch unit's rows begin a block. ---- */
+typedef struct {
+  tsr_cuda_expert_gemm of;   /* a, b, their strides and c_is_f32 are not read */
+  tsr_cuda_fp8_matrix a, b;  /* of rows (R, K), or of their runs; of w[0] (N, K), or of runs */
+  int64_t b_codes, b_scales; /* from w[e] to w[e + 1] */
+  tsr_fp8_format a_format;
+} tsr_cuda_expert_fp8_gemm;
+void tsr_cuda_run_expert_fp8_gemm(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_cuda_expert_fp8_gemm *p);
+
 /* Zeros in rows of c (R, N) behind the last. */
 void tsr_cuda_clear_expert_rows(
     tsr_cuda_stream s, tsr_cuda_type type, void *c, const int32_t *plan, int64_t R, int64_t N);

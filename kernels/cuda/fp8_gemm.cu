@@ -8,9 +8,9 @@ static __global__ void __launch_bounds__(FP8_GEMM_THREADS, 2) fp8_gemm(tsr_cuda_
   TSR_SHARED(uint16_t, shared);
   tile_index at = tile_of_block(tiles_of(p.M, FP8_TILE_M), tiles_of(p.N, FP8_TILE_N));
   fp8_tile_of_c t = {at.row * FP8_TILE_M, at.column * FP8_TILE_N};
-  fp8_step first = {0, 0, 0, p.K};
+  fp8_step first = {0, 0, 0, (int32_t)p.K};
   compute_tile<T, FORMAT>(shared, p, t, first, [](fp8_step s) {
-    s.k += TSR_FP8_BLOCK;
+    s.k += (int32_t)TSR_FP8_BLOCK;
     return s;
   });
 }

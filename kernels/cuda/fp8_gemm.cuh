@@ -37,7 +37,8 @@ typedef struct {
  * `codes` bytes in a row of codes, and whose first block's scales are those of block `block` of the
  * operands. */
 typedef struct {
-  int64_t codes, block, k, size;
+  int64_t codes;
+  int32_t block, k, size;
 } fp8_step;
 
 static __device__ inline bool is_step(const fp8_step &s) { return s.k < s.size; }
@@ -72,7 +73,7 @@ typedef struct {
 static __device__ inline fp8_scales
 scales_read(const tsr_cuda_fp8_gemm &p, const fp8_tile_of_c &t, const fp8_step &step) {
   int thread = (int)threadIdx.x;
-  int64_t block = step.block + step.k / TSR_FP8_BLOCK;
+  int64_t block = step.block + step.k / (int32_t)TSR_FP8_BLOCK;
   fp8_scales s = {scale_at(p.a, t.m + thread, p.M, block), 0};
   if (thread < FP8_TILE_N) s.b = scale_at(p.b, t.n + thread, p.N, block);
   return s;
@@ -109,7 +110,7 @@ static __device__ inline void step_add(fp8_sums *s, const uint16_t *codes, int c
 
 /* Adds a block of K, `left` codes from its first one to the end of its run. */
 template <tsr_fp8_format FORMAT>
-static __device__ inline void block_add(fp8_sums *sums, const fp8_stage &stage, int64_t left) {
+static __device__ inline void block_add(fp8_sums *sums, const fp8_stage &stage, int32_t left) {
   fp8_sums block = {{{{0}}}};
 #pragma unroll
   for (int step = 0; step < TSR_FP8_BLOCK / STEP; step++) {

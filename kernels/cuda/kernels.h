@@ -103,12 +103,24 @@ void tsr_cuda_nf4_decode(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const tsr_quantized_layout *layout,
     const void *data);
 
-/* ---- fp8_quantize.cu: codes and scales (base/fp8_layout.h) of x (rows, cols), which a GEMM sums
- * over its rows (blocks of these, or squares) or over its columns. The bits are the CPU's; codes
- * lie as fp8_shape.h has them, aligned to 16 bytes. ---- */
+/* ---- fp8_quantize.cu: codes and scales (base/fp8_layout.h) of an operand, which a GEMM sums over
+ * its rows (blocks of these, or squares) or over its columns. The bits are the CPU's; codes lie as
+ * fp8_shape.h has them, aligned to 16 bytes. ---- */
+
+/* `count` matrices of this layout, one behind the other: one, or the weights of experts. Or, where
+ * it has runs, rows of experts, of which the device knows whose they are: run r of `count` has the
+ * rows [starts[r], starts[r + 1]) of the layout's. A GEMM that sums over rows sums those of a run,
+ * and blocks begin anew in each (fp8_shape.h); of a GEMM that sums over columns rows behind the
+ * last run are left alone. */
+typedef struct {
+  tsr_fp8_layout layout;
+  bool sums_rows, has_runs;
+  int64_t count;
+  const int32_t *starts; /* NULL: it has no runs */
+} tsr_cuda_fp8_operand;
 void tsr_cuda_fp8_quantize(
     tsr_cuda_stream s, tsr_cuda_type type, uint8_t *codes, float *scales, const void *x,
-    const tsr_fp8_layout *layout, bool sums_rows);
+    const tsr_cuda_fp8_operand *operand);
 
 /* ---- fp8_gemm.cu: c (M, N), of `type`, = A (M, K) B (K, N), added to c where `adds`. K is one
  * unit. Bits depend on the device and on K, not on M, N or the place in c. The error against the

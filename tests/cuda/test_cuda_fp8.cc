@@ -40,7 +40,7 @@ static operand quantized(const tsr_fp8_layout &l, bool sums_rows, const numbers 
   o.scales.resize((size_t)tsr_fp8_scales(&l));
   cpu->fp8_quantize(
       &l, codes.data(), o.scales.data(), x.data(), TSR_ELEMENT_F32, 0, tsr_fp8_tiles(&l));
-  o.codes.resize((size_t)tsr_cuda_fp8_bytes(&l, sums_rows));
+  o.codes.resize((size_t)((sums_rows ? l.cols : l.rows) * tsr_cuda_fp8_stride(&l, sums_rows)));
   for (int64_t i = 0; i < l.rows * l.cols; i++)
     o.codes[(size_t)code_index(o, i / l.cols, i % l.cols)] = codes[(size_t)i];
   return o;
@@ -63,7 +63,8 @@ check_quantize(const tsr_fp8_layout &l, bool sums_rows, tsr_cuda_type type, cons
     run_backwards(pass % 2);
     uint8_t *codes = (uint8_t *)arrays.scratch((int64_t)want.codes.size());
     float *scales = arrays.out((int64_t)want.scales.size());
-    tsr_cuda_fp8_quantize(NULL, type, codes, scales, arrays.in(type, x), &l, sums_rows);
+    tsr_cuda_fp8_operand of = {l, sums_rows, false, 1, NULL};
+    tsr_cuda_fp8_quantize(NULL, type, codes, scales, arrays.in(type, x), &of);
     finish_work();
     for (const array &a : arrays.all) CHECK(array_intact(&a));
     int64_t others = 0;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Mixtures of experts on emulated devices: no task is the host's, losses are the CPU's to rounding, each mesh, each order
-# of the device's operations and each replay of the routing has the weights of one rank, and NaN scores end the run.
+# Mixtures of experts on emulated devices: no task is the host's, steps are CUDA graphs, losses are the CPU's to
+# rounding, each mesh, each order of the device's operations and each replay of the routing has the weights of one rank,
+# and NaN scores end the run.
 # usage: test_experts.sh BUILD_FOLDER PLUGIN_FOLDER
 set -euo pipefail
 build=$1 plugins=$(realpath "$2")
@@ -77,7 +78,8 @@ base() {
   want=$(run seed=0 "${options[@]}")
   [ ${#want} = 64 ] || fail "${options[*]}: no weights: $(cat "$scratch/out")"
   checks=$((checks + 1))
-  ! grep -q "the host runs" "$scratch/out" || wrong "${options[*]}: a task is the host's" "$scratch/out"
+  ! grep -q -e "the host runs" -e "CUDA graphs" "$scratch/out" ||
+    wrong "${options[*]}: a task is the host's, or steps are not CUDA graphs" "$scratch/out"
   losses >"$scratch/losses"
   run seed=0 "${options[@]}" --set device_config.device=cpu >"$scratch/of_cpu"
   losses | paste "$scratch/losses" - | awk -v most="$1" '
@@ -105,6 +107,18 @@ for precision in f32 bf16; do
   base $most --set training_config.precision=$precision --set "$glm"
   mesh seed=2 "dp, tp" "2, 2"
 done
+# In FP8: gradients in either format, and scales of either kind.
+base 1e-2 --set training_config.precision=fp8 --set "$mixtral"
+mesh seed=1 ep 2
+mesh seed=2 tp 2
+$instrumented || {
+  same seed=3 --set schedule.recompute=full
+  base 3e-2 --set training_config.precision=fp8 --set "$own" --set 'training_config.fp8={gradients: e5m2, scales: f32}'
+  mesh seed=2 "dp, ep" "2, 2"
+  mesh seed=1 "ep, tp" "2, 2"
+  same seed=1 --set training_config.batch_size=4 --set training_config.gradient_accumulation_steps=4
+  mesh seed=3 cp 2
+}
 base 1e-2 --set training_config.precision=fp16 --set "$mixtral"
 mesh seed=1 ep 2
 mesh seed=2 pp 2 --set 'pipeline={schedule: zb_h1, microbatches: 2}' --set training_config.gradient_accumulation_steps=1 \

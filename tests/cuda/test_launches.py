@@ -56,6 +56,7 @@ CASES: dict[str, list[str]] = {
     "deepseek_v3 in bf16, tp": [LATENT, "training_config.precision=bf16", mesh(tp=2)],
     "experts": [*LLAMA, *EXPERTS],
     "experts in bf16, ep": [*LLAMA, *EXPERTS, "training_config.precision=bf16", mesh(ep=2)],
+    "experts in fp8, ep": [*LLAMA, *EXPERTS, "training_config.precision=fp8", mesh(ep=2)],
     "experts with a capacity": [*LLAMA, "transformer_config.model_type=glm4_moe", *EXPERTS[1:], mesh(tp=2),
                                 "transformer_config.capacity=1.25", "transformer_config.balance.bias.rate=0.01",
                                 "transformer_config.balance.loss=sequence", "transformer_config.balance.z=0.01"],
@@ -161,7 +162,7 @@ def main() -> int:
               "tokens_sum", "softmax_stats", "cuBLASLt", "rope", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
               "attention_tensor_forward", "attention_tensor_dkv", "ring_walk", "sum_members", "dropout", "cast", "copy",
               "fp8_quantize", "fp8_gemm", "choose_experts", "plan_sort", "plan_place", "expert_bias", "permute_rows",
-              "combine_rows", "expert_gemm", "expert_gemm_tensor", "expert_row_sums"}
+              "combine_rows", "expert_gemm", "expert_gemm_tensor", "expert_gemm_fp8", "expert_row_sums"}
     for kernel in sorted(needed - kernels):
         wrong += 1
         print(f"no case launches {kernel}")

@@ -293,6 +293,21 @@ def fp8_on_a_gpu(c):
         launches.matches(rf"^ +\d+ +\w+ +{op} .*  fp8_quantize  .*\n( .*  fp8_quantize\n)? .*  fp8_gemm \d+×\d+×\d+")
 
 
+@feature("On a GPU the linear layers of experts of fp8 are quantised, and multiplied in one launch for all experts")
+def fp8_experts_on_a_gpu(c):
+    gpt(c)
+    keys = {"device_config__device": "cuda", "training_config__precision": "fp8", "transformer_config__model_type": "mixtral",
+            "transformer_config__num_groups": 4, "transformer_config__dropout_prob": 0.0, "transformer_config__num_experts": 4,
+            "transformer_config__num_experts_per_token": 2}
+    text = c.with_keys("check", "--dump", "program", **keys)
+    launches = c.with_keys("trace", "--emit", "tile-ir", **keys)
+    for op in ("expert_linear", "expert_linear_dx", "expert_linear_dw"):
+        text.matches(rf"^ +\d+ +{op} +in fp8")
+        launches.matches(rf"^ +\d+ +\w+ +{op} .*  expert_segments  .*\n( .*  fp8_quantize\n){{2}} .*  expert_gemm_fp8 \d+×\d+×\d+")
+    text.never_says("on the host")
+    text.never_says("the host computes")
+
+
 @feature("On a GPU attention with soft caps and heads of 256 runs on the tensor cores, over sequences and over their units")
 def wide_attention_on_a_gpu(c):
     gpt(c)

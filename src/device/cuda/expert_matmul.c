@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The linear layers of experts: one launch for the GEMMs of all experts, whose rows the kernel
  * finds in the plan. */
-#include "device/cuda/ops.h"
+#include "device/cuda/fp8_matmul.h"
 #include "kernels/cuda/expert_shape.h"
 #include <assert.h>
 
@@ -20,8 +20,26 @@ static void find_segments(const cuda_call *c, int plan, int64_t units) {
   of.units = units;
   of.unit_slots = r->tokens / units * r->choices;
   of.R = cuda_x(c, plan)->shape[0];
-  of.tile_rows = expert_tile_rows(cuda_type(cuda_x(c, 0)));
+  of.tile_rows = s.operands ? FP8_TILE_M : expert_tile_rows(cuda_type(cuda_x(c, 0)));
   tsr_cuda_find_expert_segments(c->state->stream, s.starts, s.tiles, cuda_in(c, plan), &of);
+}
+
+/* In FP8: of inputs 0 and 1, over unit `unit` of what is summed of their columns. */
+static void run_fp8(const cuda_call *c, const tsr_cuda_expert_gemm *of, int64_t unit) {
+  void *operands = scratch_of(c).operands;
+  cuda_fp8_operand a = cuda_fp8_operand_at(c->call.task, 0, operands),
+                   b = cuda_fp8_operand_at(c->call.task, 1, operands);
+  tsr_cuda_expert_fp8_gemm p = {
+      .of = *of,
+      .a = cuda_fp8_matrix(&a, unit), // (M, K)
+      .b = cuda_fp8_matrix(&b, unit), // (N, K)
+      .a_format = a.of.layout.format};
+  if (!b.of.has_runs) {
+    p.b_codes = tsr_cuda_fp8_operand_codes(&b.of);
+    p.b_scales = tsr_cuda_fp8_operand_scales(&b.of);
+  }
+  tsr_cuda_type type = of->c_is_f32 ? TSR_CUDA_F32 : cuda_type(cuda_y(c, 0));
+  tsr_cuda_run_expert_fp8_gemm(c->state->stream, type, &p);
 }
 
 /* ---- y (R, N) = x (R, K) w[e] (N, K)^T; its gradient dx (R, K) = dy (R, N) w[e] is the same with
@@ -53,7 +71,8 @@ static void linear_part(const cuda_call *c, int64_t leaf, void *into, bool in_f3
       .tiles = s.tiles,
       .units = 1,
       .end_unit = 1};
-  tsr_cuda_run_expert_gemm(c->state->stream, type, &p);
+  if (s.operands) run_fp8(c, &p, leaf);
+  else tsr_cuda_run_expert_gemm(c->state->stream, type, &p);
 }
 
 static void
@@ -69,8 +88,10 @@ static void linear_run(const cuda_call *c) {
   cuda_expert_scratch s = scratch_of(c);
   int64_t elements = tsr_tensor_elements(y);
   tsr_cuda_type type = cuda_type(y);
-  assert(tsr_reduction_blocks(&t->sum) == 1 && cuda_type(cuda_x(c, 0)) == cuda_type(cuda_x(c, 1)));
+  assert(tsr_reduction_blocks(&t->sum) == 1);
+  assert(t->fp8 || cuda_type(cuda_x(c, 0)) == cuda_type(cuda_x(c, 1)));
   find_segments(c, PLAN, 1);
+  if (s.operands) cuda_fp8_quantize(c, s.operands, s.starts);
   if (tsr_reduction_leaves(&t->sum) == 1) {
     linear_part(c, 0, cuda_out(c, 0), type == TSR_CUDA_F32);
   } else {
@@ -144,8 +165,9 @@ static void add_part(const cuda_call *c, const leaf_part *part, int64_t units) {
       .units = units,
       .first_unit = part->first,
       .end_unit = part->end};
-  assert(type == cuda_type(cuda_x(c, 1)));
-  tsr_cuda_run_expert_gemm(c->state->stream, type, &p);
+  assert(s.operands || type == cuda_type(cuda_x(c, 1)));
+  if (s.operands) run_fp8(c, &p, 0);
+  else tsr_cuda_run_expert_gemm(c->state->stream, type, &p);
 }
 
 /* After the last rows of a leaf: adds what the tree has complete. */
@@ -164,7 +186,9 @@ static void dw_run(const cuda_call *c) {
   const tsr_expert_rows *r = c->call.task->experts;
   int64_t units = r->tokens / r->unit_tokens;
   assert(cuda_y(c, 0)->dtype == TSR_F32);
+  cuda_expert_scratch s = scratch_of(c);
   find_segments(c, c->call.task->inputs_count - 2, units);
+  if (s.operands) cuda_fp8_quantize(c, s.operands, s.starts);
   for (int64_t first = 0; first < units;) {
     leaf_part part = part_from(c, units, first);
     add_part(c, &part, units);

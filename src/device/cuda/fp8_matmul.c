@@ -2,36 +2,34 @@
 #include "device/cuda/fp8_matmul.h"
 #include "kernels/cuda/fp8_shape.h"
 
-static cuda_fp8_operand operand_at(const cuda_call *c, int i) {
-  void *operands = cuda_matmul_scratch_at(&c->call, cuda_scratch(c)).operands;
-  return cuda_fp8_operand_at(c->call.task, i, operands);
-}
-
-void cuda_fp8_quantize(const cuda_call *c) {
+void cuda_fp8_quantize(const cuda_call *c, void *operands, const int32_t *starts) {
   const tsr_fp8_operands *all = c->call.task->fp8;
   for (int i = 0; i < all->count; i++) {
-    const tsr_fp8_operand *o = &all->inputs[i];
-    if (!o->layout.rows) continue;
-    cuda_fp8_operand to = operand_at(c, i);
+    if (!all->inputs[i].layout.rows) continue;
+    cuda_fp8_operand to = cuda_fp8_operand_at(c->call.task, i, operands);
+    if (to.of.has_runs) to.of.starts = starts;
     tsr_cuda_fp8_quantize(
-        c->state->stream, cuda_type(cuda_x(c, i)), to.codes, to.scales, cuda_in(c, i), &o->layout,
-        o->sums_rows);
+        c->state->stream, cuda_type(cuda_x(c, i)), to.codes, to.scales, cuda_in(c, i), &to.of);
   }
 }
 
-/* A unit of input i. */
-static tsr_cuda_fp8_matrix matrix_of(const cuda_call *c, int i, int64_t unit) {
-  const tsr_fp8_operand *o = &c->call.task->fp8->inputs[i];
+tsr_cuda_fp8_matrix cuda_fp8_matrix(const cuda_fp8_operand *at, int64_t unit) {
+  const tsr_cuda_fp8_operand *o = &at->of;
   const tsr_fp8_layout *l = &o->layout;
-  cuda_fp8_operand at = operand_at(c, i);
   int64_t size = o->sums_rows ? l->unit_rows : l->unit_cols, across = tsr_fp8_scale_cols(l);
-  tsr_cuda_fp8_matrix m = {.stride = tsr_cuda_fp8_stride(l, o->sums_rows)};
-  m.codes = at.codes + unit * tsr_cuda_fp8_unit(size);
+  tsr_cuda_fp8_matrix m = {.stride = tsr_cuda_fp8_operand_stride(o)};
+  m.codes = at->codes + unit * tsr_cuda_fp8_unit(size);
   m.k_stride = o->sums_rows ? across : 1;
   m.row_stride = o->sums_rows ? 1 : across;
-  m.scales = at.scales + unit * tsr_fp8_blocks(size, size, TSR_FP8_BLOCK) * m.k_stride;
+  m.scales = at->scales + unit * tsr_fp8_blocks(size, size, TSR_FP8_BLOCK) * m.k_stride;
   if (l->block_rows == l->block_cols) m.row_unit = o->sums_rows ? l->unit_cols : l->unit_rows;
   return m;
+}
+
+static tsr_cuda_fp8_matrix matrix_of(const cuda_call *c, int i, int64_t unit) {
+  void *operands = cuda_matmul_scratch_at(&c->call, cuda_scratch(c)).operands;
+  cuda_fp8_operand at = cuda_fp8_operand_at(c->call.task, i, operands);
+  return cuda_fp8_matrix(&at, unit);
 }
 
 void cuda_fp8_gemm(const cuda_call *c, cuda_fp8_call of, void *into, tsr_cuda_type type) {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sums of GEMMs whose task quantises its operands to FP8 (schedule/fp8_operands.h), into its
- * scratch (cuda_matmul_scratch). */
+/* GEMMs whose task quantises its operands to FP8 (schedule/fp8_operands.h), into `operands` of its
+ * scratch (scratch.h). */
 #ifndef TSR_DEVICE_CUDA_FP8_MATMUL_H
 #define TSR_DEVICE_CUDA_FP8_MATMUL_H
 #include "device/cuda/ops.h"
 
-/* Quantises all operands. */
-void cuda_fp8_quantize(const cuda_call *c);
+/* Quantises all operands. starts: of runs of rows of experts; NULL: none has any. */
+void cuda_fp8_quantize(const cuda_call *c, void *operands, const int32_t *starts);
 
-/* A GEMM of inputs a and b over one unit of what they are summed over. */
+/* An operand from a unit of what is summed on; of weights of experts that of the first one. */
+tsr_cuda_fp8_matrix cuda_fp8_matrix(const cuda_fp8_operand *operand, int64_t unit);
+
+/* A GEMM of a task of sums (cuda_matmul_scratch), of inputs a and b over one unit of what they are
+ * summed over. */
 typedef struct {
   int a, b;
   int64_t unit;

@@ -28,9 +28,10 @@ const char *tsr_cuda_blas_error(const tsr_cuda_blas *b) { return (void)b, ""; }
 
 void tsr_cuda_fp8_quantize(
     tsr_cuda_stream s, tsr_cuda_type type, uint8_t *codes, float *scales, const void *x,
-    const tsr_fp8_layout *l, bool sums_rows) {
-  UNUSED(&type, codes, scales, x, &sums_rows);
-  if (l->rows * l->cols > 0) record(s, "fp8_quantize", launch_fp8_quantize(l));
+    const tsr_cuda_fp8_operand *o) {
+  UNUSED(&type, codes, scales, x);
+  if (o->layout.rows * o->layout.cols * o->count > 0)
+    record(s, "fp8_quantize", launch_fp8_quantize(o));
 }
 void tsr_cuda_run_fp8_gemm(tsr_cuda_stream s, tsr_cuda_type type, const tsr_cuda_fp8_gemm *p) {
   UNUSED(&type);

@@ -110,7 +110,7 @@ void tsr_cuda_combine_rows_backward(
   if (R > 0) record(s, "combine_rows_backward", launch_combine_backward(R));
 }
 
-/* ---- expert_gemm.cu, expert_gemm_tensor.cu ---- */
+/* ---- expert_gemm.cu, expert_gemm_tensor.cu, expert_gemm_fp8.cu ---- */
 
 void tsr_cuda_find_expert_segments(
     tsr_cuda_stream s, int32_t *starts, int32_t *tiles, const int32_t *plan,
@@ -126,6 +126,16 @@ void tsr_cuda_run_expert_gemm(
   record_tile(
       s, type == TSR_CUDA_F32 ? "expert_gemm" : "expert_gemm_tensor", shape,
       product(s, dw ? p->M : p->R, p->N, dw ? p->R : p->K));
+}
+void tsr_cuda_run_expert_fp8_gemm(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_cuda_expert_fp8_gemm *p) {
+  const tsr_cuda_expert_gemm *of = &p->of;
+  tsr_launch_shape shape = launch_expert_fp8_gemm(of);
+  bool dw = of->form == TSR_CUDA_EXPERT_DW;
+  UNUSED(&type);
+  if (shape.grid[0])
+    record_tile(
+        s, "expert_gemm_fp8", shape, product(s, dw ? of->M : of->R, of->N, dw ? of->R : of->K));
 }
 void tsr_cuda_clear_expert_rows(
     tsr_cuda_stream s, tsr_cuda_type type, void *c, const int32_t *plan, int64_t R, int64_t N) {

@@ -164,7 +164,8 @@ static void run_batch(const cuda_call *c, const cuda_gemm_batch *g, make_sum *ma
 
 static void run_sum(const cuda_call *c, make_sum *make, void *context) {
   cuda_gemm_batch batches[TSR_GEMMS_MAX];
-  if (c->call.task->fp8) cuda_fp8_quantize(c);
+  if (c->call.task->fp8)
+    cuda_fp8_quantize(c, cuda_matmul_scratch_at(&c->call, cuda_scratch(c)).operands, NULL);
   int count = cuda_gemm_batches(c, batches);
   for (int i = 0; i < count; i++) run_batch(c, &batches[i], make, context);
 }

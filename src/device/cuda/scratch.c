@@ -8,24 +8,42 @@ static void *offset(char *at, int64_t bytes) { return at ? at + bytes : NULL; }
 
 /* ---- sums of GEMMs ---- */
 
-static int64_t codes_bytes(const tsr_fp8_operand *o) {
-  return o->layout.rows ? cuda_aligned(tsr_cuda_fp8_bytes(&o->layout, o->sums_rows)) : 0;
+static tsr_cuda_fp8_operand fp8_operand_of(const tsr_task *t, int i) {
+  const tsr_fp8_operand *o = &t->fp8->inputs[i];
+  const tsr_expert_rows *r = t->experts;
+  tsr_cuda_fp8_operand operand = {.layout = o->layout, .sums_rows = o->sums_rows, .count = 1};
+  if (!r) return operand;
+  bool dw = t->op == TSR_OP_EXPERT_LINEAR_DW;
+  operand.count = dw ? r->here * (r->tokens / r->unit_tokens) : r->here;
+  operand.has_runs = dw || i == 0;
+  if (!operand.has_runs) operand.layout.rows /= r->here; /* a weight for each expert */
+  return operand;
 }
-static int64_t scales_bytes(const tsr_fp8_operand *o) {
-  return o->layout.rows ? cuda_aligned(tsr_fp8_scales(&o->layout) * (int64_t)sizeof(float)) : 0;
+
+static int64_t codes_bytes(const tsr_cuda_fp8_operand *o) {
+  return cuda_aligned((o->has_runs ? 1 : o->count) * tsr_cuda_fp8_operand_codes(o));
+}
+static int64_t scales_bytes(const tsr_cuda_fp8_operand *o) {
+  int64_t scales = (o->has_runs ? 1 : o->count) * tsr_cuda_fp8_operand_scales(o);
+  return cuda_aligned(scales * (int64_t)sizeof(float));
 }
 /* Of the first `count` inputs. */
 static int64_t fp8_bytes(const tsr_task *t, int count) {
   int64_t bytes = 0;
-  for (int i = 0; i < count; i++)
-    bytes += codes_bytes(&t->fp8->inputs[i]) + scales_bytes(&t->fp8->inputs[i]);
+  for (int i = 0; i < count; i++) {
+    tsr_cuda_fp8_operand o = fp8_operand_of(t, i);
+    if (o.layout.rows) bytes += codes_bytes(&o) + scales_bytes(&o);
+  }
   return bytes;
 }
 
 cuda_fp8_operand cuda_fp8_operand_at(const tsr_task *t, int i, char *operands) {
+  cuda_fp8_operand o = {.of = fp8_operand_of(t, i)};
   char *codes = operands + fp8_bytes(t, i);
-  void *scales = codes + codes_bytes(&t->fp8->inputs[i]);
-  return (cuda_fp8_operand){(uint8_t *)codes, scales};
+  void *scales = codes + codes_bytes(&o.of);
+  o.codes = (uint8_t *)codes;
+  o.scales = scales;
+  return o;
 }
 
 cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task_call *c, char *at) {
@@ -203,12 +221,15 @@ cuda_expert_scratch cuda_expert_scratch_at(const tsr_program *p, const tsr_task 
   int64_t stack = cuda_aligned(dw ? expert_leaves_bytes(p, t) : tsr_task_stack_bytes(t, elements));
   int64_t starts = cuda_aligned((r->here * units + 1) * 4);
   int64_t tiles = dw ? 0 : cuda_aligned((r->here + 1) * 4);
+  int64_t before = wide + stack + starts + tiles;
+  int64_t operands = t->fp8 ? fp8_bytes(t, t->fp8->count) : 0;
   return (cuda_expert_scratch){
       .wide = rounds ? offset(at, 0) : NULL,
       .stack = offset(at, wide),
       .starts = offset(at, wide + stack),
       .tiles = dw ? NULL : offset(at, wide + stack + starts),
-      .bytes = wide + stack + starts + tiles};
+      .operands = t->fp8 ? offset(at, before) : NULL,
+      .bytes = before + operands};
 }
 
 /* ---- all ---- */

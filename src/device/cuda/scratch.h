@@ -5,6 +5,7 @@
 #define TSR_DEVICE_CUDA_SCRATCH_H
 #include "device/arguments.h"
 #include "kernels/cuda/kernel_limits.h"
+#include "kernels/cuda/kernels.h"
 
 /* Pieces of a scratch begin at multiples of this. */
 static inline int64_t cuda_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -20,9 +21,10 @@ typedef struct {
 } cuda_matmul_scratch;
 cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task_call *call, char *at);
 
-/* Input i of a task that quantises its operands, in `operands` above. */
+/* Input i of a task that quantises its operands, in `operands` above or of experts'. */
 typedef struct {
-  uint8_t *codes; /* kernels/cuda/fp8_shape.h */
+  tsr_cuda_fp8_operand of; /* its starts are NULL: the task's scratch has them */
+  uint8_t *codes;          /* kernels/cuda/fp8_shape.h */
   float *scales;
 } cuda_fp8_operand;
 cuda_fp8_operand cuda_fp8_operand_at(const tsr_task *task, int i, char *operands);
@@ -78,12 +80,13 @@ typedef struct {
 cuda_embedding_scratch cuda_embedding_scratch_at(const tsr_task *task, char *at);
 
 /* The linear layers of experts: where several results are added and then rounded to half
- * precision, the sum in f32; the stack of leaves; and where the rows of experts, or of experts and
- * batch units, and the tiles of rows begin (kernels/cuda/experts.h). */
+ * precision, the sum in f32; the stack of leaves; where the rows of experts, or of experts and
+ * batch units, and the tiles of rows begin (kernels/cuda/experts.h); and the operands in FP8. */
 typedef struct {
   float *wide; /* NULL: the sum is made in the output */
   float *stack;
   int32_t *starts, *tiles; /* tiles NULL: the tiles are those of weights */
+  void *operands;          /* NULL: none are quantised */
   int64_t bytes;
 } cuda_expert_scratch;
 cuda_expert_scratch

@@ -48,13 +48,12 @@ static bool has_head(const tsr_program *p, const tsr_task *t) {
          tsr_node_value_head(n) <= TSR_CUDA_HEAD_MAX;
 }
 
-/* A block keeps something of each of a token's experts, and of each group of experts. GEMMs of
- * experts in FP8 have no kernel. */
+/* A block keeps something of each of a token's experts, and of each group of experts. */
 static bool has_experts(const tsr_program *p, const tsr_task *t) {
   const tsr_choose_experts_attrs *a = &p->graph->nodes[t->node].attr.choose_experts;
   if (t->op == TSR_OP_CHOOSE_EXPERTS) return a->groups <= TSR_CUDA_GROUPS_MAX;
   if (!(tsr_op_facts(t->op) & TSR_FACT_ROUTED)) return true;
-  return t->experts->choices <= TSR_CUDA_CHOICES_MAX && !t->fp8;
+  return t->experts->choices <= TSR_CUDA_CHOICES_MAX;
 }
 
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
