@@ -6,7 +6,6 @@
 #include "kernels/cuda/expert_shape.h"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduction_tree.cuh"
-#include <assert.h>
 
 /* ---- rows of tokens ---- */
 
@@ -119,55 +118,71 @@ static __device__ inline int common_height(const chosen_row &a, const chosen_row
 /* A tree over 32-bit numbers of leaves is no deeper. */
 enum { COMBINE_DEPTH = 32 };
 
-/* y's columns [c, c + W): a stack of partial sums as in base/reduction_tree.h, of which only
- * present leaves are pushed. When a leaf comes, all nodes below the lowest one that it shares with
- * the leaf before are complete, and are merged. */
-template <typename T, int W, bool WEIGHTED>
-static __device__ inline void combine_columns(
-    float (&y)[W], const T *rows, const chosen_row *chosen, int64_t k, int64_t c, int64_t C,
-    bool packed) {
+/* Sums of W columns: a stack of partial sums as in base/reduction_tree.h, of which only present
+ * leaves are pushed. When a leaf comes, all nodes below the lowest one that it shares with the leaf
+ * before are complete, and are merged. */
+template <int W> struct combined_columns {
   float stack[COMBINE_DEPTH][W];
   int heights[COMBINE_DEPTH]; /* of the node where entries i and i + 1 meet */
-  int entries = 0;
-  auto merge = [&]() {
-    entries--;
-    EACH_LANE(i, W) stack[entries - 1][i] += stack[entries][i];
-  };
-  for (int64_t j = 0, last = 0; j < k; j++) {
-    float x[W];
-    if (chosen[j].row < 0) continue;
-    if (entries > 0) {
-      int height = common_height(chosen[last], chosen[j]);
-      while (entries > 1 && heights[entries - 2] < height) merge();
-      heights[entries - 1] = height;
-    }
-    row_load(x, rows + chosen[j].row * C, c, C, packed);
-    EACH_LANE(i, W) stack[entries][i] = WEIGHTED ? rounded<T>(chosen[j].weight * x[i]) : x[i];
-    entries++;
-    last = j;
-  }
-  while (entries > 1) merge();
-  EACH_LANE(i, W) y[i] = entries ? stack[0][i] + 0.0f : 0; /* -0 + 0 = +0 */
+  int entries;
+  chosen_row last;
+};
+
+template <int W> static __device__ inline void merge_columns(combined_columns<W> &s) {
+  s.entries--;
+  EACH_LANE(i, W) s.stack[s.entries - 1][i] += s.stack[s.entries][i];
 }
 
+/* Adds columns [c, c + W) of the rows of `count` choices. */
+template <typename T, int W, bool WEIGHTED>
+static __device__ inline void add_choices(
+    combined_columns<W> &s, const T *rows, const chosen_row *chosen, int64_t count, int64_t c,
+    int64_t C, bool packed) {
+  for (int64_t j = 0; j < count; j++) {
+    float x[W];
+    if (chosen[j].row < 0) continue;
+    if (s.entries > 0) {
+      int height = common_height(s.last, chosen[j]);
+      while (s.entries > 1 && s.heights[s.entries - 2] < height) merge_columns(s);
+      s.heights[s.entries - 1] = height;
+    }
+    row_load(x, rows + chosen[j].row * C, c, C, packed);
+    EACH_LANE(i, W) s.stack[s.entries][i] = WEIGHTED ? rounded<T>(chosen[j].weight * x[i]) : x[i];
+    s.entries++;
+    s.last = chosen[j];
+  }
+}
+
+/* A block's token; its choices are in shared memory by chunks of EXPERT_CHOICES_AT_ONCE. */
 template <typename T, typename Y, bool WEIGHTED>
 static __global__ void combine_rows(
     Y *y, const T *rows, const float *weights, const int32_t *plan, const int32_t *row_of,
     int64_t k, int64_t C, uint32_t odd, bool packed) {
   enum { W = pack_of<T>::width };
   TSR_SHARED(chosen_row, chosen);
-  int64_t token = blockIdx.x;
-  for (int64_t j = threadIdx.x; j < k; j += blockDim.x) {
-    int32_t row = row_of[token * k + j];
-    uint32_t expert = row < 0 ? 0 : (uint32_t)plan[2 * (int64_t)row + 1];
-    float weight = WEIGHTED ? weights[token * k + j] : 1;
-    chosen[j] = {row, expert / odd, expert % odd, weight};
-  }
-  __syncthreads();
-  EACH_PACK(c, C, W) {
-    float sum[W];
-    combine_columns<T, W, WEIGHTED>(sum, rows, chosen, k, c, C, packed);
-    row_store(y + token * C, sum, c, C, packed);
+  const int64_t token = blockIdx.x, most = EXPERT_CHOICES_AT_ONCE;
+  for (int64_t first = 0; first < C; first += (int64_t)blockDim.x * W) {
+    int64_t c = first + (int64_t)threadIdx.x * W;
+    combined_columns<W> sum;
+    sum.entries = 0;
+    for (int64_t at = 0; at < k; at += most) {
+      int64_t count = k - at < most ? k - at : most;
+      bool there = k <= most && first > 0; /* the one chunk, since before */
+      if (!there) __syncthreads();
+      for (int64_t j = threadIdx.x; j < count && !there; j += blockDim.x) {
+        int32_t row = row_of[token * k + at + j];
+        uint32_t expert = row < 0 ? 0 : (uint32_t)plan[2 * (int64_t)row + 1];
+        float weight = WEIGHTED ? weights[token * k + at + j] : 1;
+        chosen[j] = {row, expert / odd, expert % odd, weight};
+      }
+      if (!there) __syncthreads();
+      if (c < C) add_choices<T, W, WEIGHTED>(sum, rows, chosen, count, c, C, packed);
+    }
+    if (c >= C) continue;
+    while (sum.entries > 1) merge_columns(sum);
+    float total[W];
+    EACH_LANE(i, W) total[i] = sum.entries ? sum.stack[0][i] + 0.0f : 0; /* -0 + 0 = +0 */
+    row_store(y + token * C, total, c, C, packed);
   }
 }
 
@@ -195,7 +210,6 @@ extern "C" void tsr_cuda_combine_rows(
     tsr_cuda_stream s, const tsr_experts *e, tsr_cuda_type tokens, void *y, tsr_cuda_type type,
     const void *rows, const float *weights, const int32_t *plan, const int32_t *row_of, int64_t S,
     int64_t C) {
-  assert(e->k <= TSR_CUDA_CHOICES_MAX);
   if (S <= 0 || C <= 0) return;
   if (weights) combine<true>(s, e, tokens, y, type, rows, weights, plan, row_of, S, C);
   else combine<false>(s, e, tokens, y, type, rows, NULL, plan, row_of, S, C);

@@ -6,15 +6,20 @@
 #include "kernels/cuda/fp8_shape.h"
 #include "kernels/cuda/launch_shape.h"
 
-/* ---- routing: a warp chooses for a token, and has a key for each group; a block counts an expert
- * in a run; one block updates what is kept of all experts ---- */
+/* ---- routing: a warp chooses for a token, and has a key for each group, of many groups in the
+ * scratch; a block counts an expert in a run; one block updates what is kept of all experts ---- */
 
-enum { EXPERT_CHOICE_WARPS = 4, EXPERT_COUNT_THREADS = 128, EXPERT_UPDATE_THREADS = 256 };
+enum {
+  EXPERT_CHOICE_WARPS = 4,
+  EXPERT_SHARED_GROUPS = 1024, /* whose keys lie in shared memory */
+  EXPERT_COUNT_THREADS = 128,
+  EXPERT_UPDATE_THREADS = 256
+};
 
 static inline tsr_launch_shape launch_choose_experts(int64_t S, int64_t groups) {
   tsr_launch_shape s = launch_blocks(launch_pieces(S, EXPERT_CHOICE_WARPS), TSR_WARP);
   s.block[1] = EXPERT_CHOICE_WARPS;
-  s.shared_bytes = EXPERT_CHOICE_WARPS * groups * 4;
+  if (groups <= EXPERT_SHARED_GROUPS) s.shared_bytes = EXPERT_CHOICE_WARPS * groups * 4;
   return s;
 }
 static inline tsr_launch_shape launch_expert_counts(const tsr_cuda_expert_counting *of) {
@@ -32,14 +37,15 @@ static inline tsr_launch_shape launch_expert_chunks(int64_t slots) {
   return launch_blocks(launch_pieces(slots, EXPERT_CHUNK), EXPERT_CHUNK);
 }
 
-/* ---- rows: a block sums a token's rows, and has of each choice four words; 16 threads have a row
- * backward ---- */
+/* ---- rows: a block sums a token's rows, and has four words of each of so many of its choices at
+ * once; 16 threads have a row backward ---- */
 
-enum { EXPERT_ROW_LANES = 16, EXPERT_CHOICE_BYTES = 16 };
+enum { EXPERT_ROW_LANES = 16, EXPERT_CHOICE_BYTES = 16, EXPERT_CHOICES_AT_ONCE = 1024 };
 
 static inline tsr_launch_shape launch_combine_rows(int64_t S, int64_t k, int64_t C) {
   tsr_launch_shape s = launch_rows(S, C);
-  s.shared_bytes = k * EXPERT_CHOICE_BYTES;
+  const int64_t most = EXPERT_CHOICES_AT_ONCE;
+  s.shared_bytes = (k < most ? k : most) * EXPERT_CHOICE_BYTES;
   return s;
 }
 /* Each row's threads are there: none of them strides. */

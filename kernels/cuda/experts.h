@@ -16,10 +16,10 @@ extern "C" {
  * and gradients but for the device's exp and log ---- */
 
 /* Where a score or the bias is a NaN, *nan_place becomes the least of itself and `place`; NULL:
- * that is not wanted. groups <= TSR_CUDA_GROUPS_MAX. */
+ * that is not wanted. Scratch: tsr_cuda_choose_experts_scratch bytes. */
 void tsr_cuda_choose_experts(
     tsr_cuda_stream s, const tsr_choice *r, int32_t *experts, const float *scores,
-    const float *bias, int64_t S, uint64_t place, uint64_t *nan_place);
+    const float *bias, int64_t S, uint64_t place, uint64_t *nan_place, void *scratch);
 void tsr_cuda_expert_weights(
     tsr_cuda_stream s, const tsr_choice_weights *w, float *weights, const float *scores,
     const int32_t *experts, int64_t S);
@@ -67,8 +67,7 @@ void tsr_cuda_expert_plan(
     tsr_cuda_stream s, const tsr_experts *e, const tsr_capacity *capacity, int32_t *plan,
     const int32_t *experts, const float *priority, int64_t S, int64_t R, void *scratch);
 
-/* ---- expert_rows.cu: rows (R, C) of `type`, tokens (S, C) of `tokens`; k <= TSR_CUDA_CHOICES_MAX
- * ---- */
+/* ---- expert_rows.cu: rows (R, C) of `type`, tokens (S, C) of `tokens` ---- */
 /* Rows of x, each of its token, of `bytes` bytes; rows behind the last are 0. */
 void tsr_cuda_permute_rows(
     tsr_cuda_stream s, void *rows, const void *x, const int32_t *plan, int64_t R, int64_t k,

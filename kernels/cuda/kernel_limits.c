@@ -51,6 +51,11 @@ int64_t tsr_cuda_attention_scratch(const tsr_attention *a) {
   return a->B * a->H * a->T * (int64_t)sizeof(float);
 }
 
+/* A key for each group. */
+int64_t tsr_cuda_choose_experts_scratch(int64_t S, int64_t groups) {
+  return groups > EXPERT_SHARED_GROUPS ? S * groups * (int64_t)sizeof(float) : 0;
+}
+
 /* Where the slots of each expert and chunk begin; with a capacity the slots by expert, where those
  * of each expert and batch unit begin, twice, and which are kept. */
 int64_t

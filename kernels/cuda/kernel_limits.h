@@ -15,9 +15,6 @@ enum { TSR_CUDA_ROWS = 32 };
 /* The attention kernels keep a row of a head in registers: the widest head, of queries and keys or
  * of values. */
 enum { TSR_CUDA_HEAD_MAX = 256 };
-/* Experts of a token, and groups of experts (experts.h): what a block has of each is in shared
- * memory. */
-enum { TSR_CUDA_CHOICES_MAX = 1024, TSR_CUDA_GROUPS_MAX = 1024 };
 
 /* X(ID, name): the functions that elementwise.cu has; the host has all of TSR_UNARY_LIST. */
 #define TSR_CUDA_UNARY_LIST(X)                                                                     \
@@ -41,6 +38,8 @@ int64_t tsr_cuda_sum_scratch(int64_t n);
 int64_t tsr_cuda_gradient_scratch(const tsr_norm_grid *grid);
 int64_t tsr_cuda_embedding_scratch(int64_t R, int64_t v_begin, int64_t v_end);
 int64_t tsr_cuda_attention_scratch(const tsr_attention *a);
+/* Of S tokens' choices of experts in so many groups. */
+int64_t tsr_cuda_choose_experts_scratch(int64_t S, int64_t groups);
 /* Of `count` experts' rows of S tokens with k choices each. */
 int64_t
 tsr_cuda_expert_plan_scratch(int64_t count, int64_t S, int64_t k, const tsr_capacity *capacity);

@@ -43,11 +43,28 @@ warp_next(int64_t begin, int64_t end, uint64_t last, const OF &candidate_of) {
   return best;
 }
 
-/* The `count`-th of the candidates [0, n). */
+/* How many of the candidates [0, n) are not behind `last`, in all threads of the warp. */
+template <typename OF>
+static __device__ inline int64_t warp_count(int64_t n, uint64_t last, const OF &candidate_of) {
+  int64_t count = 0;
+  for (int64_t i = threadIdx.x; i < n; i += TSR_WARP) count += candidate_of(i) >= last;
+  return warp_sum(count);
+}
+
+/* The `count`-th of the candidates [0, n): one after the other, or of many by the bits of the
+ * largest number that so many are not behind. */
 template <typename OF>
 static __device__ inline uint64_t warp_last(int64_t n, int64_t count, const OF &candidate_of) {
   uint64_t last = UINT64_MAX;
-  for (int64_t i = 0; i < count; i++) last = warp_next(0, n, last, candidate_of);
+  if (count <= 64) {
+    for (int64_t i = 0; i < count; i++) last = warp_next(0, n, last, candidate_of);
+    return last;
+  }
+  last = 0;
+  for (int bit = 63; bit >= 0; bit--) {
+    uint64_t more = last | (uint64_t)1 << bit;
+    if (warp_count(n, more, candidate_of) >= count) last = more;
+  }
   return last;
 }
 
@@ -79,13 +96,13 @@ write_chosen(int32_t *experts, int64_t E, uint64_t last, const OF &candidate_of)
   }
 }
 
-/* A warp a token. */
+/* A warp a token. Keys of its groups lie in shared memory, or of many groups in the scratch. */
 static __global__ void choose_experts(
     int32_t *experts, const float *scores, const float *bias, tsr_choice r, int64_t S,
-    uint64_t place, unsigned long long *nan_place) {
+    uint64_t place, unsigned long long *nan_place, float *scratch) {
   TSR_SHARED(float, shared);
-  float *group_keys = shared + threadIdx.y * r.groups;
   int64_t token = (int64_t)blockIdx.x * blockDim.y + threadIdx.y, size = r.E / r.groups;
+  float *group_keys = scratch ? scratch + token * r.groups : shared + threadIdx.y * r.groups;
   if (token >= S) return;
   router_keys keys = {scores + token * r.E, bias};
   bool limited = r.groups > 1 && r.kept_groups < r.groups, nan = false;
@@ -112,12 +129,12 @@ static __global__ void choose_experts(
 
 extern "C" void tsr_cuda_choose_experts(
     tsr_cuda_stream s, const tsr_choice *r, int32_t *experts, const float *scores,
-    const float *bias, int64_t S, uint64_t place, uint64_t *nan_place) {
-  assert(r->groups <= TSR_CUDA_GROUPS_MAX);
+    const float *bias, int64_t S, uint64_t place, uint64_t *nan_place, void *scratch) {
+  float *keys = tsr_cuda_choose_experts_scratch(S, r->groups) ? (float *)scratch : NULL;
   if (S > 0)
     TSR_LAUNCH(
         choose_experts, launch_choose_experts(S, r->groups), s, experts, scores, bias, *r, S, place,
-        (unsigned long long *)nan_place);
+        (unsigned long long *)nan_place, keys);
 }
 
 /* ---- weights ---- */

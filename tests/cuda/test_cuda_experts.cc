@@ -92,6 +92,9 @@ static void test_rows() {
       check_combine(r, type, type);
       if (type != TSR_CUDA_F32) check_combine(r, type, TSR_CUDA_F32);
     }
+  /* Choices in several chunks, of which some are another rank's; columns in several passes. */
+  check_combine(make_rows(2, {2600, 2300, 1300, 1300}, 40), TSR_CUDA_BF16, TSR_CUDA_BF16);
+  check_combine(make_rows(2, {1200, 1030, 0, 1200}, 264), TSR_CUDA_F32, TSR_CUDA_F32);
   rows_case r = make_rows(5, cases[1], 24);
   check_combine(r, TSR_CUDA_F32, TSR_CUDA_BF16);
 }

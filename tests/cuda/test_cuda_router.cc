@@ -34,7 +34,8 @@ static void check_choice(const choice_case &of, int64_t S) {
     place->is_output = place->is_scratch = true;
     float *in = c.in(scores), *shift = of.bias ? c.in(bias) : NULL;
     int32_t *out = out_integers(c, S * r.k);
-    tsr_cuda_choose_experts(NULL, &r, out, in, shift, S, 77, (uint64_t *)(void *)place->data);
+    void *keys = c.scratch(tsr_cuda_choose_experts_scratch(S, r.groups));
+    tsr_cuda_choose_experts(NULL, &r, out, in, shift, S, 77, (uint64_t *)(void *)place->data, keys);
     finish_work();
     uint64_t found;
     memcpy(&found, place->data, 8);
@@ -52,6 +53,10 @@ static void test_choice() {
       {{80, 4, 40, 9, 1}, true, 2},  {{130, 7, 1, 1, 1}, false, 2}, {{12, 4, 3, 3, 4}, false, 1}};
   for (const choice_case &of : cases)
     for (int64_t S : {1, 9}) check_choice(of, S);
+  /* Many choices, and many groups. */
+  check_choice({{3000, 1500, 1, 1, 1}, true, 1}, 2);
+  check_choice({{2200, 90, 1100, 80, 2}, true, 1}, 5);
+  check_choice({{1025, 7, 1025, 9, 1}, false, 2}, 2);
 }
 
 /* ---- weights ---- */

@@ -24,7 +24,7 @@ static void choose_run(const cuda_call *c) {
       c->state->stream, &choice, cuda_out(c, 0), cuda_in(c, 0),
       tsr_choice_has_bias(n) ? cuda_in(c, 1) : NULL, tokens,
       tsr_nan_place(c->call.task->node, c->call.at.microbatch, c->call.rank->rank),
-      c->state->nan_place);
+      c->state->nan_place, cuda_scratch(c));
   if (recorded >= 0)
     tsr_cuda_gather(
         c->state->stream, cuda_out(c, 0), cuda_in(c, recorded), sizeof(int32_t), 1, &slots, &step,

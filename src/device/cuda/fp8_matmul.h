@@ -11,7 +11,8 @@ void cuda_fp8_quantize(const cuda_call *c, void *operands, const int32_t *starts
 /* An operand from a unit of what is summed on; of weights of experts that of the first one. */
 tsr_cuda_fp8_matrix cuda_fp8_matrix(const cuda_fp8_operand *operand, int64_t unit);
 
-/* A GEMM of a task of sums (cuda_matmul_scratch), of inputs a and b over one unit of what they are summed over. */
+/* A GEMM of a task of sums (cuda_matmul_scratch), of inputs a and b over one unit of what they are
+ * summed over. */
 typedef struct {
   int a, b;
   int64_t unit;

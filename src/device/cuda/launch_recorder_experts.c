@@ -8,8 +8,8 @@
 
 void tsr_cuda_choose_experts(
     tsr_cuda_stream s, const tsr_choice *r, int32_t *experts, const float *scores,
-    const float *bias, int64_t S, uint64_t place, uint64_t *nan_place) {
-  UNUSED(experts, scores, bias, &place, nan_place);
+    const float *bias, int64_t S, uint64_t place, uint64_t *nan_place, void *scratch) {
+  UNUSED(experts, scores, bias, &place, nan_place, scratch);
   if (S > 0) record(s, "choose_experts", launch_choose_experts(S, r->groups));
 }
 void tsr_cuda_expert_weights(

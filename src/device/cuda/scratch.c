@@ -198,6 +198,11 @@ static int64_t gradient_norms_bytes(const tsr_task *t) {
 
 /* ---- mixture of experts ---- */
 
+static int64_t choose_experts_bytes(const tsr_program *p, const tsr_task *t) {
+  int64_t groups = p->graph->nodes[t->node].attr.choose_experts.groups;
+  return tsr_cuda_choose_experts_scratch(tsr_tensor_rows(&t->inputs[0]), groups);
+}
+
 static int64_t expert_plan_bytes(const tsr_task *t) {
   const tsr_expert_rows *r = t->experts;
   const tsr_capacity capacity = {r->slots, r->unit_tokens};
@@ -261,6 +266,8 @@ int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
     return cuda_row_sum_scratch_at(t, NULL).bytes;
   case TSR_OP_EMBEDDING_DW:
     return cuda_embedding_scratch_at(t, NULL).bytes;
+  case TSR_OP_CHOOSE_EXPERTS:
+    return choose_experts_bytes(p, t);
   case TSR_OP_EXPERT_PLAN:
     return expert_plan_bytes(t);
   case TSR_OP_COMBINE_EXPERTS:

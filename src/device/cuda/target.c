@@ -48,18 +48,10 @@ static bool has_head(const tsr_program *p, const tsr_task *t) {
          tsr_node_value_head(n) <= TSR_CUDA_HEAD_MAX;
 }
 
-/* A block keeps something of each of a token's experts, and of each group of experts. */
-static bool has_experts(const tsr_program *p, const tsr_task *t) {
-  const tsr_choose_experts_attrs *a = &p->graph->nodes[t->node].attr.choose_experts;
-  if (t->op == TSR_OP_CHOOSE_EXPERTS) return a->groups <= TSR_CUDA_GROUPS_MAX;
-  if (!(tsr_op_facts(t->op) & TSR_FACT_ROUTED)) return true;
-  return t->experts->choices <= TSR_CUDA_CHOICES_MAX;
-}
-
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
   bool runs = t->op != TSR_OP_ADAPTED_SQUARES && t->op != TSR_OP_DIVIDE_ROOT;
-  return runs && has_function(p, t) && has_head(p, t) && has_experts(p, t);
+  return runs && has_function(p, t) && has_head(p, t);
 }
 
 /* Optimizer state in a file is the host's to update. */
