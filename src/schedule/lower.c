@@ -5,6 +5,7 @@
  * invalidates: nothing */
 #include "schedule/assign_target.h"
 #include "schedule/classifier_calls.h"
+#include "schedule/delay_gradients.h"
 #include "schedule/fuse.h"
 #include "schedule/host_tasks.h"
 #include "schedule/offload.h"
@@ -373,10 +374,16 @@ static const int *find_chunks(tsr_arena *arena, const tsr_pipeline *pipeline, in
   return chunk_of;
 }
 
-/* `shared`: the members that are the same for every stage. `gemms`: as of tsr_program_fuse. */
+/* What may be done or not; each choice is sound. */
+typedef struct {
+  unsigned gemms; /* as of tsr_program_fuse */
+  bool delays;    /* gradients are (delay_gradients.h) */
+} choice;
+
+/* `shared`: the members that are the same for every stage. `ret_delayed`: whether a gradient is. */
 static tsr_program *make_program(
     const tsr_program *shared, const tsr_pipeline_starts *starts, int stage,
-    const tsr_target *target, unsigned gemms) {
+    const tsr_target *target, choice how_to, bool *ret_delayed) {
   const tsr_graph *graph = shared->graph;
   const tsr_lowering *how = &shared->lowering;
   tsr_program *p = tsr_arena_alloc(graph->arena, sizeof *p);
@@ -394,7 +401,8 @@ static tsr_program *make_program(
   make_runs(&l);
   tsr_program_sink_updates(p, target);
   tsr_program_split_classifiers(p, target);
-  tsr_program_fuse(p, target, gemms);
+  tsr_program_fuse(p, target, how_to.gemms);
+  *ret_delayed = how_to.delays && tsr_program_delay_gradients(p);
   bind_tensors(&l); /* shapes, for the target */
   tsr_program_size_outputs(p, target);
   bind_tensors(&l);
@@ -414,20 +422,34 @@ static bool has_form(const tsr_program *p, tsr_fused_form form) {
 
 /* Batches of GEMMs move tasks, and need scratch for all of their sums: the first choice whose plan
  * needs no more memory than without them. */
-static tsr_program *make_smallest(
+static tsr_program *make_fused(
     const tsr_program *shared, const tsr_pipeline_starts *starts, int stage,
-    const tsr_target *target) {
+    const tsr_target *target, bool delays, bool *ret_delayed) {
   static const unsigned choices[] = {
       TSR_GEMMS_LINEAR | TSR_GEMMS_LINEAR_DW | TSR_GEMMS_EXTENDING,
       TSR_GEMMS_LINEAR | TSR_GEMMS_LINEAR_DW, TSR_GEMMS_LINEAR_DW, TSR_GEMMS_LINEAR};
-  tsr_program *p = make_program(shared, starts, stage, target, choices[0]);
+  choice how = {choices[0], delays};
+  tsr_program *p = make_program(shared, starts, stage, target, how, ret_delayed);
   if (!has_form(p, TSR_FUSED_GEMMS)) return p;
-  tsr_program *separate = make_program(shared, starts, stage, target, 0);
+  how.gemms = 0;
+  tsr_program *separate = make_program(shared, starts, stage, target, how, ret_delayed);
   for (size_t i = 1; p->bytes[TSR_SEGMENT_WORK] > separate->bytes[TSR_SEGMENT_WORK]; i++) {
     if (i == sizeof choices / sizeof *choices) return separate;
-    p = make_program(shared, starts, stage, target, choices[i]);
+    how.gemms = choices[i];
+    p = make_program(shared, starts, stage, target, how, ret_delayed);
   }
   return p;
+}
+
+/* With gradients that are delayed, if it needs no more memory than without. */
+static tsr_program *make_smallest(
+    const tsr_program *shared, const tsr_pipeline_starts *starts, int stage,
+    const tsr_target *target) {
+  bool delayed;
+  tsr_program *p = make_fused(shared, starts, stage, target, true, &delayed);
+  if (!delayed) return p;
+  tsr_program *early = make_fused(shared, starts, stage, target, false, &delayed);
+  return early->bytes[TSR_SEGMENT_WORK] < p->bytes[TSR_SEGMENT_WORK] ? early : p;
 }
 
 tsr_programs tsr_programs_make(

@@ -279,6 +279,19 @@ def classifier_tiles(c):
         half.matches(classifier)
 
 
+@feature("A table that is embedding and classifier has one gradient in memory, for few tokens a late one; same bits over tp")
+def tied_table(c):
+    keys = {"transformer_config__weight_tying": "enabled", "transformer_config__vocab_size": 1000, "training_config__batch_size": 1,
+            "training_config__gradient_accumulation_steps": 1, "numerics__units": "{batch: 1, tp: 2}"}
+    early, late = (r"linear_dw +d\.wte@logits (.*\n)+? +\d+  linear_dw (.*\n)+? +\d+  embedding_dw\+add +d\.wte ",
+                   r"linear_dw +d\.wte@logits .*\n +\d+  embedding_dw\+add +d\.wte ")
+    small(c).with_keys("check", "--dump", "program", **keys).matches(late)
+    found = {weights(c.with_keys(**keys, **on)) for on in ({}, {"mesh": mesh(tp=2)})}
+    assert len(found) == 1, found
+    long = {"transformer_config__max_sequence_length": 64, "training_config__sequence_length": 64}
+    c.with_keys("check", "--dump", "program", **keys, **long).matches(early)
+
+
 @feature("Head-parallel attention: heads / tp a rank; heads that do not divide are an error")
 def head_parallel(c):
     for tp, heads in ((1, 4), (2, 2), (4, 1)):
