@@ -4,8 +4,9 @@
  * and turned in registers, and stays in the first cache while the rows of x are multiplied by it.
  * gemm packs all of w first.
  *
- * The chunk that comes next is fetched meanwhile: a panel's rows are more streams than a processor
- * foresees while it computes. */
+ * While a chunk is loaded, the one that comes next is fetched, also from one panel to the next: a
+ * panel's rows are more streams than a processor foresees, and what it computes is over before the
+ * memory has answered. */
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/fp16.h"
 #include "kernels/cpu/quantized_square.h"
@@ -13,8 +14,7 @@
 
 enum {
   PANEL = 2 * WIDTH, /* rows of w, which are columns of y */
-  CHUNK = 64,        /* of K */
-  LINE = 64
+  CHUNK = 64         /* of K */
 };
 _Static_assert(TSR_GEMM_DEPTH % CHUNK == 0, "a chunk is of one chain");
 
@@ -27,16 +27,10 @@ enum { TOGETHER = 4 };
 
 typedef struct {
   const tsr_skinny_gemm *p;
-  int64_t n, columns;         /* the first row of w; how many of PANEL are in use */
+  int64_t n, columns; /* the first row of w; how many of PANEL are in use */
+  bool is_last;
   quantized_row codes[PANEL]; /* of quantised rows; those that are not in use repeat row 0 */
 } panel;
-
-/* What is fetched while a chunk is multiplied. */
-typedef struct {
-  const char *data; /* (rows, lines * LINE bytes), rows `stride` bytes apart */
-  int64_t rows, stride, lines, row, line;
-  int64_t each; /* lines for each k of a group of rows */
-} fetch;
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -65,17 +59,31 @@ static inline __attribute__((always_inline)) vector halves_load(const uint16_t *
   return lanes_load(part, 0);
 }
 
+/* Elements from the chunk at k to the one that is loaded after it, of the same rows or of the next
+ * panel's; 0: there is none. */
+static inline int64_t find_next(const panel *s, int64_t k) {
+  if (k + CHUNK < s->p->K) return CHUNK;
+  return s->is_last ? 0 : PANEL * s->p->w.cs - k;
+}
+
+/* May be outside of w, which is no access. */
+static inline void fetch(const void *at, int64_t bytes) {
+  __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)bytes), 0, 3);
+}
+
 /* WIDTH rows of w from row `first` of the panel on; rows that are not in use repeat row 0. bf16 is
  * turned in pairs. */
 static inline __attribute__((always_inline)) void
 square_load(const panel *s, int first, int64_t k, int64_t depth, float *to, tsr_element type) {
   const tsr_matrix *w = &s->p->w;
   const int step = type == TSR_ELEMENT_BF16 ? 2 * WIDTH : WIDTH;
+  const int64_t next = find_next(s, k) * tsr_element_bytes(type);
   for (int64_t i = 0; i < depth; i += step) {
     vector words[WIDTH];
     _Pragma("GCC unroll 16") for (int c = 0; c < WIDTH; c++) {
       int64_t row = first + c < s->columns ? first + c : 0;
       const void *at = tsr_element_at(w->data, type, w->first + (s->n + row) * w->cs + k + i);
+      fetch(at, next);
       words[c] = type == TSR_ELEMENT_F16
                      ? halves_load(at, depth - i)
                      : words_load(at, depth - i, type == TSR_ELEMENT_BF16 ? 2 : 1);
@@ -112,39 +120,17 @@ static void chunk_load(const panel *s, int64_t k, int64_t depth, float *to) {
   else chunk_load_type(s, k, depth, to, TSR_ELEMENT_F16);
 }
 
-static fetch fetch_of(const panel *s, int64_t k, int64_t multiplied) {
-  const tsr_matrix *w = &s->p->w;
-  if (w->type == TSR_ELEMENT_CODES) return (fetch){0}; /* decoding takes longer than memory */
-  int64_t bytes = tsr_element_bytes(w->type);
-  fetch f = {.rows = s->columns, .stride = w->cs * bytes};
-  f.data = tsr_element_at(w->data, w->type, w->first + s->n * w->cs + k);
-  f.lines = (least(s->p->K - k, CHUNK) * bytes + LINE - 1) / LINE;
-  f.each = (f.rows * f.lines + multiplied - 1) / multiplied;
-  return f;
-}
-
-static inline void fetch_some(fetch *f) {
-  for (int64_t i = 0; i < f->each && f->line < f->lines; i++) {
-    __builtin_prefetch(f->data + f->row * f->stride + f->line * LINE, 0, 3);
-    if (++f->row < f->rows) continue;
-    f->row = 0;
-    f->line++;
-  }
-}
-
 /* ---- a chunk times rows of x ---- */
 
 typedef vector row_sums[2];
 
 static inline __attribute__((always_inline)) void add_rows(
-    const float *w, const float *x, int64_t stride, int64_t depth, row_sums *to, fetch *ahead,
-    const int rows) {
+    const float *w, const float *x, int64_t stride, int64_t depth, row_sums *to, const int rows) {
   row_sums sums[TOGETHER];
   _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++) sums[r][0] = to[r][0],
                                                          sums[r][1] = to[r][1];
   for (int64_t k = 0; k < depth; k++) {
     vector w0 = lanes_load(w + k * PANEL, 0), w1 = lanes_load(w + k * PANEL, 1);
-    fetch_some(ahead);
     _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++) {
       vector each = vector_all(x[r * stride + k]);
       sums[r][0] = vector_fused(each, w0, sums[r][0]);
@@ -156,12 +142,11 @@ static inline __attribute__((always_inline)) void add_rows(
 }
 
 static void add_group(
-    const float *w, const float *x, int64_t stride, int64_t depth, row_sums *to, fetch *ahead,
-    int64_t rows) {
+    const float *w, const float *x, int64_t stride, int64_t depth, row_sums *to, int64_t rows) {
   switch (rows < TOGETHER ? rows : TOGETHER) {
 #define ROWS(n)                                                                                    \
   case n:                                                                                          \
-    add_rows(w, x, stride, depth, to, ahead, n);                                                   \
+    add_rows(w, x, stride, depth, to, n);                                                          \
     break;
     ROWS(1)
     ROWS(2)
@@ -188,15 +173,12 @@ static void panel_run(const panel *s, float *y, const float *x, int64_t rows) {
   const tsr_skinny_gemm *p = s->p;
   float w[CHUNK * PANEL] __attribute__((aligned(64)));
   row_sums all[SKINNY_ROWS_MAX], sums[SKINNY_ROWS_MAX];
-  int64_t multiplied = (rows + TOGETHER - 1) / TOGETHER * CHUNK;
   memset(sums, 0, (size_t)rows * sizeof *sums);
   for (int64_t k = 0; k < p->K; k += CHUNK) {
     int64_t depth = least(p->K - k, CHUNK), end = k + depth;
-    fetch ahead = {0};
     chunk_load(s, k, depth, w);
-    if (end < p->K) ahead = fetch_of(s, end, multiplied);
     for (int64_t r = 0; r < rows; r += TOGETHER)
-      add_group(w, x + r * p->x_stride + k, p->x_stride, depth, sums + r, &ahead, rows - r);
+      add_group(w, x + r * p->x_stride + k, p->x_stride, depth, sums + r, rows - r);
     if (end % TSR_GEMM_DEPTH == 0 || end == p->K) complete(all, sums, rows, k < TSR_GEMM_DEPTH);
   }
   float bias[PANEL] = {0};
@@ -210,7 +192,7 @@ static void panel_run(const panel *s, float *y, const float *x, int64_t rows) {
 static void
 run_panels(const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, int64_t end) {
   for (int64_t n = begin; n < end; n += PANEL) {
-    panel s = {.p = p, .n = n, .columns = least(end - n, PANEL)};
+    panel s = {.p = p, .n = n, .columns = least(end - n, PANEL), .is_last = n + PANEL >= end};
     for (int c = 0; p->w.type == TSR_ELEMENT_CODES && c < PANEL; c++)
       s.codes[c] = quantized_row_at(
           &p->w.quantized, p->w.first / p->w.quantized.layout.cols + n + (c < s.columns ? c : 0));
