@@ -67,6 +67,7 @@ inline fiber fibers[THREADS_MAX];
 inline stack_context home;
 inline int current, threads, at_events; /* threads AT_EVENT */
 inline unsigned long runs, sweeps;      /* of fibers, and over all warps, so far */
+inline unsigned long barriers;          /* of blocks that all threads passed, so far */
 inline size_t shared_size;              /* of the block, dynamic */
 inline const std::function<void()> *body;
 inline uint64_t exchange[2][THREADS_MAX];
@@ -211,6 +212,7 @@ inline void release_block() {
       fail("waits elsewhere than the block", t, fibers[t].line);
   }
   for (int t = 0; t < threads; t++) fibers[t].wait = READY;
+  barriers++;
 }
 
 inline bool units_pass() {
