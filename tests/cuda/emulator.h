@@ -4,9 +4,10 @@
  *
  * Blocks run one after the other. A block's threads are fibers, which run until they wait: at
  * __syncthreads for the block, at __syncwarp and in the exchanges of a warp (__shfl_xor_sync) for
- * the lanes of their mask, and for what units beside the threads do (tma.h). A wait that would never end, or that a GPU leaves undefined, stops
- * the program with the place: a thread that has ended while others wait for it, threads of a block
- * that wait at different lines, lanes with different masks, a launch that no GPU would take.
+ * the lanes of their mask, and for what units beside the threads do (tma.h). A wait that would never
+ * end, or that a GPU leaves undefined, stops the program with the place: a thread that has ended
+ * while others wait for it, threads of a block that wait at different lines, lanes with different
+ * masks, a launch that no GPU would take.
  *
  * Shared memory (`__shared__` variables, and launch.cuh's TSR_SHARED) is all ones, a NaN, when a
  * block begins, and nothing may be written behind what a launch asked for. Threads and blocks run

@@ -197,7 +197,7 @@ static void test_maps(void) {
   for (const tma_tensor &b : bad) CHECK(!tensor_map_encode(&map, b));
 }
 
-/* "" stands for what order says otherwise. */
+/* What the emulator says of each; "": it depends on the order. */
 static void test_mistakes(void) {
   static const char *const said[MISTAKES] = {
       [RIGHT] = "",
