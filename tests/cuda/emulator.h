@@ -4,9 +4,10 @@
  *
  * Blocks run one after the other. A block's threads are fibers, which run until they wait: at
  * __syncthreads for the block, at __syncwarp and in the exchanges of a warp (__shfl_xor_sync) for
- * the lanes of their mask, and for what units beside the threads do (tma.h). A wait that would never end, or that a GPU leaves undefined, stops
- * the program with the place: a thread that has ended while others wait for it, threads of a block
- * that wait at different lines, lanes with different masks, a launch that no GPU would take.
+ * the lanes of their mask, and for what units beside the threads do (tma.h). A wait that would never
+ * end, or that a GPU leaves undefined, stops the program with the place: a thread that has ended
+ * while others wait for it, threads of a block that wait at different lines, lanes with different
+ * masks, a launch that no GPU would take.
  *
  * Shared memory (`__shared__` variables, and launch.cuh's TSR_SHARED) is all ones, a NaN, when a
  * block begins, and nothing may be written behind what a launch asked for. Threads and blocks run
@@ -67,6 +68,7 @@ inline fiber fibers[THREADS_MAX];
 inline stack_context home;
 inline int current, threads, at_events; /* threads AT_EVENT */
 inline unsigned long runs, sweeps;      /* of fibers, and over all warps, so far */
+inline unsigned long barriers;          /* of blocks that all threads passed, so far */
 inline size_t shared_size;              /* of the block, dynamic */
 inline const std::function<void()> *body;
 inline uint64_t exchange[2][THREADS_MAX];
@@ -211,6 +213,7 @@ inline void release_block() {
       fail("waits elsewhere than the block", t, fibers[t].line);
   }
   for (int t = 0; t < threads; t++) fibers[t].wait = READY;
+  barriers++;
 }
 
 inline bool units_pass() {

@@ -7,9 +7,9 @@
  * once or, where `emulator::fetches_late` is set, when no thread goes on without them, the last one
  * first. Behind an arrival the other warps go on first, so that what they may do is done as early as
  * it can be. The async proxy sees what it wrote itself, and what threads wrote before tma_fence. What
- * the hardware leaves undefined stops the program: a barrier that is not initialized, not fenced or
- * overwritten, more arrivals than its count, a tile that is not aligned, a phase or a copy that is
- * left at the end of a block, registers that nobody left. */
+ * the hardware leaves undefined stops the program: a barrier that is not initialized, not fenced,
+ * not behind a barrier of the block or overwritten, more arrivals than its count, a tile that is
+ * not aligned, a phase or a copy that is left at the end of a block, registers that nobody left. */
 #ifndef TSR_TESTS_CUDA_TMA_H
 #define TSR_TESTS_CUDA_TMA_H
 extern "C" {
@@ -43,6 +43,8 @@ struct mbarrier {
   int64_t bytes;        /* that are expected, less those that came */
   uint32_t phase;
   bool is_fenced;
+  int by; /* the thread that initialized it, and how many barriers its block had passed then */
+  unsigned long then;
 };
 inline std::map<uint32_t, mbarrier> mbarriers;
 
@@ -57,6 +59,14 @@ inline mbarrier *mbarrier_at(uint32_t address, int line) {
   if (mark != mbarrier_mark(address)) fail("overwrote an mbarrier", current, line);
   if (!found->second.is_fenced) fail("an mbarrier that is not fenced", current, line);
   return &found->second;
+}
+
+/* For the current thread. */
+inline mbarrier *mbarrier_for_thread(uint32_t address, int line) {
+  mbarrier *b = mbarrier_at(address, line);
+  if (b->by != current && b->then == barriers)
+    fail("an mbarrier before a barrier of the block", current, line);
+  return b;
 }
 
 inline void mbarrier_proceed(mbarrier *b) {
@@ -184,7 +194,7 @@ inline void mbarrier_init(uint32_t barrier, uint32_t count, int line = __builtin
   if (count < 1 || count > PHASE_MOST) fail("so many arrivals", current, line);
   if (mbarriers.count(barrier)) fail("initialized an mbarrier twice", current, line);
   memcpy(dynamic_shared + shared_offset(barrier, 8, line), &mark, sizeof mark);
-  mbarriers[barrier] = {count, count, 0, 0, false};
+  mbarriers[barrier] = {count, count, 0, 0, false, current, barriers};
 }
 
 inline void tma_fence() {
@@ -195,7 +205,7 @@ inline void tma_fence() {
 
 inline void mbarrier_expect(uint32_t barrier, uint32_t bytes, int line = __builtin_LINE()) {
   using namespace emulator;
-  mbarrier *b = mbarrier_at(barrier, line);
+  mbarrier *b = mbarrier_for_thread(barrier, line);
   mbarrier_add_bytes(b, bytes, line);
   if (!b->left--) fail("more arrivals than an mbarrier's count", current, line);
   mbarrier_proceed(b);
@@ -207,7 +217,7 @@ inline void mbarrier_arrive(uint32_t barrier, int line = __builtin_LINE()) {
 
 inline void mbarrier_wait(uint32_t barrier, uint32_t parity, int line = __builtin_LINE()) {
   using namespace emulator;
-  const mbarrier *b = mbarrier_at(barrier, line);
+  const mbarrier *b = mbarrier_for_thread(barrier, line);
   if (parity > 1) fail("a parity of that size", current, line);
   wait_until([=]() { return (b->phase & 1) != parity; }, line);
 }
@@ -216,7 +226,7 @@ inline void tma_load(
     uint32_t to, const tensor_map *map, uint32_t barrier, int column, int head, int row, int sample,
     int line = __builtin_LINE()) {
   using namespace emulator;
-  mbarrier_at(barrier, line);
+  mbarrier_for_thread(barrier, line);
   if ((uintptr_t)map % 64 || !map->is_encoded) fail("no tensor map there", current, line);
   if (to % TMA_ALIGNMENT) fail("a tile that is not aligned", current, line);
   shared_offset(to, (size_t)map->tensor.box_rows * TMA_COLUMNS * 2, line);
