@@ -45,8 +45,8 @@ static void check_embedding_backward(
   int64_t padding = v_end - 2;
   cpu->embedding_sort(scratch.data(), tokens.data(), R, v_begin, v_end, padding);
   cpu->embedding_backward(
-      want.data(), dout.data(), order, scratch.data(), 0, R, C, v_begin, v_end, tree, units, inner,
-      0, rows);
+      want.data(), NULL, dout.data(), order, scratch.data(), 0, R, C, v_begin, v_end, tree, units,
+      inner, 0, rows);
   auto got = run_all("embedding_backward", [&](call_arrays &c) {
     int32_t *in = c.in(tokens), *places = moved ? c.in(row_of) : NULL;
     void *d = c.in(type, dout);
