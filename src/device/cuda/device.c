@@ -469,20 +469,6 @@ static bool begin(device *d, char *why) {
   return tsr_cuda_blas_open(d->request.fast, &d->ops.blas, why);
 }
 
-/* Its bits are others than those of the kernel that runs without it. */
-static bool choose_wgmma(device *d, const tsr_cuda_device *is, char *why) {
-  if (!cuda_wgmma_is_wanted()) return true;
-  d->ops.wgmma = is->major == 9 && is->minor == 0 && tsr_cuda_has_wgmma();
-  if (d->ops.wgmma) return strncat(d->arch, ", wgmma", sizeof d->arch - strlen(d->arch) - 1), true;
-  snprintf(
-      why, TSR_CUDA_WHY_BYTES,
-      "sm_%d%d: TESSERA_CUDA_WGMMA needs a GPU of sm_90, code for sm_90a in the plugin, and a "
-      "driver "
-      "that encodes tensor maps\nunset TESSERA_CUDA_WGMMA",
-      is->major, is->minor);
-  return false;
-}
-
 bool cuda_device_open(const tsr_cuda_request *request, const tsr_device **ret_device, char *why) {
   tsr_cuda_device is;
   if (!cuda_describe(request->number, &is, why) || !cuda_fits(&is, why)) return false;
@@ -492,7 +478,8 @@ bool cuda_device_open(const tsr_cuda_request *request, const tsr_device **ret_de
   d->ops.fail = fail;
   d->ops.context = d;
   describe(d, &is);
-  if (!begin(d, why) || !choose_wgmma(d, &is, why)) return free(d), false;
+  if (!begin(d, why) || !cuda_wgmma_choose(&is, &d->ops.wgmma, why)) return free(d), false;
+  if (d->ops.wgmma) strncat(d->arch, ", wgmma", sizeof d->arch - strlen(d->arch) - 1);
   *ret_device = &d->device;
   return true;
 }
