@@ -125,6 +125,8 @@ if ! grep -q __asan_init "$program"; then
   # ---- between the streams of tasks and of messages ----
   export LD_LIBRARY_PATH=$plugins${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   TESSERA_PLUGIN_PATH=$plugins:$build
+  launcher=()
+  want=$(run seed=0)
   if choose_launcher openmpi || choose_launcher mpich; then
     seeds=(1 2 3)
     for mesh in dp=2 pp=2; do
