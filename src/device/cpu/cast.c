@@ -36,7 +36,7 @@ void cpu_cast_inputs(const cpu_call *c, int part, int parts) {
   for (int i = 0; i < c->call.task->inputs_count; i++) {
     const tsr_tensor *t = &c->call.task->inputs[i], *copy = &tsr_kernel_inputs(c->call.task)[i];
     int64_t n = tsr_tensor_elements(t);
-    if (copy->dtype != t->dtype && !(c->half.inputs >> i & 1))
+    if (copy->dtype != t->dtype && !cpu_half_has(c->half.inputs, i))
       cpu_cast_from_half(
           c->k, t->dtype, tsr_operand_address(&c->call, copy), tsr_operand_address(&c->call, t),
           n * part / parts, n * (part + 1) / parts);
@@ -48,7 +48,7 @@ void cpu_cast_outputs(const cpu_call *c, int part, int parts) {
     const tsr_tensor *t = &c->call.task->outputs[i], *copy = &tsr_kernel_outputs(c->call.task)[i];
     int64_t n = tsr_tensor_elements(t);
     int64_t begin = n * part / parts, end = n * (part + 1) / parts;
-    if (copy->dtype == t->dtype || c->half.outputs >> i & 1) continue;
+    if (copy->dtype == t->dtype || cpu_half_has(c->half.outputs, i)) continue;
     const float *x = tsr_operand_address(&c->call, copy);
     if (c->losses) count_losses(c->losses, x, begin, end);
     cpu_cast_to_half(c->k, t->dtype, tsr_operand_address(&c->call, t), x, begin, end);

@@ -12,6 +12,8 @@
 typedef struct {
   unsigned inputs, outputs;
 } cpu_half_operands;
+/* Tasks that update many parameters have more operands than there are bits, and none of these. */
+static inline bool cpu_half_has(unsigned operands, int i) { return i < 32 && operands >> i & 1; }
 
 typedef struct {
   tsr_task_call call;
@@ -60,7 +62,7 @@ const cpu_op *cpu_op_of(const tsr_task *task);
 /* The operands as the kernel has them. */
 static inline float *cpu_in(const cpu_call *c, int i) {
   const tsr_task *t = c->call.task;
-  bool half = c->half.inputs >> i & 1;
+  bool half = cpu_half_has(c->half.inputs, i);
   return tsr_operand_address(&c->call, half ? &t->inputs[i] : &tsr_kernel_inputs(t)[i]);
 }
 /* The type of an input of a GEMM. */
@@ -88,7 +90,7 @@ static inline const int32_t *cpu_tokens(const cpu_call *c, int i) {
 }
 static inline float *cpu_out(const cpu_call *c, int i) {
   const tsr_task *t = c->call.task;
-  bool half = c->half.outputs >> i & 1;
+  bool half = cpu_half_has(c->half.outputs, i);
   return tsr_operand_address(&c->call, half ? &t->outputs[i] : &tsr_kernel_outputs(t)[i]);
 }
 static inline void *cpu_scratch(const cpu_call *c) { return tsr_task_scratch(&c->call); }
