@@ -46,6 +46,9 @@ whole=(training_config.batch_size=8 training_config.gradient_accumulation_steps=
 want_for # one rank
 for processes in 2 3 4 8; do check "$processes" dp=2,tp=2,pp=2; done
 steps=${3-100}
+# Ranks 0 to 2, 3 and 4, 5 to 7: a member of tp, which another process adds, has the norm's parts from a rank beside it.
+want_for --set numerics.units.tp=2
+check 3 dp=4,tp=2 "${whole[@]}" numerics.units.tp=2
 want_for
 if [ "$library" = openmpi ]; then
   check 2 dp=4 "${whole[@]}" zero.stage=3
