@@ -4,6 +4,7 @@
  * all: with folded ranks the work of a step does not grow with their number squared. */
 #include "base/memory.h"
 #include "runtime/executable_internal.h"
+#include "schedule/fuse_task.h"
 #include <stdlib.h>
 
 /* What a task's ranks are computed by: for the i-th of the stage's ranks, `source[i]` is the index
@@ -68,28 +69,21 @@ static void find_sources(tsr_arena *arena, tsr_executable *b, int stage, replica
   }
 }
 
-/* The value whose memory it is. */
-static int source_of(const tsr_program *p, int value) {
-  const tsr_graph *g = p->graph;
-  while (g->values[value].kind == TSR_VALUE_NODE && tsr_program_is_alias(p, g->values[value].node))
-    value = g->nodes[g->values[value].node].inputs[0];
-  return value;
-}
-
 /* A value is copied to the ranks that have not computed it where a task reads it, or an alias of
  * it, that they run, or the host may. */
 static void find_copied(const tsr_program *p, struct tsr_replicated *r) {
   const tsr_graph *g = p->graph;
+  const int *root = tsr_fusing_roots_of(p).of;
   unsigned *made = tsr_memory_new(sizeof *made * (size_t)(g->values_count + 1));
   for (int i = 0; i < p->tasks_count; i++)
     for (int o = 0; o < p->tasks[i].outputs_count; o++)
       made[p->tasks[i].outputs[o].value] = r->of_task[i] ? r->of_task[i]->axes : 0;
   for (int i = 0; i < p->tasks_count; i++)
     for (int k = 0; k < p->tasks[i].inputs_count; k++) {
-      int value = source_of(p, p->tasks[i].inputs[k].value);
+      int value = root[p->tasks[i].inputs[k].value];
       if (made[value] != (r->of_task[i] ? r->of_task[i]->axes : 0)) r->copied[value] = true;
     }
-  for (int i = 0; i < g->outputs_count; i++) r->copied[source_of(p, g->outputs[i].value)] = true;
+  for (int i = 0; i < g->outputs_count; i++) r->copied[root[g->outputs[i].value]] = true;
   free(made);
 }
 

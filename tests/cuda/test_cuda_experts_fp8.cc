@@ -6,6 +6,7 @@
  * other rows nor on how batch units are divided among calls. All of it with tensor cores for codes
  * and for halves, and with fetches that come early and late. */
 #include "expert_case.h"
+#include "fp8_case.h"
 #include "kernels/cuda/fp8_shape.h"
 
 typedef std::vector<uint8_t> bytes;
@@ -118,30 +119,6 @@ static numbers some_numbers(int64_t n, bool whole) {
   for (int64_t i = 0; i < n; i++)
     x[(size_t)i] = whole ? rintf(x[(size_t)i] * 3) : ldexpf(x[(size_t)i], (int)(i / 37 % 13) - 6);
   return x;
-}
-
-enum { WAYS = 4 };
-static bool set_way(int way) {
-#if defined(TSR_EMULATED)
-  emulator::has_fp8 = way & 1;
-  emulator::fetches_late = way & 2;
-  return true;
-#else
-  return way == 0;
-#endif
-}
-
-/* As in test_cuda_fp8.cc. */
-static double steps_of_device() {
-#if defined(TSR_EMULATED)
-  return 8;
-#else
-  int major = 0, minor = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
-  bool codes = major >= 12 || (major == 8 && minor == 9);
-  return codes ? TSR_CUDA_FP8_COARSE_STEPS : TSR_CUDA_FP8_STEPS;
-#endif
 }
 
 /* The sum and the sum of magnitudes of an element. */

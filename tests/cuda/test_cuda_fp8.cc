@@ -4,7 +4,7 @@
  * of kernels/cuda/kernels.h of sums in double of the same codes, has the CPU's bits where all its
  * sums are exact, and the bits of an element do not depend on what else is computed. All of it with
  * tensor cores for codes and for halves, and with fetches that come early and late. */
-#include "cuda_check.h"
+#include "fp8_case.h"
 #include "kernels/cuda/fp8_shape.h"
 #include "kernels/cuda/gemm.h"
 
@@ -141,33 +141,6 @@ static void test_blocks() {
 }
 
 /* ---- the GEMM ---- */
-
-/* Which instructions, and when fetches come; one way on a real device. */
-enum { WAYS = 4 };
-static bool set_way(int way) {
-#if defined(TSR_EMULATED)
-  emulator::has_fp8 = way & 1;
-  emulator::fetches_late = way & 2;
-  run_backwards(way & 2);
-  return true;
-#else
-  return way == 0;
-#endif
-}
-
-/* The bound's first term: the emulator rounds once an instruction, of which a block has 8; tensor
- * cores for codes are those of sm_89 and sm_12x. */
-static double steps_of_device() {
-#if defined(TSR_EMULATED)
-  return 8;
-#else
-  int major = 0, minor = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
-  bool codes = major >= 12 || (major == 8 && minor == 9);
-  return codes ? TSR_CUDA_FP8_COARSE_STEPS : TSR_CUDA_FP8_STEPS;
-#endif
-}
 
 typedef struct {
   int64_t M, N, K, units; /* of K there are so many units, of which the last one is multiplied */

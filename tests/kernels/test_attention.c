@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attention against the formula in double; its gradients against central differences of that. */
+#include "document_positions.h"
 #include "kernel_check.h"
 
 typedef struct {
@@ -211,14 +212,6 @@ static void test_cases(const tsr_kernels *k) {
 
 /* one of them far above all scores, one far below */
 static const float sinks[] = {0.3f, 95.0f, -120.0f, 1.7f};
-/* documents of 30, 1, 1, 70 and 9 tokens, and of 111 */
-static int32_t positions[2 * 111];
-static void make_positions(void) {
-  static const int lengths[] = {30, 1, 1, 70, 9, 111};
-  int32_t *at = positions;
-  for (int d = 0; d < 6; d++)
-    for (int i = 0; i < lengths[d]; i++) *at++ = i;
-}
 
 static const tsr_attention list[] = {
     {.B = 2,
@@ -228,8 +221,8 @@ static const tsr_attention list[] = {
      .D = 5,
      .scale = 0.4f,
      .causal = true,
-     .positions = positions},
-    {.B = 2, .T = 111, .H = 1, .G = 1, .D = 5, .scale = 0.4f, .positions = positions},
+     .positions = document_positions},
+    {.B = 2, .T = 111, .H = 1, .G = 1, .D = 5, .scale = 0.4f, .positions = document_positions},
     {.B = 2,
      .T = 111,
      .H = 4,
@@ -243,7 +236,7 @@ static const tsr_attention list[] = {
      .heads_global = 4,
      .Dv = 3,
      .sinks = sinks,
-     .positions = positions},
+     .positions = document_positions},
     {.B = 1, .T = 1, .H = 1, .G = 1, .D = 1, .scale = 1, .causal = true},
     {.B = 2, .T = 7, .H = 2, .G = 2, .D = 3, .scale = 0.5f, .causal = true},
     {.B = 1, .T = 17, .H = 4, .G = 2, .D = 8, .scale = 0.35f, .causal = false},

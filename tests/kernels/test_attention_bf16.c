@@ -3,6 +3,7 @@
  * within the error that rounding the probabilities, their gradients and the results to bf16 can
  * make, of the formula in double; for every split; the same bits by the instruction as by its
  * emulation in C, over units of the sequence and with a cache. */
+#include "document_positions.h"
 #include "kernel_check.h"
 #include "emulated_attention.h"
 #include "kernels/ring_attention_merge.h"
@@ -317,14 +318,6 @@ static void check_case(const inputs *x, const tsr_kernels *emulated, const tsr_k
 }
 
 static const float sinks[] = {0.3f, 9.0f, -20.0f, 1.7f};
-static int32_t positions[2 * 111];
-
-static void make_positions(void) {
-  static const int lengths[] = {30, 1, 1, 70, 9, 111};
-  int32_t *at = positions;
-  for (int d = 0; d < 6; d++)
-    for (int i = 0; i < lengths[d]; i++) *at++ = i;
-}
 
 /* clang-format off */
 static const tsr_attention list[] = {
@@ -341,7 +334,7 @@ static const tsr_attention list[] = {
      .dropout = 0.2f, .key = 9, .heads_global = 4, .sinks = sinks},
     {.B = 1, .T = 131, .H = 4, .G = 2, .D = 16, .scale = 0.5f, .causal = true, .soft_cap = 3},
     {.B = 2, .T = 111, .H = 4, .G = 2, .D = 40, .scale = 0.2f, .causal = true,
-     .positions = positions},
+     .positions = document_positions},
 };
 /* clang-format on */
 
