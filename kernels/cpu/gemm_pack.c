@@ -78,7 +78,7 @@ transpose_part(const panel_lanes *x, int64_t k, int64_t wide, float *to, const i
     const int here = panel - l < WIDTH ? panel - l : WIDTH;
     vector rows[WIDTH];
     if (here == WIDTH && l + WIDTH <= x->valid && wide == WIDTH) {
-      transpose_loaded(from + l * x->stride, x->stride, rows);
+      transpose_loaded(from + l * x->stride, x->stride * 4, rows);
     } else {
       _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) {
         if (i >= here || l + i >= x->valid) rows[i] = (vector){0};

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A product with few rows, y = x w^T: what decoding is made of. Reading w is all its work, so w is
- * read once for all rows, in the order in which it lies: a chunk of a panel of its rows is widened
- * and turned in registers, and stays in the first cache while the rows of x are multiplied by it.
- * gemm packs all of w first.
+/* A GEMM with few rows, y = x w^T: what decoding is made of. Reading w is all its work, so a panel of
+ * rows of w is transposed in registers and multiplied there by rows of x; gemm packs all of w first.
  *
- * While a chunk is loaded, the one that comes next is fetched, also from one panel to the next: a
- * panel's rows are more streams than a processor foresees, and what it computes is over before the
- * memory has answered. */
+ * The next panel is fetched into the second cache meanwhile, in the order of its addresses: rows of
+ * a panel lie far apart, and a processor foresees one stream better than one for each row. What is
+ * quantised is decoded through the first cache, and so are the ends of w. */
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/fp16.h"
 #include "kernels/cpu/quantized_square.h"
 #include "kernels/cpu/skinny_gemm.h"
 
+/* Squares of WIDTH rows of w side by side: two vectors of 16 sums hide what an addition takes. */
 enum {
-  PANEL = 2 * WIDTH, /* rows of w, which are columns of y */
-  CHUNK = 64         /* of K */
+  SQUARES = WIDTH == 16 ? 1 : 2,
+  PANEL = SQUARES * WIDTH, /* rows of w, which are columns of y */
+  CHUNK = 64,              /* of K, of which a panel is decoded at once */
+  LINE = 64
 };
 _Static_assert(TSR_GEMM_DEPTH % CHUNK == 0, "a chunk is of one chain");
+_Static_assert(TSR_GEMM_DEPTH % (2 * WIDTH) == 0, "a square of pairs is of one chain");
 
-/* Rows of x whose sums are in registers at once, two vectors each. */
+/* Rows of x that are multiplied while a square is in registers. */
 #if defined(__AVX512F__)
 enum { TOGETHER = 8 };
 #else
@@ -27,8 +29,7 @@ enum { TOGETHER = 4 };
 
 typedef struct {
   const tsr_skinny_gemm *p;
-  int64_t n, columns; /* the first row of w; how many of PANEL are in use */
-  bool is_last;
+  int64_t n, columns;         /* the first row of w; how many of PANEL are in use */
   quantized_row codes[PANEL]; /* of quantised rows; those that are not in use repeat row 0 */
 } panel;
 
@@ -59,31 +60,17 @@ static inline __attribute__((always_inline)) vector halves_load(const uint16_t *
   return lanes_load(part, 0);
 }
 
-/* Elements from the chunk at k to the one that is loaded after it, of the same rows or of the next
- * panel's; 0: there is none. */
-static inline int64_t find_next(const panel *s, int64_t k) {
-  if (k + CHUNK < s->p->K) return CHUNK;
-  return s->is_last ? 0 : PANEL * s->p->w.cs - k;
-}
-
-/* May be outside of w, which is no access. */
-static inline void fetch(const void *at, int64_t bytes) {
-  __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)bytes), 0, 3);
-}
-
 /* WIDTH rows of w from row `first` of the panel on; rows that are not in use repeat row 0. bf16 is
- * turned in pairs. */
+ * transposed in pairs. */
 static inline __attribute__((always_inline)) void
 square_load(const panel *s, int first, int64_t k, int64_t depth, float *to, tsr_element type) {
   const tsr_matrix *w = &s->p->w;
   const int step = type == TSR_ELEMENT_BF16 ? 2 * WIDTH : WIDTH;
-  const int64_t next = find_next(s, k) * tsr_element_bytes(type);
   for (int64_t i = 0; i < depth; i += step) {
     vector words[WIDTH];
     _Pragma("GCC unroll 16") for (int c = 0; c < WIDTH; c++) {
       int64_t row = first + c < s->columns ? first + c : 0;
       const void *at = tsr_element_at(w->data, type, w->first + (s->n + row) * w->cs + k + i);
-      fetch(at, next);
       words[c] = type == TSR_ELEMENT_F16
                      ? halves_load(at, depth - i)
                      : words_load(at, depth - i, type == TSR_ELEMENT_BF16 ? 2 : 1);
@@ -104,8 +91,7 @@ square_load(const panel *s, int first, int64_t k, int64_t depth, float *to, tsr_
 
 static inline __attribute__((always_inline)) void
 chunk_load_type(const panel *s, int64_t k, int64_t depth, float *to, tsr_element type) {
-  square_load(s, 0, k, depth, to, type);
-  square_load(s, WIDTH, k, depth, to, type);
+  for (int v = 0; v < SQUARES; v++) square_load(s, v * WIDTH, k, depth, to, type);
 }
 
 static void chunk_load(const panel *s, int64_t k, int64_t depth, float *to) {
@@ -113,40 +99,126 @@ static void chunk_load(const panel *s, int64_t k, int64_t depth, float *to) {
   if (type == TSR_ELEMENT_CODES) {
     const tsr_quantized *w = &s->p->w.quantized;
     int64_t column = s->p->w.first % w->layout.cols + k;
-    for (int v = 0; v < 2; v++)
+    for (int v = 0; v < SQUARES; v++)
       quantized_square(w, s->codes + v * WIDTH, column, depth, to + v * WIDTH, PANEL);
   } else if (type == TSR_ELEMENT_F32) chunk_load_type(s, k, depth, to, TSR_ELEMENT_F32);
   else if (type == TSR_ELEMENT_BF16) chunk_load_type(s, k, depth, to, TSR_ELEMENT_BF16);
   else chunk_load_type(s, k, depth, to, TSR_ELEMENT_F16);
 }
 
-/* ---- a chunk times rows of x ---- */
+/* ---- a panel times rows of x ---- */
 
-typedef vector row_sums[2];
+typedef vector row_sums[SQUARES];
 
-static inline __attribute__((always_inline)) void add_rows(
-    const float *w, const float *x, int64_t stride, int64_t depth, row_sums *to, const int rows) {
-  row_sums sums[TOGETHER];
-  _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++) sums[r][0] = to[r][0],
-                                                         sums[r][1] = to[r][1];
-  for (int64_t k = 0; k < depth; k++) {
-    vector w0 = lanes_load(w + k * PANEL, 0), w1 = lanes_load(w + k * PANEL, 1);
-    _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++) {
-      vector each = vector_all(x[r * stride + k]);
-      sums[r][0] = vector_fused(each, w0, sums[r][0]);
-      sums[r][1] = vector_fused(each, w1, sums[r][1]);
-    }
-  }
-  _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++) to[r][0] = sums[r][0],
-                                                         to[r][1] = sums[r][1];
+/* What is fetched next: a row of w, and the byte of it. */
+typedef struct {
+  uintptr_t row;
+  int64_t stride, row_bytes, at; /* in bytes */
+} fetching;
+
+/* Begins with the panel behind this one, which may be outside of w: no access. */
+static fetching fetching_of(const panel *s) {
+  const tsr_matrix *w = &s->p->w;
+  int64_t bytes = w->type == TSR_ELEMENT_CODES ? 0 : tsr_element_bytes(w->type);
+  fetching f = {(uintptr_t)w->data, w->cs * bytes, s->p->K * bytes, 0};
+  f.row += (uintptr_t)((w->first + (s->n + PANEL) * w->cs) * bytes);
+  return f;
 }
 
-static void add_group(
-    const float *w, const float *x, int64_t stride, int64_t depth, row_sums *to, int64_t rows) {
-  switch (rows < TOGETHER ? rows : TOGETHER) {
+static inline __attribute__((always_inline)) void fetch(fetching *f, const int bytes) {
+  const uintptr_t from = f->row + (uintptr_t)f->at;
+  _Pragma("GCC unroll 16") for (int i = 0; i < bytes; i += LINE)
+      __builtin_prefetch((const void *)(from + (uintptr_t)i), 0, 2);
+  f->at += bytes;
+  if (f->at < f->row_bytes) return;
+  f->at -= f->row_bytes;
+  f->row += (uintptr_t)f->stride;
+}
+
+/* A square's columns; of bf16 two in each word. */
+static inline __attribute__((always_inline)) void
+columns_load(const panel *s, int64_t n, int64_t k, vector words[WIDTH], const tsr_element type) {
+  const tsr_matrix *w = &s->p->w;
+  const void *at = tsr_element_at(w->data, type, w->first + n * w->cs + k);
+  const int64_t stride = w->cs * tsr_element_bytes(type);
+  if (type == TSR_ELEMENT_F16) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < WIDTH; c++) words[c] =
+        halves_load((const uint16_t *)(const void *)((const char *)at + c * stride), WIDTH);
+    transpose_square(words);
+  } else {
+    transpose_loaded(at, stride, words);
+  }
+}
+
+/* A square, or one of pairs, times rows of x from column k on. */
+static inline __attribute__((always_inline)) void square_add(
+    const vector words[WIDTH], const float *x, int64_t stride, row_sums *to, int square,
+    const int rows, const tsr_element type) {
+  _Pragma("GCC unroll 16") for (int c = 0; c < WIDTH; c++) {
+    vector_bits bits = (vector_bits)words[c];
+    vector even = type == TSR_ELEMENT_BF16 ? (vector)(bits << 16) : words[c];
+    vector odd = (vector)(bits & 0xFFFF0000u);
+    _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++) {
+      const float *at = x + r * stride + (type == TSR_ELEMENT_BF16 ? 2 * c : c);
+      to[r][square] = vector_fused(vector_all(at[0]), even, to[r][square]);
+      if (type == TSR_ELEMENT_BF16)
+        to[r][square] = vector_fused(vector_all(at[1]), odd, to[r][square]);
+    }
+  }
+}
+
+/* Adds `depth` products from column k on by way of the first cache. */
+static inline __attribute__((always_inline)) void
+chunks_add(const panel *s, const float *x, int64_t k, int64_t depth, row_sums *to, const int rows) {
+  float w[CHUNK * PANEL] __attribute__((aligned(64)));
+  for (int64_t end = k + depth; k < end; k += CHUNK) {
+    chunk_load(s, k, least(end - k, CHUNK), w);
+    for (int64_t i = 0; i < least(end - k, CHUNK); i++)
+      _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++)
+          _Pragma("GCC unroll 2") for (int v = 0; v < SQUARES; v++) to[r][v] = vector_fused(
+              vector_all(x[r * s->p->x_stride + k + i]), lanes_load(w + i * PANEL, v), to[r][v]);
+  }
+}
+
+/* The chain of gemm: sums of TSR_GEMM_DEPTH products, added to one another. */
+static inline __attribute__((always_inline)) void panel_add(
+    const panel *s, const float *x, fetching *f, row_sums *all, const int rows,
+    const tsr_element type) {
+  const int step = type == TSR_ELEMENT_BF16 ? 2 * WIDTH : WIDTH;
+  const bool in_registers = type != TSR_ELEMENT_CODES;
+  for (int64_t k = 0; k < s->p->K; k += TSR_GEMM_DEPTH) {
+    row_sums sums[TOGETHER] = {0};
+    int64_t depth = least(s->p->K - k, TSR_GEMM_DEPTH), i = 0;
+    for (; in_registers && s->columns == PANEL && i + step <= depth; i += step) {
+      fetch(f, PANEL * step * (type == TSR_ELEMENT_F32 ? 4 : 2));
+      _Pragma("GCC unroll 2") for (int v = 0; v < SQUARES; v++) {
+        vector words[WIDTH];
+        columns_load(s, s->n + v * WIDTH, k + i, words, type);
+        square_add(words, x + k + i, s->p->x_stride, sums, v, rows, type);
+      }
+    }
+    if (i < depth) chunks_add(s, x, k + i, depth - i, sums, rows);
+    _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++)
+        _Pragma("GCC unroll 2") for (int v = 0; v < SQUARES; v++) all[r][v] =
+            k ? all[r][v] + sums[r][v] : sums[r][v];
+  }
+}
+
+static inline __attribute__((always_inline)) void
+panel_add_type(const panel *s, const float *x, fetching *f, row_sums *all, const int rows) {
+  tsr_element type = s->p->w.type;
+  if (type == TSR_ELEMENT_F32) panel_add(s, x, f, all, rows, TSR_ELEMENT_F32);
+  else if (type == TSR_ELEMENT_BF16) panel_add(s, x, f, all, rows, TSR_ELEMENT_BF16);
+  else if (type == TSR_ELEMENT_F16) panel_add(s, x, f, all, rows, TSR_ELEMENT_F16);
+  else panel_add(s, x, f, all, rows, TSR_ELEMENT_CODES);
+}
+
+static void
+panel_add_rows(const panel *s, const float *x, fetching *f, row_sums *all, int64_t rows) {
+  switch (rows) {
 #define ROWS(n)                                                                                    \
   case n:                                                                                          \
-    add_rows(w, x, stride, depth, to, n);                                                          \
+    panel_add_type(s, x, f, all, n);                                                               \
     break;
     ROWS(1)
     ROWS(2)
@@ -159,32 +231,15 @@ static void add_group(
   }
 }
 
-/* The chain of gemm: sums of TSR_GEMM_DEPTH products, added to one another. */
-static void complete(row_sums *all, row_sums *sums, int64_t rows, bool first) {
-  for (int64_t r = 0; r < rows; r++)
-    for (int v = 0; v < 2; v++) {
-      all[r][v] = first ? sums[r][v] : all[r][v] + sums[r][v];
-      sums[r][v] = (vector){0};
-    }
-}
-
-/* y (rows, columns) = x (rows, K) times the panel, rows at most SKINNY_ROWS_MAX */
-static void panel_run(const panel *s, float *y, const float *x, int64_t rows) {
+/* y (rows, columns) = x (rows, K) times the panel; rows at most TOGETHER */
+static void panel_run(const panel *s, float *y, const float *x, fetching *f, int64_t rows) {
   const tsr_skinny_gemm *p = s->p;
-  float w[CHUNK * PANEL] __attribute__((aligned(64)));
-  row_sums all[SKINNY_ROWS_MAX], sums[SKINNY_ROWS_MAX];
-  memset(sums, 0, (size_t)rows * sizeof *sums);
-  for (int64_t k = 0; k < p->K; k += CHUNK) {
-    int64_t depth = least(p->K - k, CHUNK), end = k + depth;
-    chunk_load(s, k, depth, w);
-    for (int64_t r = 0; r < rows; r += TOGETHER)
-      add_group(w, x + r * p->x_stride + k, p->x_stride, depth, sums + r, rows - r);
-    if (end % TSR_GEMM_DEPTH == 0 || end == p->K) complete(all, sums, rows, k < TSR_GEMM_DEPTH);
-  }
+  row_sums all[TOGETHER];
+  panel_add_rows(s, x, f, all, rows);
   float bias[PANEL] = {0};
   if (p->bias) memcpy(bias, p->bias + s->n, (size_t)s->columns * sizeof *bias);
   for (int64_t r = 0; r < rows; r++) {
-    for (int v = 0; p->bias && v < 2; v++) all[r][v] += lanes_load(bias, v);
+    for (int v = 0; p->bias && v < SQUARES; v++) all[r][v] += lanes_load(bias, v);
     memcpy(y + r * p->y_stride + s->n, &all[r], (size_t)s->columns * sizeof *y);
   }
 }
@@ -192,11 +247,13 @@ static void panel_run(const panel *s, float *y, const float *x, int64_t rows) {
 static void
 run_panels(const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, int64_t end) {
   for (int64_t n = begin; n < end; n += PANEL) {
-    panel s = {.p = p, .n = n, .columns = least(end - n, PANEL), .is_last = n + PANEL >= end};
+    panel s = {.p = p, .n = n, .columns = least(end - n, PANEL)};
     for (int c = 0; p->w.type == TSR_ELEMENT_CODES && c < PANEL; c++)
       s.codes[c] = quantized_row_at(
           &p->w.quantized, p->w.first / p->w.quantized.layout.cols + n + (c < s.columns ? c : 0));
-    panel_run(&s, y, x, p->R);
+    fetching f = fetching_of(&s);
+    for (int64_t r = 0; r < p->R; r += TOGETHER)
+      panel_run(&s, y + r * p->y_stride, x + r * p->x_stride, &f, least(p->R - r, TOGETHER));
   }
 }
 

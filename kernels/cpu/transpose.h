@@ -55,16 +55,20 @@ static inline __attribute__((always_inline)) void transpose_square(vector rows[W
 
 #if defined(__AVX__)
 
-/* Four numbers of each of the rows r, r + 4, …, which lie `stride` apart. */
-static inline __attribute__((always_inline)) vector load_fours(const float *row, int64_t stride) {
+static inline __attribute__((always_inline)) __m128 load_four(const char *row) {
+  return _mm_loadu_ps((const float *)(const void *)row);
+}
+
+/* Four numbers of each of the rows r, r + 4, …, which lie `stride` bytes apart. */
+static inline __attribute__((always_inline)) vector load_fours(const char *row, int64_t stride) {
 #if defined(__AVX512F__)
-  __m512 all = _mm512_castps128_ps512(_mm_loadu_ps(row));
-  all = _mm512_insertf32x4(all, _mm_loadu_ps(row + 4 * stride), 1);
-  all = _mm512_insertf32x4(all, _mm_loadu_ps(row + 8 * stride), 2);
-  return (vector)_mm512_insertf32x4(all, _mm_loadu_ps(row + 12 * stride), 3);
+  __m512 all = _mm512_castps128_ps512(load_four(row));
+  all = _mm512_insertf32x4(all, load_four(row + 4 * stride), 1);
+  all = _mm512_insertf32x4(all, load_four(row + 8 * stride), 2);
+  return (vector)_mm512_insertf32x4(all, load_four(row + 12 * stride), 3);
 #else
-  __m256 low = _mm256_castps128_ps256(_mm_loadu_ps(row));
-  return (vector)_mm256_insertf128_ps(low, _mm_loadu_ps(row + 4 * stride), 1);
+  __m256 low = _mm256_castps128_ps256(load_four(row));
+  return (vector)_mm256_insertf128_ps(low, load_four(row + 4 * stride), 1);
 #endif
 }
 
@@ -81,15 +85,15 @@ static inline __attribute__((always_inline)) vector load_fours(const float *row,
 #define PAIRS_HIGH(a, b) (vector) _mm256_unpackhi_pd((__m256d)(a), (__m256d)(b))
 #endif
 
-/* The columns of a square in memory. Loads of four numbers put the fours of a column into one
+/* The columns of a square in memory, whose rows lie `stride` bytes apart. Loads of four numbers put the fours of a column into one
  * vector, so that only fours are left to be transposed: half as many moves between registers. All
  * of a row is loaded at once: rows may lie so that they displace one another from the cache. */
 static inline __attribute__((always_inline)) void
-transpose_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
+transpose_loaded(const void *from, int64_t stride, vector columns[WIDTH]) {
   vector fours[4][WIDTH / 4];
   _Pragma("GCC unroll 4") for (int r = 0; r < 4; r++)
       _Pragma("GCC unroll 4") for (int k = 0; k < WIDTH / 4; k++) fours[r][k] =
-          load_fours(from + r * stride + 4 * k, stride);
+          load_fours((const char *)from + r * stride + 16 * k, stride);
   _Pragma("GCC unroll 4") for (int k = 0; k < WIDTH / 4; k++) {
     vector low = FOURS_LOW(fours[0][k], fours[1][k]), high = FOURS_HIGH(fours[0][k], fours[1][k]),
            low2 = FOURS_LOW(fours[2][k], fours[3][k]), high2 = FOURS_HIGH(fours[2][k], fours[3][k]);
@@ -103,9 +107,9 @@ transpose_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
 #else
 
 static inline __attribute__((always_inline)) void
-transpose_loaded(const float *from, int64_t stride, vector columns[WIDTH]) {
+transpose_loaded(const void *from, int64_t stride, vector columns[WIDTH]) {
   _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) columns[i] =
-      lanes_load(from + i * stride, 0);
+      *(const vector_unaligned *)(const void *)((const char *)from + i * stride);
   transpose_square(columns);
 }
 
