@@ -4,7 +4,6 @@
  * all: with folded ranks the work of a step does not grow with their number squared. */
 #include "base/memory.h"
 #include "runtime/executable_internal.h"
-#include "schedule/fuse_task.h"
 #include <stdlib.h>
 
 /* What a task's ranks are computed by: for the i-th of the stage's ranks, `source[i]` is the index
@@ -73,7 +72,7 @@ static void find_sources(tsr_arena *arena, tsr_executable *b, int stage, replica
  * it, that they run, or the host may. */
 static void find_copied(const tsr_program *p, struct tsr_replicated *r) {
   const tsr_graph *g = p->graph;
-  const int *root = tsr_fusing_roots_of(p).of;
+  const int *root = tsr_program_roots(p, g->arena);
   unsigned *made = tsr_memory_new(sizeof *made * (size_t)(g->values_count + 1));
   for (int i = 0; i < p->tasks_count; i++)
     for (int o = 0; o < p->tasks[i].outputs_count; o++)

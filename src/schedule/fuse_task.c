@@ -4,14 +4,8 @@
 tsr_fusing_roots tsr_fusing_roots_of(const tsr_program *p) {
   const tsr_graph *g = p->graph;
   tsr_fusing_roots r = {
-      tsr_arena_array(g->arena, int, g->values_count + 1),
-      tsr_arena_array(g->arena, int, g->values_count + 1)};
-  for (int v = 0; v < g->values_count; v++) {
-    int node = g->values[v].node;
-    bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
-    r.of[v] = alias ? r.of[g->nodes[node].inputs[0]] : v;
-    r.readers[r.of[v]] += p->readers[v] - alias;
-  }
+      tsr_program_roots(p, g->arena), tsr_arena_array(g->arena, int, g->values_count + 1)};
+  for (int v = 0; v < g->values_count; v++) r.readers[r.of[v]] += p->readers[v] - (r.of[v] != v);
   return r;
 }
 

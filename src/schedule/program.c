@@ -138,3 +138,14 @@ bool tsr_program_is_alias(const tsr_program *p, int node) {
   int axis = tsr_node_axis(n);
   return axis >= 0 && p->lowering.size[axis] == 1;
 }
+
+int *tsr_program_roots(const tsr_program *p, tsr_arena *arena) {
+  const tsr_graph *g = p->graph;
+  int *roots = tsr_arena_array(arena, int, g->values_count + 1);
+  for (int v = 0; v < g->values_count; v++) {
+    int node = g->values[v].node;
+    bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
+    roots[v] = alias ? roots[g->nodes[node].inputs[0]] : v;
+  }
+  return roots;
+}

@@ -277,6 +277,9 @@ int64_t tsr_program_times(const tsr_program *program, int task);
 int tsr_program_in_place(const tsr_program *program, int node);
 /* A node that needs no task: its output is its input's bytes under another name. */
 bool tsr_program_is_alias(const tsr_program *program, int node);
+/* Per value of the graph: the value whose bytes it names, which is itself unless an alias makes it.
+ */
+int *tsr_program_roots(const tsr_program *program, tsr_arena *arena);
 /* Whether an input is written when a part begins: at every forward pass of a chunk that needs it.
  */
 bool tsr_program_fills(const tsr_program *program, int part, int input);

@@ -42,16 +42,6 @@ static const int *inputs_of(const settling *s, const tsr_task *t) {
   return t->values ? t->values : s->p->graph->nodes[t->node].inputs;
 }
 
-static void find_roots(settling *s) {
-  const tsr_program *p = s->p;
-  s->root = tsr_arena_array(s->arena, int, p->graph->values_count + 1);
-  for (int v = 0; v < p->graph->values_count; v++) {
-    int node = p->graph->values[v].node;
-    bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
-    s->root[v] = alias ? s->root[p->graph->nodes[node].inputs[0]] : v;
-  }
-}
-
 /* The wait for a bucket completes what the bucket's collectives write. */
 static void note(settling *s, int task, spot at) {
   const tsr_task *t = &s->p->tasks[task];
@@ -164,7 +154,7 @@ void tsr_program_sink_updates(tsr_program *p, const tsr_target *target) {
   for (int k = 0; k < p->parts_count; k++) s.last_run[k] = -1;
   for (int r = 0; r < p->runs_count; r++) s.last_run[p->runs[r].part] = r;
   for (int v = 0; v < values; v++) s.written[v] = s.read[v] = before_all;
-  find_roots(&s);
+  s.root = tsr_program_roots(p, s.arena);
   s.keeps_norms = target->fuses & 1u << TSR_FUSED_NORMS && waits_for_norm(&s);
   find_spots(&s);
   rebuild(&s);
