@@ -36,7 +36,7 @@ static void run_adamw(const tsr_bench_call *c) {
 /* As a run with a run.lock does it (device/cpu/optimizer.c): what was written is hashed while the
  * caches hold it. The hash is scaled down to a number that is stored. */
 static void run_hashed(const tsr_bench_call *c) {
-  enum { PIECE = 2048 };
+  enum { PIECE = 512 };
   uint64_t hash = 0;
   for (int64_t at = 0, next; at < c->size.elements; at = next) {
     next = c->size.elements - at < PIECE ? c->size.elements : at + PIECE;
