@@ -108,8 +108,8 @@ transpose_loaded(const void *from, int64_t stride, vector columns[WIDTH]) {
 
 static inline __attribute__((always_inline)) void
 transpose_loaded(const void *from, int64_t stride, vector columns[WIDTH]) {
-  _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) columns[i] =
-      *(const vector_unaligned *)(const void *)((const char *)from + i * stride);
+  _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) /* pairs of bf16 lie anywhere */
+      memcpy(&columns[i], (const char *)from + i * stride, sizeof columns[i]);
   transpose_square(columns);
 }
 
