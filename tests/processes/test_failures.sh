@@ -104,9 +104,11 @@ train=("$faulty" --config "$recipe" "${training[@]}" "${mesh[@]}" --set training
   --set collectives.timeout_s=2 --set checkpoint.background=$background --metrics "$slow.metrics")
 bounded "${launcher[@]}" -n 1 env TESSERA_FAULT=slow@10-22 "${train[@]}" : -n 1 "${train[@]}" > "$scratch/out" 2>&1 || code=$?
 checks=$((checks + 1))
-[ "$code" = 0 ] && [ "$(ls "$slow" | tr '\n' ' ')" = "step-00000003 step-00000006 " ] &&
-  "$program" checkpoint verify "$slow" > "$scratch/verify" 2>&1 ||
-  wrong "$library, a slow disk, checkpoint.background: $background: exit code $code" "$scratch/out"
+left=$(ls "$slow" | tr '\n' ' ') verified=0
+"$program" checkpoint verify "$slow" > "$scratch/verify" 2>&1 || verified=$?
+cat "$scratch/verify" >> "$scratch/out"
+[ "$code" = 0 ] && [ "$left" = "step-00000003 step-00000006 " ] && [ "$verified" = 0 ] ||
+  wrong "$library, a slow disk, checkpoint.background: $background: exit code $code, verify $verified, left $left" "$scratch/out"
 
 # ---- the exit code of --time-limit ----
 for wanted in "" 75; do
