@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A GEMM with few rows, y = x w^T: what decoding is made of. Reading w is all its work, so a panel of
- * rows of w is transposed in registers and multiplied there by rows of x; gemm packs all of w first.
+/* A GEMM with few rows, y = x w^T: what decoding is made of. Reading w is all its work, so a panel
+ * of rows of w is transposed in registers and multiplied there by rows of x; gemm packs all of w
+ * first.
  *
  * The next panel is fetched into the second cache meanwhile, in the order of its addresses: rows of
  * a panel lie far apart, and a processor foresees one stream better than one for each row. What is

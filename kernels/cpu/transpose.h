@@ -85,9 +85,10 @@ static inline __attribute__((always_inline)) vector load_fours(const char *row, 
 #define PAIRS_HIGH(a, b) (vector) _mm256_unpackhi_pd((__m256d)(a), (__m256d)(b))
 #endif
 
-/* The columns of a square in memory, whose rows lie `stride` bytes apart. Loads of four numbers put the fours of a column into one
- * vector, so that only fours are left to be transposed: half as many moves between registers. All
- * of a row is loaded at once: rows may lie so that they displace one another from the cache. */
+/* The columns of a square in memory, whose rows lie `stride` bytes apart. Loads of four numbers put
+ * the fours of a column into one vector, so that only fours are left to be transposed: half as many
+ * moves between registers. All of a row is loaded at once: rows may lie so that they displace one
+ * another from the cache. */
 static inline __attribute__((always_inline)) void
 transpose_loaded(const void *from, int64_t stride, vector columns[WIDTH]) {
   vector fours[4][WIDTH / 4];

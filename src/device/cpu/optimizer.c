@@ -168,8 +168,8 @@ static said norm_says(const cpu_call *c, int at, int own) {
 
 /* ---- hashes of what an update writes ---- */
 
-/* Elements of a weight that are hashed at once, while the first cache holds them; few enough for the
- * streams of the next ones, which the processor fetches ahead meanwhile. */
+/* Elements of a weight that are hashed at once, while the first cache holds them; few enough for
+ * the streams of the next ones, which the processor fetches ahead meanwhile. */
 enum { HASHED_ELEMENTS = 512 };
 
 /* Runs an update in pieces that are hashed one by one; one that is skipped is hashed, too. */
