@@ -45,8 +45,8 @@ static bool cpu_runs(const tsr_kernels *table) {
 }
 
 /* In f32 the levels for bf16 have the bits of the one below them; a recipe is not bound to their
- * processors without need. vdpbf16ps has twice the rate of f32's multiply-adds on AMD's processors
- * (Zen 4 and later), and no more than that rate on Intel's, half of it on Sapphire Rapids. */
+ * processors without need. vdpbf16ps has twice the rate of f32's multiply-adds on AMD's Zen 4,
+ * and half of it on Intel's Sapphire Rapids. */
 static bool is_default(const tsr_kernels *table, bool bf16) {
   if (table == &tsr_table_amx_bf16) return bf16;
   if (table == &tsr_table_v4_bf16) return bf16 && __builtin_cpu_is("amd");

@@ -3,15 +3,16 @@
  * of rows of w is transposed in registers and multiplied there by rows of x; gemm packs all of w
  * first.
  *
- * The next panel is fetched into the second cache meanwhile, in the order of its addresses: rows of
- * a panel lie far apart, and a processor foresees one stream better than one for each row. What is
- * quantised is decoded through the first cache, and so are the ends of w. */
+ * The next panel is prefetched into L2 meanwhile, in the order of its addresses: rows of a panel
+ * lie far apart, and a hardware prefetcher follows one stream better than one for each row. What is
+ * quantised is decoded into L1 first, and so are the ends of w. */
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/fp16.h"
 #include "kernels/cpu/quantized_square.h"
 #include "kernels/cpu/skinny_gemm.h"
 
-/* Squares of WIDTH rows of w side by side: two vectors of 16 sums hide what an addition takes. */
+/* Squares of WIDTH rows of w side by side: 16 sums at least. With vectors of 8 and of 4 the chains
+ * of two squares overlap; with 16 the transposition of a square takes longer than its chain. */
 enum {
   SQUARES = WIDTH == 16 ? 1 : 2,
   PANEL = SQUARES * WIDTH, /* rows of w, which are columns of y */
@@ -111,22 +112,22 @@ static void chunk_load(const panel *s, int64_t k, int64_t depth, float *to) {
 
 typedef vector row_sums[SQUARES];
 
-/* What is fetched next: a row of w, and the byte of it. */
+/* What is prefetched next: a row of w, and the byte of it. */
 typedef struct {
   uintptr_t row;
   int64_t stride, row_bytes, at; /* in bytes */
-} fetching;
+} prefetching;
 
 /* Begins with the panel behind this one, which may be outside of w: no access. */
-static fetching fetching_of(const panel *s) {
+static prefetching prefetching_of(const panel *s) {
   const tsr_matrix *w = &s->p->w;
   int64_t bytes = w->type == TSR_ELEMENT_CODES ? 0 : tsr_element_bytes(w->type);
-  fetching f = {(uintptr_t)w->data, w->cs * bytes, s->p->K * bytes, 0};
+  prefetching f = {(uintptr_t)w->data, w->cs * bytes, s->p->K * bytes, 0};
   f.row += (uintptr_t)((w->first + (s->n + PANEL) * w->cs) * bytes);
   return f;
 }
 
-static inline __attribute__((always_inline)) void fetch(fetching *f, const int bytes) {
+static inline __attribute__((always_inline)) void prefetch(prefetching *f, const int bytes) {
   const uintptr_t from = f->row + (uintptr_t)f->at;
   _Pragma("GCC unroll 16") for (int i = 0; i < bytes; i += LINE)
       __builtin_prefetch((const void *)(from + (uintptr_t)i), 0, 2);
@@ -168,7 +169,7 @@ static inline __attribute__((always_inline)) void square_add(
   }
 }
 
-/* Adds `depth` products from column k on by way of the first cache. */
+/* Adds `depth` products from column k on, by way of a chunk in L1. */
 static inline __attribute__((always_inline)) void
 chunks_add(const panel *s, const float *x, int64_t k, int64_t depth, row_sums *to, const int rows) {
   float w[CHUNK * PANEL] __attribute__((aligned(64)));
@@ -181,9 +182,10 @@ chunks_add(const panel *s, const float *x, int64_t k, int64_t depth, row_sums *t
   }
 }
 
-/* The chain of gemm: sums of TSR_GEMM_DEPTH products, added to one another. */
+/* The chain of gemm: sums of TSR_GEMM_DEPTH products, added to one another. f: NULL for rows of x
+ * behind the first ones, which find the next panel prefetched. */
 static inline __attribute__((always_inline)) void panel_add(
-    const panel *s, const float *x, fetching *f, row_sums *all, const int rows,
+    const panel *s, const float *x, prefetching *f, row_sums *all, const int rows,
     const tsr_element type) {
   const int step = type == TSR_ELEMENT_BF16 ? 2 * WIDTH : WIDTH;
   const bool in_registers = type != TSR_ELEMENT_CODES;
@@ -191,7 +193,7 @@ static inline __attribute__((always_inline)) void panel_add(
     row_sums sums[TOGETHER] = {0};
     int64_t depth = least(s->p->K - k, TSR_GEMM_DEPTH), i = 0;
     for (; in_registers && s->columns == PANEL && i + step <= depth; i += step) {
-      fetch(f, PANEL * step * (type == TSR_ELEMENT_F32 ? 4 : 2));
+      if (f) prefetch(f, PANEL * step * (type == TSR_ELEMENT_F32 ? 4 : 2));
       _Pragma("GCC unroll 2") for (int v = 0; v < SQUARES; v++) {
         vector words[WIDTH];
         columns_load(s, s->n + v * WIDTH, k + i, words, type);
@@ -206,7 +208,7 @@ static inline __attribute__((always_inline)) void panel_add(
 }
 
 static inline __attribute__((always_inline)) void
-panel_add_type(const panel *s, const float *x, fetching *f, row_sums *all, const int rows) {
+panel_add_type(const panel *s, const float *x, prefetching *f, row_sums *all, const int rows) {
   tsr_element type = s->p->w.type;
   if (type == TSR_ELEMENT_F32) panel_add(s, x, f, all, rows, TSR_ELEMENT_F32);
   else if (type == TSR_ELEMENT_BF16) panel_add(s, x, f, all, rows, TSR_ELEMENT_BF16);
@@ -215,7 +217,7 @@ panel_add_type(const panel *s, const float *x, fetching *f, row_sums *all, const
 }
 
 static void
-panel_add_rows(const panel *s, const float *x, fetching *f, row_sums *all, int64_t rows) {
+panel_add_rows(const panel *s, const float *x, prefetching *f, row_sums *all, int64_t rows) {
   switch (rows) {
 #define ROWS(n)                                                                                    \
   case n:                                                                                          \
@@ -233,7 +235,7 @@ panel_add_rows(const panel *s, const float *x, fetching *f, row_sums *all, int64
 }
 
 /* y (rows, columns) = x (rows, K) times the panel; rows at most TOGETHER */
-static void panel_run(const panel *s, float *y, const float *x, fetching *f, int64_t rows) {
+static void panel_run(const panel *s, float *y, const float *x, prefetching *f, int64_t rows) {
   const tsr_skinny_gemm *p = s->p;
   row_sums all[TOGETHER];
   panel_add_rows(s, x, f, all, rows);
@@ -252,9 +254,10 @@ run_panels(const tsr_skinny_gemm *p, float *y, const float *x, int64_t begin, in
     for (int c = 0; p->w.type == TSR_ELEMENT_CODES && c < PANEL; c++)
       s.codes[c] = quantized_row_at(
           &p->w.quantized, p->w.first / p->w.quantized.layout.cols + n + (c < s.columns ? c : 0));
-    fetching f = fetching_of(&s);
+    prefetching f = prefetching_of(&s);
     for (int64_t r = 0; r < p->R; r += TOGETHER)
-      panel_run(&s, y + r * p->y_stride, x + r * p->x_stride, &f, least(p->R - r, TOGETHER));
+      panel_run(
+          &s, y + r * p->y_stride, x + r * p->x_stride, r ? NULL : &f, least(p->R - r, TOGETHER));
   }
 }
 
