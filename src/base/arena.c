@@ -8,6 +8,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* AddressSanitizer sees what is used behind the end of an allocation, as it does with malloc. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+enum { RED_ZONE = 32 };
+#else
+#define ASAN_POISON_MEMORY_REGION(memory, bytes)
+#define ASAN_UNPOISON_MEMORY_REGION(memory, bytes)
+enum { RED_ZONE = 0 };
+#endif
+
 /* Chunks grow with the arena. Those of HUGE_BYTES and more are pages of their own, huge ones where
  * the kernel has them: plans of large models are hundreds of megabytes, and their page faults took
  * longer than the planning. */
@@ -38,6 +48,7 @@ void tsr_arena_free(tsr_arena *arena) {
   for (finalizer *f = arena->finalizers; f; f = f->next) f->release(f->object);
   for (chunk *c = arena->chunks, *next; c; c = next) {
     next = c->next;
+    ASAN_UNPOISON_MEMORY_REGION(c->data, c->used);
     if (c->size < HUGE_BYTES) free(c);
     else munmap(c, sizeof *c + c->size);
   }
@@ -69,11 +80,12 @@ static chunk *add_chunk(tsr_arena *arena, size_t need) {
 }
 
 void *tsr_arena_alloc(tsr_arena *arena, size_t size_bytes) {
-  size_t need = (size_bytes + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
+  size_t need = (size_bytes + RED_ZONE + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
   chunk *c = arena->chunks;
   if (!c || c->size - c->used < need) c = add_chunk(arena, need);
-  void *memory = c->data + c->used;
+  char *memory = c->data + c->used;
   c->used += need;
+  ASAN_POISON_MEMORY_REGION(memory + size_bytes, need - size_bytes);
   return memory;
 }
 
