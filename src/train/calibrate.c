@@ -8,6 +8,7 @@
 #include "plan/machine_regression.h"
 #include "runtime/recorder.h"
 #include "train/compile.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,10 +98,10 @@ static void set_step_scalars(const calibration_case *c, tsr_executable *executab
 
 /* ---- from events to samples ---- */
 
-/* The times that a task of a stage took. */
+/* The times that a task of a stage took: one for each step and microbatch. */
 typedef struct {
   double *seconds;
-  int count;
+  int count, capacity;
 } task_times;
 
 static int compare_doubles(const void *a, const void *b) {
@@ -120,8 +121,14 @@ static bool is_measured(const tsr_task *t) {
   return !waits_in && t->op != TSR_OP_SEND && t->op != TSR_OP_WAIT;
 }
 
+static void add_time(task_times *t, double seconds) {
+  assert(t->count < t->capacity);
+  t->seconds[t->count++] = seconds;
+}
+
 /* Stages take turns on one thread, and the ranks of a stage end a task together: so what passes
- * from one task's end to the next one's is the next one's time. */
+ * from one task's end to the next one's is the next one's time. A rank that waited has an event for
+ * that too, in front of its own. */
 static void collect_times(const tsr_record *record, task_times **times) {
   int64_t before = 0;
   int step = -1;
@@ -133,19 +140,18 @@ static void collect_times(const tsr_record *record, task_times **times) {
     }
     int stage = tsr_parallel_coord(record->parallel, e->rank, TSR_PP);
     int64_t end = before;
-    const tsr_event *next = e;
-    for (; i < record->events_count; next = &record->events[i]) {
+    bool has_run = false;
+    for (; i < record->events_count; i++) {
+      const tsr_event *next = &record->events[i];
       bool same = next->step == e->step && next->task == e->task &&
-                  next->microbatch == e->microbatch && next->kind == e->kind &&
+                  next->microbatch == e->microbatch &&
                   tsr_parallel_coord(record->parallel, next->rank, TSR_PP) == stage;
       if (!same) break;
-      if (next->kind != TSR_EVENT_WAIT && next->end > end) end = next->end;
-      i++;
+      if (next->kind == TSR_EVENT_WAIT) continue;
+      has_run |= next->kind != TSR_EVENT_INPUT;
+      if (next->end > end) end = next->end;
     }
-    if (e->kind == TSR_EVENT_COMPUTE || e->kind == TSR_EVENT_COMMUNICATION) {
-      task_times *t = &times[stage][e->task];
-      t->seconds[t->count++] = 1e-9 * (double)(end - before);
-    }
+    if (has_run) add_time(&times[stage][e->task], 1e-9 * (double)(end - before));
     before = end;
   }
 }
@@ -170,7 +176,9 @@ add_samples(calibrator *x, const calibration_case *c, const tsr_record *record, 
   for (int s = 0; s < stages; s++) {
     int tasks = programs->of_stage[s]->tasks_count;
     times[s] = tsr_arena_array(c->arena, task_times, tasks);
-    for (int t = 0; t < tasks; t++) times[s][t].seconds = tsr_arena_array(c->arena, double, most);
+    for (int t = 0; t < tasks; t++)
+      times[s][t] =
+          (task_times){.seconds = tsr_arena_array(c->arena, double, most), .capacity = most};
   }
   collect_times(record, times);
   for (int s = 0; s < stages; s++)

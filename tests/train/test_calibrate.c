@@ -21,6 +21,22 @@ static const char small[] =
     "- loss: mse(y, values)\n"
     "outputs: {loss: loss}\n";
 
+/* Of two stages with two ranks each, the second of which waits for the first. */
+static const char staged[] =
+    "training_config: {batch_size: 8, optimizer: {type: SGD}}\n"
+    "device_config: {enable_ddp: true, enable_pp: true, mesh_shape: [2, 2]}\n"
+    "schedule: {pipeline_microbatches: 4}\n"
+    "inputs: {features: {shape: [batch, 8], dtype: f32}, values: {shape: [batch, 4], dtype: f32}}\n"
+    "parameters: {first: {shape: [8, 8], init: normal(0.1)}, second: {shape: [4, 8], init: "
+    "normal(0.1)}}\n"
+    "graph:\n"
+    "- h: tanh(linear(features, first))\n"
+    "- sent: send(h, axis=pp, to=1)\n"
+    "- received: receive(sent, axis=pp, from=0)\n"
+    "- y: linear(received, second)\n"
+    "- loss: mse(y, values)\n"
+    "outputs: {loss: loss}\n";
+
 /* A folder of shipped files with this one case, or without any. */
 static const char *make_share(tsr_arena *arena, const char *text, tsr_diags *diags) {
   char *share = tsr_arena_strdup(arena, "/tmp/tessera-calibrate-XXXXXX");
@@ -70,6 +86,19 @@ static void test_machine(tsr_arena *arena, tsr_diags *diags) {
   remove_share(arena, share);
 }
 
+/* Each rank's wait is an event of its own, which is no time of the task. */
+static void test_stages(tsr_arena *arena, tsr_diags *diags) {
+  const char *share = make_share(arena, staged, diags);
+  tsr_cpu_context device = {tsr_kernels_get(NULL), 1};
+  tsr_machine *m = NULL;
+  bool ok = tsr_calibrate(arena, share, device, &m, diags);
+  CHECK_AT(ok, "%s", printed_diags(arena, diags));
+  remove_share(arena, share);
+  if (!ok) return;
+  CHECK(rate_of(m, "linear") && rate_of(m, "linear_dx") && rate_of(m, "receive"));
+  CHECK(!rate_of(m, "send") && !rate_of(m, "wait"));
+}
+
 static void test_mistakes(tsr_arena *arena, tsr_diags *diags) {
   tsr_cpu_context device = {tsr_kernels_get(NULL), 1};
   tsr_machine *m = NULL;
@@ -91,6 +120,7 @@ int main(void) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
   test_machine(arena, diags);
+  test_stages(arena, diags);
   test_mistakes(arena, diags);
   tsr_arena_free(arena);
   return check_done("train.calibrate");
