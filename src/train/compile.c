@@ -170,7 +170,10 @@ static bool read_model(
     tsr_pass_quantize(ret->graph, o->weights);
     if (!tsr_pass_check_blocks(ret->graph, diags)) return false;
   }
-  ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0 && !ret->model->num_labels;
+  int output = tsr_graph_find_output(ret->graph, "logits");
+  ret->has_logits = output >= 0 && !ret->model->num_labels;
+  const tsr_value *logits = ret->has_logits ? &ret->graph->values[output] : NULL;
+  ret->logits_width = logits && logits->ndim ? logits->shape[logits->ndim - 1] : 0;
   if (caches) ret->graph->units.sequence = 1;
   if (caches) return true;
   return tsr_sequence_units_check(
@@ -397,7 +400,7 @@ static bool compile_scores(
     tsr_arena *arena, const tsr_compile_options *o, request want, tsr_compiled *ret,
     tsr_diags *diags) {
   const int64_t logits_max = 1 << 25;
-  int64_t tokens = logits_max / (ret->batch * ret->model->vocab_padded);
+  int64_t tokens = logits_max / (ret->batch * ret->logits_width);
   want.new_tokens = tokens < 2 ? 2 : tokens < ret->new_tokens ? tokens : ret->new_tokens;
   want.scores = true;
   ret->score = tsr_arena_alloc(arena, sizeof *ret->score);

@@ -77,8 +77,9 @@ typedef struct tsr_compiled {
   int64_t batch;         /* samples of a microbatch, over all of dp */
   int64_t samples;       /* of an evaluation: the first so many numbers of the loss add up to it */
   bool joins_samples;    /* of one: it cannot have a number for each sample */
-  bool has_logits; /* of tokens: the graph file has an output of that name, which text is drawn
+  bool has_logits;      /* of tokens: the graph file has an output of that name, which text is drawn
                             from */
+  int64_t logits_width; /* numbers of a row of these, with padding */
   /* Of generation with a cache (tsr_pass_cache): this program takes `new_tokens` of each text, and
    * `decode` one. Else new_tokens is 0, decode NULL, and every token takes the whole window. */
   int64_t new_tokens;

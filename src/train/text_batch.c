@@ -144,7 +144,7 @@ tsr_text_batch *tsr_text_batch_new(tsr_arena *arena, const tsr_generator *genera
   b->row_at = tsr_arena_array(arena, int64_t, b->rows_count);
   b->wanted = tsr_arena_array(arena, bool, b->rows_count);
   if (has_cache(b)) open_pools(arena, b);
-  b->logits = tsr_arena_array(arena, float, c->model->vocab_padded);
+  b->logits = tsr_arena_array(arena, float, c->logits_width);
   b->scratch = tsr_arena_alloc(arena, tsr_sampling_scratch_bytes(generator->vocab_size));
   tsr_arena_on_free(arena, free_rows, b);
   return b;
