@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/reduced_mesh.h"
 #include "prove/size_rule.h"
+#include <string.h>
 
 static tsr_reduced_axis *add_dim(tsr_reduced_mesh *s, int axis, const char *name, int full) {
   tsr_reduced_axis *d = &s->dims[s->count++];
@@ -57,6 +58,8 @@ tsr_reduced_mesh tsr_reduced_mesh_reduce(const tsr_parallel *p, tsr_reduced_limi
     tsr_reduced_axis *d = &s.dims[i];
     bool fixed = d->axis == TSR_PP && limits.fixed_stages;
     if (fixed) d->why = "kept: stages or schedule are listed";
+    else if (d->axis == TSR_DP && strcmp(d->name, "ddp"))
+      d->reduced = (int)tsr_axis_reduce_alike(d->full, limits.zero_sizes, limits.zero_sizes_count);
     else d->reduced = (int)tsr_axis_reduce(d->full);
     if (d->reduced < d->full) d->why = "first, interior and last members";
   }

@@ -26,6 +26,9 @@ typedef struct {
   bool hybrid;       /* ddp and fsdp are dimensions of their own */
   bool processes;    /* the outermost dimension is pipeline.workers */
   bool fixed_stages; /* stages or their schedule are listed, so pp cannot shrink */
+  const int64_t
+      *zero_sizes; /* dimensions of parameters that ZeRO splits if its shards divide them */
+  int zero_sizes_count;
 } tsr_reduced_limits;
 
 /* Ranks that have different samples. */
@@ -33,7 +36,7 @@ static inline int tsr_reduced_mesh_batch_ranks(const tsr_reduced_mesh *s) {
   return s->size[TSR_DP] * s->size[TSR_EP];
 }
 
-/* Each dimension by tsr_axis_reduce; then the largest ones by their smallest divisors until at most
+/* Each dimension by tsr_axis_reduce, that of ZeRO's shards by tsr_axis_reduce_alike; then the largest ones by their smallest divisors until at most
  * TSR_PROVE_RANKS_MAX ranks remain. */
 tsr_reduced_mesh tsr_reduced_mesh_reduce(const tsr_parallel *parallel, tsr_reduced_limits limits);
 

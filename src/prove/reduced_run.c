@@ -33,6 +33,22 @@ static const char *fixed_stages(const tsr_config *c) {
   return NULL;
 }
 
+/* The dimensions that ZeRO may split: those that tp does not. */
+static void find_zero_sizes(const tsr_prove_request *r, tsr_reduced_limits *limits) {
+  const tsr_graph *g = r->training->graph;
+  int64_t *sizes = NULL;
+  int count = 0, capacity = 0;
+  for (int i = 0; i < g->params_count && r->config->zero.stage > 0; i++)
+    for (int d = 0; d < g->params[i].ndim; d++) {
+      tsr_placement tp = g->params[i].placement[TSR_TP];
+      if (r->parallel->size[TSR_TP] > 1 && tp.kind == TSR_SHARD && tp.dim == d) continue;
+      tsr_arena_grow(r->arena, (void **)&sizes, sizeof *sizes, count, &capacity);
+      sizes[count++] = g->params[i].shape[d];
+    }
+  limits->zero_sizes = sizes;
+  limits->zero_sizes_count = count;
+}
+
 static tsr_reduced_mesh shape_of(const attempt *a) {
   const tsr_prove_request *r = a->request;
   tsr_reduced_limits limits = {.full_mesh = r->full_mesh || a->strategy >= KEEP_MESH};
@@ -40,6 +56,7 @@ static tsr_reduced_mesh shape_of(const attempt *a) {
   limits.hybrid = d->enable_ddp && d->enable_fsdp && !d->axes_count;
   limits.processes = r->config->pipeline.workers > 1;
   limits.fixed_stages = fixed_stages(r->config) != NULL;
+  find_zero_sizes(r, &limits);
   return tsr_reduced_mesh_reduce(r->parallel, limits);
 }
 
@@ -135,6 +152,7 @@ static tsr_run_splits splits_of(const attempt *a, const tsr_reduced_mesh *shape)
   c.sequence_units =
       (tsr_size_split){"sequence units", a->sequence_units, a->reduced_sequence_units};
   c.zero_shards = zero_shards(r, shape);
+  c.has_tp = r->parallel->size[TSR_TP] > 1;
   int64_t chunks = r->training->programs.pipeline->chunks;
   c.stages = (tsr_size_split){
       "virtual stages", chunks * r->parallel->size[TSR_PP], chunks * shape->size[TSR_PP]};

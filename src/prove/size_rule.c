@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/size_rule.h"
 #include <stdbool.h>
+#include <stddef.h>
 
 static int64_t greatest_divisor(int64_t a, int64_t b) {
   while (b) {
@@ -45,9 +46,18 @@ int64_t tsr_size_reduce(int64_t full, const tsr_size_split *splits, int count, i
   return full;
 }
 
-int64_t tsr_axis_reduce(int64_t n) {
-  if (n <= 4) return n;
-  int64_t divisor = 3;
-  while (n % divisor) divisor++;
-  return divisor;
+static bool divides_same(int64_t n, int64_t divisor, const int64_t *sizes, int count) {
+  for (int i = 0; i < count; i++)
+    if ((sizes[i] % n == 0) != (sizes[i] % divisor == 0)) return false;
+  return true;
 }
+
+int64_t tsr_axis_reduce_alike(int64_t n, const int64_t *sizes, int count) {
+  int64_t most = count ? 16 : n; /* more ranks cost more than a size that stays */
+  if (n <= 4) return n;
+  for (int64_t divisor = 3; divisor < n && divisor <= most; divisor++)
+    if (n % divisor == 0 && divides_same(n, divisor, sizes, count)) return divisor;
+  return count ? tsr_axis_reduce(n) : n;
+}
+
+int64_t tsr_axis_reduce(int64_t n) { return tsr_axis_reduce_alike(n, NULL, 0); }

@@ -26,4 +26,8 @@ int64_t tsr_size_reduce(int64_t full, const tsr_size_split *splits, int count, i
  * the smallest divisor of n that is at least 3, so that powers of two become 4. */
 int64_t tsr_axis_reduce(int64_t n);
 
+/* The same of the divisors up to 16 that divide just those of the sizes that n divides; of all
+ * where there is none. */
+int64_t tsr_axis_reduce_alike(int64_t n, const int64_t *sizes, int count);
+
 #endif

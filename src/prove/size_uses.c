@@ -78,19 +78,32 @@ static bool find_shape(finder *f, const tsr_expr *shape) {
 
 /* ---- placements ---- */
 
-/* The dimension of every shard(d) in an expression such as `shard(0) if layer % 2 else replicate`.
- */
-static void
-split_shards(finder *f, const tsr_expr *placement, const tsr_expr *shape, tsr_size_split by) {
+/* The dimension of shard(d); -1: the expression is another one. */
+static int64_t shard_dim(const tsr_expr *placement, const tsr_expr *shape) {
   bool shard = placement->kind == TSR_EXPR_CALL && !strcmp(placement->name, "shard");
-  for (int i = 0; i < placement->count && !shard; i++)
-    split_shards(f, placement->args[i], shape, by);
-  if (!shard || placement->count != 1) return;
+  if (!shard || placement->count != 1) return -1;
   const tsr_expr *dim = placement->args[0];
   bool below = dim->kind == TSR_EXPR_UNARY && dim->count == 1;
   int64_t d = (int64_t)(below ? dim->args[0]->number : dim->number);
   if (below) d = shape->count - d;
-  if (d >= 0 && d < shape->count) split(f, shape->args[d], by);
+  return d >= 0 && d < shape->count ? d : -1;
+}
+
+/* The dimension of every shard(d) in an expression such as `shard(0) if layer % 2 else replicate`.
+ */
+static void
+split_shards(finder *f, const tsr_expr *placement, const tsr_expr *shape, tsr_size_split by) {
+  int64_t d = shard_dim(placement, shape);
+  if (d >= 0) split(f, shape->args[d], by);
+  for (int i = 0; i < placement->count && d < 0; i++)
+    split_shards(f, placement->args[i], shape, by);
+}
+
+/* -1: tp does not always split the parameter along the same dimension. */
+static int64_t tp_dim(const finder *f, const tsr_param_decl *p) {
+  if (!f->splits->has_tp) return -1;
+  if (p->placement[TSR_TP]) return shard_dim(p->placement[TSR_TP], p->shape);
+  return p->layout[TSR_TP].kind == TSR_SHARD ? p->layout[TSR_TP].dim : -1;
 }
 
 static void find_params(finder *f, const tsr_param_decls *params) {
@@ -98,7 +111,8 @@ static void find_params(finder *f, const tsr_param_decls *params) {
     const tsr_param_decl *p = &params->items[i];
     if (!p->shape || p->shape->kind != TSR_EXPR_LIST) continue;
     f->uses.literal_tensors += find_shape(f, p->shape);
-    for (int d = 0; d < p->shape->count; d++) split(f, p->shape->args[d], f->splits->zero_shards);
+    for (int d = 0; d < p->shape->count; d++) /* ZeRO splits none that tp splits */
+      if (d != tp_dim(f, p)) split(f, p->shape->args[d], f->splits->zero_shards);
     for (int a = 0; a < TSR_AXES; a++) {
       if (p->placement[a]) split_shards(f, p->placement[a], p->shape, f->splits->axis[a]);
       else if (p->layout[a].kind == TSR_SHARD && p->layout[a].dim < p->shape->count)

@@ -9,6 +9,7 @@
 typedef struct {
   tsr_size_split axis[TSR_AXES]; /* of a placement that names the axis; tp: its units */
   tsr_size_split sequence_units, zero_shards; /* 1 where there are none */
+  bool has_tp;                                /* more than one rank, whatever its units are */
   tsr_size_split stages;                      /* virtual ones */
   int64_t recompute_every;                    /* blocks; 0 or 1: all alike */
   const char *fixed_blocks;                   /* why the number of blocks stays, or NULL */

@@ -34,4 +34,4 @@ for folder in */; do
   compared=$((compared + 1))
 done
 echo "$compared proofs compared, $failed failed"
-[ "$failed" = 0 ] && [ "$compared" -ge 14 ]
+[ "$failed" = 0 ] && [ "$compared" -ge 15 ]

@@ -99,6 +99,17 @@ static void check_axes(void) {
   }
 }
 
+/* What ZeRO splits, and what it leaves whole, stays so. */
+static void check_axes_alike(void) {
+  static const struct {
+    int64_t n, sizes[2], want;
+  } cases[] = {
+      {1000, {16384, 53248}, 5}, {1024, {16384, 53248}, 4}, {20, {64, 8}, 5}, {20, {64, 40}, 10},
+      {60, {4, 100}, 3},         {1024, {256, 256}, 4},     {4, {6, 8}, 4},   {7, {6, 14}, 7}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    CHECK_INT(tsr_axis_reduce_alike(cases[i].n, cases[i].sizes, 2), cases[i].want);
+}
+
 static void check_overflow(void) {
   tsr_size_split splits[] = {{"", 1, ((int64_t)1 << 62) - 1}, {"", 1, ((int64_t)1 << 61) - 1}};
   CHECK(tsr_size_lcm(splits, 2) == INT64_MAX);
@@ -109,6 +120,7 @@ int main(void) {
   check_rule();
   check_counts_that_shrink();
   check_axes();
+  check_axes_alike();
   check_overflow();
   return check_done("size_rule");
 }
