@@ -64,6 +64,10 @@ def main():
         check(code == 0 and config["sliding_window"] is None, f"{name} without a window: {said} {config}")
         code, said, _, config = imported(program, name, sliding_window=7)
         check(code == 0 and config["sliding_window"] == 7, f"{name} with a window: {said} {config}")
+    for name in ("hf_gemma2", "hf_gemma3"):  # transformers makes the window's mask even if no layer has one
+        code, said, _, config = imported(program, name, sliding_window=None)
+        ok = code == 0 and config["sliding_window"] == config["max_position_embeddings"]
+        check(ok and set(config["layer_types"]) == {"full_attention"}, f"{name} without a window: {said} {config}")
     layers = json.loads((DATA / "hf_smollm3" / "config.json").read_text())["num_hidden_layers"]
     code, said, yaml, _ = imported(program, "hf_smollm3", use_sliding_window=False, sliding_window=3,
                                    layer_types=["sliding_attention"] * layers)
