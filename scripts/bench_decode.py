@@ -131,7 +131,7 @@ def parse(arguments):
     parser.add_argument("--quick", action="store_true", help="few tokens, once: only whether all runs")
     parser.add_argument("--markdown", action="store_true", help="the table as a page has it")
     options = parser.parse_args(arguments)
-    options.weights = [name for name in options.weights.split(",") if name]
+    options.weights = options.weights.split(",")
     for name in options.weights:
         if name not in WEIGHTS:
             parser.error(f"there are no weights '{name}'; valid: {', '.join(WEIGHTS)}")

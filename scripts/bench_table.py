@@ -415,7 +415,7 @@ def parse(arguments):
     parser.add_argument("--llmc", metavar="FOLDER", help="a checkout of llm.c")
     parser.add_argument("--markdown", action="store_true", help="the table as the README has it")
     options = parser.parse_args(arguments)
-    options.rows = [name for name in options.rows.split(",") if name]
+    options.rows = options.rows.split(",")
     for name in options.rows:
         if name not in ROWS:
             parser.error(f"there is no row '{name}'; valid: {', '.join(ROWS)}")

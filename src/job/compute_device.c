@@ -11,12 +11,17 @@
 
 /* ---- the host's part, which every process has ---- */
 
+/* Levels that the program has may be another machine's. */
 static bool refuse_level(tsr_diags *diags, tsr_location location, const char *by, const char *isa) {
-  int count = 0;
-  const char *const *levels = tsr_kernels_levels();
-  while (levels[count]) count++;
+  const char *here[16];
+  int count = 0, most = sizeof here / sizeof *here;
+  bool is_known = false;
+  for (const char *const *level = tsr_kernels_levels(); *level; level++) {
+    is_known |= !strcmp(*level, isa);
+    if (count < most && tsr_kernels_get(*level)) here[count++] = *level;
+  }
   tsr_diag_error(diags, location, "%sthis machine does not run the level '%s'", by, isa);
-  tsr_diag_nearest(diags, isa, levels, count);
+  tsr_diag_nearest(diags, is_known ? "" : isa, here, count);
   return false;
 }
 

@@ -186,6 +186,22 @@ for ms in (500, 400, 300, 200): say(event="step", ms=ms, loss=1)
             Process([sys.executable, "-c", "import sys; print('why it failed', file=sys.stderr); sys.exit(3)"])
 
 
+class Options(unittest.TestCase):
+    def says(self, *options):
+        done = subprocess.run(["scripts/bench", "--dir", os.path.dirname(PROGRAM), *options], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        return done.stderr
+
+    def test_two_tables(self):
+        self.assertIn("--plans and --kernels: one at a time", self.says("--plans", "--kernels"))
+        self.assertIn("--kernels and --plans: one at a time", self.says("--kernels", "x86-64", "--plans"))
+
+    def test_what_a_table_has_no_use_for(self):
+        self.assertIn("--kernels does not go with 'x86-64'", self.says("--kernels", "x86-64", "x86-64"))
+        self.assertIn("there is no row ''", self.says("--rows", ""))
+        self.assertIn("there are no weights ''", self.says("--decode", "--weights", ""))
+
+
 class Rows(unittest.TestCase):
     def test_steady(self):
         row = table.Row("w")

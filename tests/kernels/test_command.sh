@@ -39,6 +39,15 @@ TESSERA_ISA=$last "$program" kernels | grep -Eq "^  $last +chosen$" || complain 
 TESSERA_ISA=$last "$program" kernels --set "numerics.isa=$first" | grep -Eq "^  $first +chosen$" ||
   complain "TESSERA_ISA: instead of numerics.isa"
 
+# a level of another machine: those of this one are listed, and not that
+for level in $(sed -n 's/^  \([^ ]*\) .*not on this machine.*/\1/p' <<<"$list"); do
+  checks=$((checks + 1))
+  said=$("$program" kernels --set "numerics.isa=$level" 2>&1) && complain "$level runs here"
+  hint=$(grep '= valid: ' <<<"$said") || complain "$level: no levels are listed: $said"
+  grep -qw -- "$last" <<<"$hint" || complain "$level: the hint lacks $last: $said"
+  ! grep -qw -- "$level" <<<"$hint" || complain "$level: the hint has it: $said"
+done
+
 # kernel, shape, GFLOP/s, GB/s, limit, share
 checks=$((checks + 1))
 table=$("$program" kernels --bench --filter add) || complain "kernels --bench: exit code $?"

@@ -148,21 +148,27 @@ static void measure(const bench *b) {
   tsr_arena_free(arena);
 }
 
+static int usage(void) {
+  fprintf(stderr, "usage: bench_experts [THREADS [ROUNDS [64|128|512 [f32|bf16]]]]\n");
+  return 2;
+}
+
 int main(int argc, char **argv) {
   static const int64_t rows[] = {64, 128, 512};
   static const tsr_dtype types[] = {TSR_F32, TSR_BF16};
+  const char *only_rows = argc > 3 ? argv[3] : NULL, *only_type = argc > 4 ? argv[4] : NULL;
   int threads = argc > 1 ? atoi(argv[1]) : 2, rounds = argc > 2 ? atoi(argv[2]) : 15;
-  if (threads < 1 || rounds < 1) {
-    fprintf(stderr, "usage: bench_experts [THREADS [ROUNDS [ROWS [f32|bf16]]]]\n");
-    return 2;
-  }
+  if (threads < 1 || rounds < 1 || argc > 5) return usage();
+  if (only_rows && strcmp(only_rows, "64") && strcmp(only_rows, "128") && strcmp(only_rows, "512"))
+    return usage();
+  if (only_type && strcmp(only_type, "f32") && strcmp(only_type, "bf16")) return usage();
   printf(
       "%s, %d threads, %d experts\n                              experts    dense  ratio\n",
       tsr_kernels_get(NULL)->isa, threads, E);
   for (size_t t = 0; t < sizeof types / sizeof *types; t++)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-      if (argc > 3 && atoi(argv[3]) != rows[r]) continue;
-      if (argc > 4 && strcmp(argv[4], tsr_dtype_name(types[t])) != 0) continue;
+      if (only_rows && atoi(only_rows) != rows[r]) continue;
+      if (only_type && strcmp(only_type, tsr_dtype_name(types[t])) != 0) continue;
       measure(&(bench){rows[r], WIDTH, HIDDEN, types[t], threads, rounds});
       measure(&(bench){rows[r], HIDDEN, WIDTH, types[t], threads, rounds});
     }
