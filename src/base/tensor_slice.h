@@ -13,4 +13,11 @@ typedef struct {
   int64_t offset[TSR_SLICE_DIMS_MAX]; /* of the part's first element in the whole */
 } tsr_tensor_slice;
 
+/* Rows of the part: the product of all dimensions but the last. */
+static inline int64_t tsr_slice_rows(const tsr_tensor_slice *slice) {
+  int64_t rows = 1;
+  for (int d = 0; d < slice->ndim - 1; d++) rows *= slice->shape[d];
+  return rows;
+}
+
 #endif

@@ -227,9 +227,14 @@ static inline void *tsr_executable_view(
 int64_t tsr_executable_position(
     const tsr_executable *executable, const tsr_tensor_slice *slice, int value, int rank, int dim,
     int64_t i);
-void tsr_executable_initialise(tsr_executable *executable, bool parameters);
 /* The first rank, wherever it is, that holds the same part as `rank`. */
 int tsr_executable_first_holder(const tsr_executable *executable, int value, int rank);
+
+/* ---- initial_values.c ---- */
+
+/* Gives constants, and parameters where they are asked for, their first numbers: of the ranks here.
+ */
+void tsr_executable_initialise(tsr_executable *executable, bool parameters);
 
 /* ---- inputs.c ---- */
 

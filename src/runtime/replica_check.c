@@ -3,6 +3,7 @@
 #include "base/tensor_hash.h"
 #include "comm/peers.h"
 #include "runtime/executable_internal.h"
+#include "runtime/part_holders.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,57 +24,13 @@ struct tsr_replica_check {
   bool compares;
 };
 
-/* ---- which ranks hold the same ---- */
-
-typedef struct {
-  int64_t offset[TSR_SLICE_DIMS_MAX]; /* in the whole value */
-  int rank;
-} held_part;
-
-/* Of a value: for each rank, wherever it is, the first one that holds the same part; -1: it holds
- * none. */
-typedef struct {
-  int value, ranks, *first;
-  held_part *parts; /* room for one of each rank */
-} holders;
-
-static holders holders_new(tsr_arena *arena, const tsr_executable *b) {
-  holders h = {.ranks = b->process->options.parallel->ranks};
-  h.first = tsr_arena_array(arena, int, h.ranks);
-  h.parts = tsr_arena_array(arena, held_part, h.ranks);
-  return h;
-}
-
-static int by_offset_and_rank(const void *a, const void *b) {
-  const held_part *p = a, *q = b;
-  int differ = memcmp(p->offset, q->offset, sizeof p->offset);
-  return differ ? differ : p->rank - q->rank;
-}
-
-static void find_holders(holders *h, const tsr_executable *b, int value) {
-  int count = 0;
-  h->value = value;
-  for (int r = 0; r < h->ranks; r++) {
-    h->first[r] = -1;
-    if (!tsr_executable_holds(b, value, r)) continue;
-    tsr_tensor_slice slice = tsr_executable_slice(b, value, r);
-    held_part *p = &h->parts[count++];
-    p->rank = r;
-    memcpy(p->offset, slice.offset, sizeof p->offset);
-  }
-  qsort(h->parts, (size_t)count, sizeof *h->parts, by_offset_and_rank);
-  for (int i = 0; i < count; i++) {
-    const held_part *p = &h->parts[i];
-    bool same = i && !memcmp(p->offset, p[-1].offset, sizeof p->offset);
-    h->first[p->rank] = same ? h->first[p[-1].rank] : p->rank;
-  }
-}
+/* ---- whose hash counts how often ---- */
 
 /* Odd, so that a product with it loses no bit. */
 static uint64_t own_factor(int rank) { return tsr_hash_mix((uint64_t)rank) | 1; }
 
 /* The first holder's is minus the sum of the others'. */
-static void find_factors(const holders *h, uint64_t *ret_factors) {
+static void find_factors(const tsr_part_holders *h, uint64_t *ret_factors) {
   memset(ret_factors, 0, sizeof *ret_factors * (size_t)h->ranks);
   for (int r = 0; r < h->ranks; r++) {
     if (h->first[r] < 0 || h->first[r] == r) continue;
@@ -86,12 +43,12 @@ static void find_copies(tsr_arena *arena, tsr_replica_check *c) {
   const tsr_executable *b = c->executable;
   const tsr_graph *g = b->programs->graph;
   tsr_arena *scratch = tsr_arena_new();
-  holders h = holders_new(scratch, b);
+  tsr_part_holders h = tsr_part_holders_new(scratch, b);
   uint64_t *factors = tsr_arena_array(scratch, uint64_t, h.ranks);
   int capacity = 0;
   for (int v = 0; v < g->values_count; v++) {
     if (g->values[v].kind != TSR_VALUE_PARAM && g->values[v].kind != TSR_VALUE_STATE) continue;
-    find_holders(&h, b, v);
+    tsr_part_holders_find(&h, b, v, false);
     find_factors(&h, factors);
     for (int r = 0; r < h.ranks; r++) {
       if (!factors[r] || !tsr_executable_is_here(b, r)) continue;
@@ -145,7 +102,7 @@ bool tsr_replica_check_run(tsr_replica_check *c) {
 /* ---- what differs ---- */
 
 /* The hash of each rank's part of a value that differs. */
-static uint64_t *gather(tsr_arena *arena, const tsr_replica_check *c, const holders *h) {
+static uint64_t *gather(tsr_arena *arena, const tsr_replica_check *c, const tsr_part_holders *h) {
   uint64_t *hash = tsr_arena_array(arena, uint64_t, h->ranks);
   for (int i = 0; i < c->copies_count; i++)
     if (c->copies[i].value == h->value) hash[c->copies[i].rank] = c->hashes[i];
@@ -155,7 +112,7 @@ static uint64_t *gather(tsr_arena *arena, const tsr_replica_check *c, const hold
 }
 
 /* Of the holders of a part, how many have that hash. */
-static int count_like(const holders *h, const uint64_t *hash, int first, uint64_t like) {
+static int count_like(const tsr_part_holders *h, const uint64_t *hash, int first, uint64_t like) {
   int count = 0;
   for (int r = first; r < h->ranks; r++) count += h->first[r] == first && hash[r] == like;
   return count;
@@ -163,7 +120,7 @@ static int count_like(const holders *h, const uint64_t *hash, int first, uint64_
 
 /* Of the part that `first` is the first to hold. */
 static tsr_replica_difference
-compare(tsr_arena *arena, const holders *h, const uint64_t *hash, int first) {
+compare(tsr_arena *arena, const tsr_part_holders *h, const uint64_t *hash, int first) {
   tsr_replica_difference d = {.value = h->value};
   uint64_t right = 0;
   for (int r = first; r < h->ranks; r++) d.holders += h->first[r] == first;
@@ -178,9 +135,9 @@ compare(tsr_arena *arena, const holders *h, const uint64_t *hash, int first) {
 }
 
 static void add_value(
-    tsr_arena *arena, const tsr_replica_check *c, holders *h, int value,
+    tsr_arena *arena, const tsr_replica_check *c, tsr_part_holders *h, int value,
     tsr_replica_report *report) {
-  find_holders(h, c->executable, value);
+  tsr_part_holders_find(h, c->executable, value, false);
   const uint64_t *hash = gather(arena, c, h);
   for (int first = 0; first < h->ranks && report->count < TSR_REPLICA_DIFFERENCES; first++) {
     if (h->first[first] != first) continue;
@@ -192,7 +149,7 @@ static void add_value(
 tsr_replica_report tsr_replica_check_find(tsr_arena *arena, const tsr_replica_check *c) {
   int values = c->executable->programs->graph->values_count;
   uint64_t *sums = tsr_arena_array(arena, uint64_t, values);
-  holders h = holders_new(arena, c->executable);
+  tsr_part_holders h = tsr_part_holders_new(arena, c->executable);
   tsr_replica_report report = {0};
   for (int i = 0; i < c->copies_count; i++) sums[c->copies[i].value] += weighed(c, i);
   tsr_executable_agree_sums(c->executable, sums, tsr_arena_array(arena, uint64_t, values), values);
