@@ -9,6 +9,11 @@
 
 static uint16_t classes[TSR_UTF8_CODES];
 
+typedef struct {
+  uint32_t first, last;
+  int32_t value;
+} char_range;
+
 static void mark(uint32_t first, uint32_t last, unsigned bits) {
   for (uint32_t code = first; code <= last && code < TSR_UTF8_CODES; code++)
     classes[code] |= (uint16_t)bits;
@@ -30,7 +35,8 @@ static void mark_property(const char *name, unsigned bits) {
 }
 
 static void make_classes(void) {
-#define CLASS(name, first, last) mark(first, last, TSR_CHAR_##name);
+  static const char_range listed[] = {
+#define CLASS(name, first, last) {first, last, TSR_CHAR_##name},
 #define PUNCTUATION(first, last) CLASS(PUNCTUATION, first, last)
 #define NUMERIC(first, last) CLASS(NUMERIC, first, last)
 #define MARK(first, last) CLASS(MARK, first, last)
@@ -40,6 +46,9 @@ static void make_classes(void) {
 #define LOWER(first, last, step)
 #include "tokenizer/char_classes.def"
 #undef LOWER
+  };
+  for (size_t i = 0; i < sizeof listed / sizeof *listed; i++)
+    mark(listed[i].first, listed[i].last, (unsigned)listed[i].value);
   for (uint32_t code = 0; code < 0x3001; code++)
     if (tsr_utf8_is_space(code)) classes[code] |= TSR_CHAR_SPACE;
   onig_initialize((OnigEncoding[]){ONIG_ENCODING_UTF8}, 1);
@@ -60,11 +69,6 @@ const uint16_t *tsr_char_classes(void) {
   pthread_once(&once, make_classes);
   return classes;
 }
-
-typedef struct {
-  uint32_t first, last;
-  int32_t value;
-} char_range;
 
 /* The value of the range that has the code, or `none`. Ranges rise. */
 static int32_t find_range(const char_range *ranges, size_t count, uint32_t code, int32_t none) {
