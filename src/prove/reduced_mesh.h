@@ -36,8 +36,8 @@ static inline int tsr_reduced_mesh_batch_ranks(const tsr_reduced_mesh *s) {
   return s->size[TSR_DP] * s->size[TSR_EP];
 }
 
-/* Each dimension by tsr_axis_reduce, that of ZeRO's shards by tsr_axis_reduce_alike; then the largest ones by their smallest divisors until at most
- * TSR_PROVE_RANKS_MAX ranks remain. */
+/* Each dimension by tsr_axis_reduce, that of ZeRO's shards by tsr_axis_reduce_alike; then the
+ * largest ones by their smallest divisors until at most TSR_PROVE_RANKS_MAX ranks remain. */
 tsr_reduced_mesh tsr_reduced_mesh_reduce(const tsr_parallel *parallel, tsr_reduced_limits limits);
 
 /* Makes a configuration ask for this mesh, of CPU ranks and without a descriptor. */

@@ -15,7 +15,7 @@ typedef struct {
 
 tsr_part_holders tsr_part_holders_new(tsr_arena *arena, const tsr_executable *executable);
 
-/* Writes `value` and `first`. `here`: of the ranks of this process alone; ranks of others have -1. */
+/* Writes `value` and `first`. `here`: of the ranks of this process alone; others have -1. */
 void tsr_part_holders_find(
     tsr_part_holders *holders, const tsr_executable *executable, int value, bool here);
 

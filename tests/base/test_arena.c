@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Formatted text in an arena is that of the C library, whichever way it is made. */
+/* Formatted text in an arena is that of the C library, whichever way it is made; and sanitizers see what an allocation
+ * is. */
 #include "base/arena.h"
 #include "tests/check.h"
 #include <limits.h>
@@ -44,11 +45,27 @@ static void test_memory(tsr_arena *arena) {
   }
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+
+static void test_ends(tsr_arena *arena) {
+  for (size_t size = 0; size < 100; size++) {
+    char *memory = tsr_arena_alloc(arena, size);
+    CHECK(!size || !__asan_region_is_poisoned(memory, size));
+    for (size_t behind = 0; behind < 16; behind++)
+      CHECK(__asan_address_is_poisoned(memory + size + behind));
+  }
+}
+#else
+static void test_ends(tsr_arena *arena) { CHECK(tsr_arena_alloc(arena, 1) != NULL); }
+#endif
+
 int main(void) {
   tsr_arena *arena = tsr_arena_new();
   test_names(arena);
   test_others(arena);
   test_memory(arena);
+  test_ends(arena);
   tsr_arena_free(arena);
   return check_done("base.arena");
 }

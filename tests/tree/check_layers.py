@@ -52,6 +52,7 @@ ALLOWED = {
 # A third-party header, by how its name begins: the only folders that may name it.
 THIRD_PARTY = {
     "yaml.h": "config data model",
+    "sanitizer/": "base",
     "protobuf-c/": "mesh tensorboard",
     "cjson/": "base report",
     "xxhash.h": "base data tokenizer",
