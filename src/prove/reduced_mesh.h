@@ -22,12 +22,11 @@ typedef struct {
 } tsr_reduced_mesh;
 
 typedef struct {
-  bool full_mesh;    /* no axis shrinks */
-  bool hybrid;       /* ddp and fsdp are dimensions of their own */
-  bool processes;    /* the outermost dimension is pipeline.workers */
-  bool fixed_stages; /* stages or their schedule are listed, so pp cannot shrink */
-  const int64_t
-      *zero_sizes; /* dimensions of parameters that ZeRO splits if its shards divide them */
+  bool full_mesh;            /* no axis shrinks */
+  bool hybrid;               /* ddp and fsdp are dimensions of their own */
+  bool processes;            /* the outermost dimension is pipeline.workers */
+  bool fixed_stages;         /* stages or their schedule are listed, so pp cannot shrink */
+  const int64_t *zero_sizes; /* dimensions of parameters that ZeRO may split */
   int zero_sizes_count;
 } tsr_reduced_limits;
 

@@ -65,8 +65,6 @@ static void initialise_half(
   int last = slice->ndim - 1;
   int64_t cols = slice->shape[last];
   const tsr_kernels *k = b->process->options.kernels;
-  void (*round_half)(uint16_t * out, const float *x, int64_t begin, int64_t end) =
-      dtype == TSR_BF16 ? k->f32_to_bf16 : k->f32_to_fp16;
   assert(init->kind != TSR_INIT_ROPE); /* not a function of the global index */
   for (int64_t i = begin; i < end; i++)
     for (int64_t at = 0; at < cols; at += PIECE) {
@@ -81,7 +79,9 @@ static void initialise_half(
       piece.offset[last] += at;
       initialise(b, init, name, &piece, numbers, 0, 1);
       char *into = part + (i * cols + at) * tsr_dtype_bytes(dtype);
-      round_half((uint16_t *)(void *)into, numbers, 0, piece.shape[last]);
+      uint16_t *rounded = (uint16_t *)(void *)into;
+      if (dtype == TSR_BF16) k->f32_to_bf16(rounded, numbers, 0, piece.shape[last]);
+      else k->f32_to_fp16(rounded, numbers, 0, piece.shape[last]);
     }
 }
 
@@ -201,17 +201,19 @@ static void copy_replica(void *context, int rank) {
   memcpy(b->views[rank].data, b->views[first].data, (size_t)tsr_tensor_bytes(part));
 }
 
-/* So many that all threads have something to do and each piece is worth it. */
-static int pieces_of(const tsr_executable *b, int value) {
+/* Of each part: so many that all threads have something to do and each piece is worth it. */
+static int pieces_of(const tsr_executable *b, int value, const tsr_part_holders *h) {
   enum { PIECE = 1 << 18, PIECES_MAX = 64 };
   const tsr_value *v = &b->programs->graph->values[value];
-  int64_t pieces = tsr_value_elements(v) / PIECE / b->process->options.parallel->ranks;
+  int64_t parts = 0;
+  for (int r = 0; r < h->ranks; r++) parts += h->first[r] == r;
+  int64_t pieces = parts ? tsr_value_elements(v) / PIECE / parts : 0;
   if (init_of(b->programs->graph, value)->kind == TSR_INIT_ROPE || pieces < 1) return 1;
   return (int)(pieces < PIECES_MAX ? pieces : PIECES_MAX);
 }
 
 static void initialise_value(tsr_executable *b, int value, const tsr_part_holders *h) {
-  first_values f = {b, value, pieces_of(b, value), h->first};
+  first_values f = {b, value, pieces_of(b, value, h), h->first};
   if (tsr_dtype_is_quantized(b->programs->graph->values[value].dtype)) {
     tsr_pool_run(b->process->pool, initialise_quantized, &f, h->ranks);
     return;

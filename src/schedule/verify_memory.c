@@ -462,12 +462,13 @@ static bool *find_owners(tsr_arena *arena, const tsr_program *p, int *ret_count)
   return owns;
 }
 
-/* The memory of one rank. */
+/* The memory of one rank, of which there may be hundreds. */
 static void check_rank(tsr_verify *v, const tsr_verify_subject *s, bool *said) {
-  memory m = {.v = v, .s = s, .p = s->p, .arena = v->brief, .said = said};
+  memory m = {.v = v, .s = s, .p = s->p, .arena = tsr_arena_new(), .said = said};
   open_memory(&m);
   for (int r = 0; r < s->p->runs_count && !tsr_verify_is_full(v); r++) run_part(&m, &s->p->runs[r]);
   if (!tsr_verify_is_full(v)) check_ends(&m);
+  tsr_arena_free(m.arena);
 }
 
 /* One rank that owns nothing stands for all such. */
