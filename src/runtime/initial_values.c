@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The first numbers of parameters and constants. */
+/* The first numbers of parameters and constants, and how a run gets them again. */
 #include "base/memory.h"
 #include "runtime/executable_internal.h"
 #include "runtime/part_holders.h"
@@ -197,8 +197,7 @@ static void copy_replica(void *context, int rank) {
   const tsr_executable *b = f->executable;
   int first = f->first[rank];
   if (first < 0 || first == rank) return;
-  const tsr_tensor *part = &tsr_executable_program(b, rank)->tensors[f->value];
-  memcpy(b->views[rank].data, b->views[first].data, (size_t)tsr_tensor_bytes(part));
+  memcpy(b->views[rank].data, b->views[first].data, (size_t)b->views[rank].bytes);
 }
 
 /* Of each part: so many that all threads have something to do and each piece is worth it. */
@@ -237,4 +236,17 @@ void tsr_executable_initialise(tsr_executable *executable, bool parameters) {
     initialise_value(executable, v, &holders);
   }
   tsr_arena_free(scratch);
+}
+
+void tsr_executable_reset(tsr_executable *b) {
+  const tsr_graph *g = b->programs->graph;
+  tsr_executable_initialise(b, true);
+  for (int v = 0; v < g->values_count; v++)
+    for (int r = 0; r < b->process->options.parallel->ranks; r++) {
+      if (g->values[v].kind != TSR_VALUE_STATE || !tsr_executable_has(b, v, r)) continue;
+      tsr_device_view view;
+      void *part = tsr_executable_view(b, v, r, 0, TSR_VIEW_WRITE, &view);
+      memset(part, 0, (size_t)view.bytes);
+      tsr_device_view_close(&view);
+    }
 }

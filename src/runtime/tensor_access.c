@@ -226,16 +226,3 @@ const char *tsr_executable_arch(const tsr_executable *b) { return b->process->de
 const tsr_kernels *tsr_executable_kernels(const tsr_executable *b) {
   return b->process->options.kernels;
 }
-
-void tsr_executable_reset(tsr_executable *b) {
-  const tsr_graph *g = b->programs->graph;
-  tsr_executable_initialise(b, true);
-  for (int v = 0; v < g->values_count; v++)
-    for (int r = 0; r < b->process->options.parallel->ranks; r++) {
-      if (g->values[v].kind != TSR_VALUE_STATE || !tsr_executable_has(b, v, r)) continue;
-      tsr_device_view view;
-      memset(
-          tsr_executable_view(b, v, r, 0, TSR_VIEW_WRITE, &view), 0, (size_t)part_bytes(b, v, r));
-      tsr_device_view_close(&view);
-    }
-}

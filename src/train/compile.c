@@ -172,7 +172,7 @@ static bool read_model(
   }
   int output = tsr_graph_find_output(ret->graph, "logits");
   ret->has_logits = output >= 0 && !ret->model->num_labels;
-  const tsr_value *logits = ret->has_logits ? &ret->graph->values[output] : NULL;
+  const tsr_value *logits = output >= 0 ? &ret->graph->values[output] : NULL;
   ret->logits_width = logits && logits->ndim ? logits->shape[logits->ndim - 1] : 0;
   if (caches) ret->graph->units.sequence = 1;
   if (caches) return true;

@@ -79,7 +79,7 @@ typedef struct tsr_compiled {
   bool joins_samples;    /* of one: it cannot have a number for each sample */
   bool has_logits;      /* of tokens: the graph file has an output of that name, which text is drawn
                             from */
-  int64_t logits_width; /* numbers of a row of these, with padding */
+  int64_t logits_width; /* numbers of a row of that output, with padding; 0: there is none */
   /* Of generation with a cache (tsr_pass_cache): this program takes `new_tokens` of each text, and
    * `decode` one. Else new_tokens is 0, decode NULL, and every token takes the whole window. */
   int64_t new_tokens;

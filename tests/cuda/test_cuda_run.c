@@ -4,6 +4,7 @@
  * (emulated/product.c). */
 #include "schedule/fuse.h"
 #include <cuda_runtime_api.h>
+#include "device/cuda/random_keys.h"
 #include "tests/cuda/training.h"
 #include "tests/half_bias.h"
 #include <stdlib.h>
@@ -192,7 +193,22 @@ static void check_model(int model, bool fast) {
   }
 }
 
+/* A graph that is gone, and a larger one at its address. */
+static void check_random_keys(void) {
+  tsr_node nodes[64] = {0};
+  tsr_graph g = {.nodes = nodes, .nodes_count = 4};
+  tsr_step_context step = {.seed = 1};
+  cuda_random_keys *keys = NULL;
+  nodes[0].stream = nodes[63].stream = "dropout";
+  CHECK_INT(cuda_random_keys_set(&keys, &g, &step, NULL), cudaSuccess);
+  g.nodes_count = 64;
+  CHECK_INT(cuda_random_keys_set(&keys, &g, &step, NULL), cudaSuccess);
+  CHECK(keys->staged[63] == tsr_random_key(1, "dropout", 0));
+  cuda_random_keys_free(keys);
+}
+
 int main(void) {
+  check_random_keys();
   check_fused(TSR_F32);
   check_fused(TSR_BF16);
   check_launches(TSR_F32);

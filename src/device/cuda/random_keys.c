@@ -8,13 +8,14 @@
 static cudaError_t find(cuda_random_keys **list, const tsr_graph *g) {
   cuda_random_keys **at = list, *k;
   cudaError_t error = cudaSuccess;
-  while (*at && (*at)->graph != g) at = &(*at)->next;
+  while (*at && ((*at)->graph != g || (*at)->nodes_count != g->nodes_count)) at = &(*at)->next;
   if ((k = *at)) *at = k->next;
   else {
     size_t bytes = sizeof *k->of_node * (size_t)(g->nodes_count + 1);
     k = calloc(1, sizeof *k);
     if (!k) return cudaErrorMemoryAllocation;
     k->graph = g;
+    k->nodes_count = g->nodes_count;
     error = cudaMalloc((void **)&k->of_node, bytes);
     if (error == cudaSuccess)
       error = cudaHostAlloc((void **)&k->staged, bytes, cudaHostAllocDefault);

@@ -8,7 +8,8 @@
 
 typedef struct cuda_random_keys {
   struct cuda_random_keys *next;
-  const tsr_graph *graph;
+  const tsr_graph *graph; /* may be gone, and another one have its address */
+  int nodes_count;
   uint64_t *of_node; /* on the device, one a node */
   uint64_t *staged;  /* on the host, where they are copied from */
 } cuda_random_keys;
