@@ -195,8 +195,8 @@ static void test_failure(
   CHECK_STR(
       printed_diags(arena, diags),
       tsr_arena_printf(arena, "t.json: error: a pattern fails on this text: %s\n", reason));
-  int32_t few[2];
-  CHECK(tsr_subword_encode(bpe, scratch, "--", 2, few, &count, diags)); /* it is usable still */
+  int32_t *others = tsr_arena_array(arena, int32_t, tsr_subword_room(bpe, "--", 2));
+  CHECK(tsr_subword_encode(bpe, scratch, "--", 2, others, &count, diags)); /* it is usable still */
   tsr_subword_scratch_free(scratch);
 }
 
