@@ -2,7 +2,6 @@
 /* Whole tensors in and out of the ranks' parts. */
 #include "base/memory.h"
 #include "runtime/executable_internal.h"
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

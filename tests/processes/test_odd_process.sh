@@ -51,9 +51,8 @@ TESSERA_TRANSPORT=none bounded "${launcher[@]}" -n 2 "$program" --config "$recip
 checks=$((checks + 1))
 
 # a command that each process runs for itself, beside others that wait for it
-kinds=(--help "check --config $recipe" "plan --config $recipe" --version --print-schema "inspect --config $recipe")
-[ -z "$few" ] || kinds=("${kinds[0]}" "${kinds[5]}")
-for odd in "${kinds[@]}"; do
+kinds=("check --config $recipe" "plan --config $recipe" --help --version --print-schema "inspect --config $recipe")
+for odd in "${kinds[@]: -${few:-${#kinds[@]}}}"; do
   # shellcheck disable=SC2086 # words
   refused "$odd" "= all processes of a job run the same command" "${launcher[@]}" -n 1 "${train[@]}" : -n 1 "$program" $odd
   # shellcheck disable=SC2086 # words
