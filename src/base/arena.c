@@ -18,10 +18,15 @@ enum { RED_ZONE = 32 };
 enum { RED_ZONE = 0 };
 #endif
 
-/* Chunks grow with the arena. Those of HUGE_BYTES and more are pages of their own, huge ones where
- * the kernel has them: plans of large models are hundreds of megabytes, and their page faults took
- * longer than the planning. */
-enum { CHUNK_BYTES = 64 << 10, HUGE_BYTES = 2 << 20, CHUNK_BYTES_MAX = 4 << 20 };
+/* Chunks grow with the arena. Plans of large models are hundreds of megabytes, and the faults of
+ * their pages took longer than the planning: an arena of HUGE_FROM and more grows by huge pages,
+ * where the kernel has them. */
+enum {
+  CHUNK_BYTES = 64 << 10,
+  HUGE_FROM = 1 << 20,
+  HUGE_CHUNK_BYTES = 4 << 20,
+  MAPPED_BYTES = 2 << 20 /* the least chunk that is a mapping of its own */
+};
 
 typedef struct chunk {
   struct chunk *next;
@@ -41,6 +46,8 @@ struct tsr_arena {
   finalizer *finalizers; /* in the chunks; the newest first */
 };
 
+static bool is_mapped(size_t size) { return sizeof(chunk) + size >= MAPPED_BYTES; }
+
 tsr_arena *tsr_arena_new(void) { return tsr_memory_new(sizeof(tsr_arena)); }
 
 void tsr_arena_free(tsr_arena *arena) {
@@ -49,25 +56,27 @@ void tsr_arena_free(tsr_arena *arena) {
   for (chunk *c = arena->chunks, *next; c; c = next) {
     next = c->next;
     ASAN_UNPOISON_MEMORY_REGION(c->data, c->used);
-    if (c->size < HUGE_BYTES) free(c);
+    if (!is_mapped(c->size)) free(c);
     else munmap(c, sizeof *c + c->size);
   }
   free(arena);
 }
 
 static chunk *new_chunk(size_t size, bool populate) {
-  if (size < HUGE_BYTES) return tsr_memory_new(sizeof(chunk) + size);
-  chunk *c = tsr_memory_map(sizeof(chunk) + size);
-  if (!c) tsr_memory_lack(sizeof(chunk) + size);
-  if (populate) madvise(c, sizeof(chunk) + size, MADV_POPULATE_WRITE);
+  size_t bytes = sizeof(chunk) + size;
+  if (!is_mapped(size)) return tsr_memory_new(bytes);
+  chunk *c = tsr_memory_map(bytes);
+  if (!c) tsr_memory_lack(bytes);
+  madvise(c, bytes, MADV_HUGEPAGE);
+  if (populate) madvise(c, bytes, MADV_POPULATE_WRITE);
   return c;
 }
 
 /* What would fill a chunk has one of its own, behind that which is filled. */
 static chunk *add_chunk(tsr_arena *arena, size_t need) {
   size_t size = arena->bytes / 4;
-  if (size > CHUNK_BYTES_MAX) size = CHUNK_BYTES_MAX;
   if (size < CHUNK_BYTES) size = CHUNK_BYTES;
+  if (arena->bytes >= HUGE_FROM) size = HUGE_CHUNK_BYTES - sizeof(chunk);
   bool own = need > size / 2;
   if (own) size = need;
   chunk *c = new_chunk(size, !own);

@@ -30,13 +30,15 @@ bool tsr_model_build(
   if (!file->name) file->name = source->name ? source->name : "unnamed";
   if (!tsr_sizes_read(&scope, file, source, options, diags) || !read) return false;
   if (!tsr_checks_run(&scope, file, diags)) return false;
+  tsr_graph *g = tsr_graph_new(arena, file->name, options->units);
+  g->drop_units = options->drop_units;
   tsr_flat flat = {
       .arena = arena, .file = file, .options = options, .scope = &scope, .diags = diags};
   flat.uneven = source->uneven;
-  if (!tsr_flat_expand(&flat)) return false;
-  tsr_graph *g = tsr_graph_new(arena, file->name, options->units);
-  g->drop_units = options->drop_units;
-  if (!tsr_flat_emit(&flat, g) || !tsr_uneven_expand(g, &g, diags)) return false;
+  flat.scratch = tsr_arena_new();
+  bool ok = tsr_flat_expand(&flat) && tsr_flat_emit(&flat, g);
+  tsr_arena_free(flat.scratch);
+  if (!ok || !tsr_uneven_expand(g, &g, diags)) return false;
   *ret_model = make_model(arena, &scope, g);
   tsr_sizes_defaults(&scope, file, *ret_model);
   return true;

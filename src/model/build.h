@@ -71,7 +71,8 @@ typedef struct {
 } tsr_flat_param;
 
 typedef struct {
-  tsr_arena *arena;
+  tsr_arena *arena;   /* of names and lists, which the graph has too */
+  tsr_arena *scratch; /* of what is here alone */
   tsr_graph_file *file;
   const tsr_model_options *options;
   bool uneven; /* as in the source */

@@ -43,13 +43,13 @@ static binding *find_binding(const expander *x, const char *name) {
 
 static void push_binding(expander *x, binding b) {
   tsr_arena_grow(
-      x->flat->arena, (void **)&x->bindings, sizeof b, x->bindings_count, &x->bindings_capacity);
+      x->flat->scratch, (void **)&x->bindings, sizeof b, x->bindings_count, &x->bindings_capacity);
   x->bindings[x->bindings_count++] = b;
 }
 
 static int add_value(tsr_flat *f, tsr_flat_kind kind, int index, int output) {
   tsr_arena_grow(
-      f->arena, (void **)&f->values, sizeof *f->values, f->values_count, &f->values_capacity);
+      f->scratch, (void **)&f->values, sizeof *f->values, f->values_count, &f->values_capacity);
   f->values[f->values_count] =
       (tsr_flat_value){.kind = kind, .index = index, .output = output, .value = -1};
   return f->values_count++;
@@ -62,7 +62,8 @@ static const char *unique_name(expander *x, const char *base) {
     if (strcmp(x->used[i].name, base)) continue;
     return unique_name(x, tsr_arena_printf(arena, "%s_%d", base, ++x->used[i].count));
   }
-  tsr_arena_grow(arena, (void **)&x->used, sizeof *x->used, x->used_count, &x->used_capacity);
+  tsr_arena_grow(
+      x->flat->scratch, (void **)&x->used, sizeof *x->used, x->used_count, &x->used_capacity);
   x->used[x->used_count++] = (used_name){base, 1};
   return tsr_arena_printf(arena, "%s%s", x->prefix, base);
 }
@@ -86,7 +87,7 @@ static bool push_param(expander *x, tsr_param_decl *d) {
   binding b = {.name = d->name, .value = -1, .fixed = true, .left_out = ok && !wanted};
   if (ok && wanted) {
     tsr_arena_grow(
-        f->arena, (void **)&f->params, sizeof *f->params, f->params_count, &f->params_capacity);
+        f->scratch, (void **)&f->params, sizeof *f->params, f->params_count, &f->params_capacity);
     tsr_flat_param *p = &f->params[f->params_count];
     p->decl = d;
     ok = tsr_param_make(
@@ -170,7 +171,6 @@ static bool read_attr(
     expander *x, const char *name, tsr_location location, const tsr_expr *e, tsr_call_attr *a) {
   *a = (tsr_call_attr){.name = name, .location = location};
   if (!name) name = "an attribute";
-  else if (e->kind == TSR_EXPR_NAME && tsr_attr_is_word(name)) return a->word = e->name, true;
   static const double none;
   tsr_eval v;
   if (!tsr_expr_eval(e, x->flat->scope, &v, x->flat->diags)) return false;
@@ -199,11 +199,14 @@ static bool read_arguments(
   bool ok = true;
   int attrs = 0;
   for (int i = 0; i < e->count; i++) attrs += is_attr(e, i);
-  call->attrs = tsr_arena_array(x->flat->arena, tsr_call_attr, attrs);
+  call->attrs = tsr_arena_array(x->flat->scratch, tsr_call_attr, attrs);
   for (int i = 0; i < e->count; i++) {
     if (is_attr(e, i)) {
       tsr_location location = e->keys[i] ? e->key_places[i] : e->args[i]->location;
-      ok &= read_attr(x, e->keys[i], location, e->args[i], &call->attrs[call->attrs_count++]);
+      tsr_call_attr *a = &call->attrs[call->attrs_count++];
+      if (e->words[i])
+        *a = (tsr_call_attr){.name = e->keys[i], .location = location, .word = e->args[i]->name};
+      else ok &= read_attr(x, e->keys[i], location, e->args[i], a);
     } else {
       int k = call->inputs_count++;
       call->input_places[k] = e->args[i]->location;
@@ -240,7 +243,7 @@ static bool expand_call(
   if (dropout == 0) return ret_values[0] = call.inputs[0], true;
   call.result = unique_name(x, result);
   tsr_arena_grow(
-      f->arena, (void **)&f->calls, sizeof *f->calls, f->calls_count, &f->calls_capacity);
+      f->scratch, (void **)&f->calls, sizeof *f->calls, f->calls_count, &f->calls_capacity);
   tsr_flat_call *c = &f->calls[f->calls_count];
   *c = (tsr_flat_call){.statement = s, .call = call, .outputs_count = outputs, .block = x->repeat};
   c->prefix = x->prefix;
@@ -423,7 +426,7 @@ static bool expand_body(expander *x, const tsr_body *body) {
 static void default_outputs(tsr_flat *f) {
   const tsr_body *body = &f->file->body;
   const tsr_statement *last = &body->items[body->count - 1];
-  f->outputs = tsr_arena_array(f->arena, tsr_output_decl, last->results_count + 1);
+  f->outputs = tsr_arena_array(f->scratch, tsr_output_decl, last->results_count + 1);
   for (int i = 0; i < last->results_count; i++)
     f->outputs[f->outputs_count++] =
         (tsr_output_decl){last->results[i], last->results[i], last->result_places[i]};
@@ -433,14 +436,14 @@ static bool find_outputs(expander *x) {
   tsr_flat *f = x->flat;
   bool ok = true;
   if (f->file->outputs_count) {
-    f->outputs = tsr_arena_array(f->arena, tsr_output_decl, f->file->outputs_count);
+    f->outputs = tsr_arena_array(f->scratch, tsr_output_decl, f->file->outputs_count);
     for (int i = 0; i < f->file->outputs_count; i++)
       if (f->options->loss || strcmp(f->file->outputs[i].name, "loss"))
         f->outputs[f->outputs_count++] = f->file->outputs[i];
   } else {
     default_outputs(f);
   }
-  f->output_values = tsr_arena_array(f->arena, int, f->outputs_count + 1);
+  f->output_values = tsr_arena_array(f->scratch, int, f->outputs_count + 1);
   for (int i = 0; i < f->outputs_count; i++)
     ok &= read_name(x, f->outputs[i].value, f->outputs[i].location, &f->output_values[i]);
   if (f->outputs_count) return ok;

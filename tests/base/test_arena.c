@@ -5,6 +5,7 @@
 #include "tests/check.h"
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 #define CHECK_FORMAT(arena, ...)                                                                   \
   do {                                                                                             \
@@ -34,15 +35,20 @@ static void test_others(tsr_arena *arena) {
   CHECK_FORMAT(arena, "%s%s%s%s%s%s%s%s%s", "1", "2", "3", "4", "5", "6", "7", "8", "9");
 }
 
-/* Memory is zeroed and aligned in chunks of all sizes. */
+static void check_memory(tsr_arena *arena, size_t bytes) {
+  unsigned char *memory = tsr_arena_alloc(arena, bytes);
+  size_t set = 0;
+  for (size_t i = 0; i < bytes; i++) set += memory[i] != 0;
+  CHECK_AT(!set && (size_t)memory % 16 == 0, "%zu bytes: %zu set", bytes, set);
+  memset(memory, 1, bytes);
+}
+
+/* Memory is zeroed, aligned and nobody else's, whatever an arena has by then. */
 static void test_memory(tsr_arena *arena) {
-  for (size_t bytes = 1; bytes < (size_t)20 << 20; bytes = bytes * 2 + 1) {
-    unsigned char *memory = tsr_arena_alloc(arena, bytes);
-    size_t set = 0;
-    for (size_t i = 0; i < bytes; i++) set += memory[i] != 0;
-    CHECK_AT(!set && (size_t)memory % 16 == 0, "%zu bytes: %zu set", bytes, set);
-    memory[0] = memory[bytes - 1] = 1;
-  }
+  enum { MOST = 20 << 20 };
+  for (size_t bytes = 1; bytes < MOST; bytes = bytes * 2 + 1) check_memory(arena, bytes);
+  for (size_t bytes = MOST; bytes; bytes /= 2)
+    for (int i = 0; i < 3; i++) check_memory(arena, bytes);
 }
 
 #ifdef __SANITIZE_ADDRESS__
