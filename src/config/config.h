@@ -389,6 +389,11 @@ static inline tsr_all_reduce_algorithm tsr_config_all_reduce(const tsr_config *c
   return ring && !asked ? TSR_ALL_REDUCE_RING : c->collectives.all_reduce;
 }
 
+/* Whether the model's graph is the user's, in a file or in the configuration itself. */
+static inline bool tsr_config_has_own_graph(const tsr_config *c) {
+  return c->graph || c->model.graph_file;
+}
+
 /* Whether sums over tp of values in half precision are made in it. */
 static inline bool tsr_config_sums_tp_in_half(const tsr_config *c) {
   return c->numerics.tp_reductions == TSR_TP_REDUCTIONS_HALF &&

@@ -127,7 +127,7 @@ bool tsr_model_source_read(
   const char *folder = graphs_folder ? graphs_folder : "configs/graphs";
   if (!read_root(arena, config, folder, &root, diags)) return false;
   ret_source->root = root;
-  bool own = config->graph || config->model.graph_file || !config->model.map;
+  bool own = tsr_config_has_own_graph(config) || !config->model.map;
   ret_source->uneven = own && !config->device.strict_divisible;
   return true;
 }

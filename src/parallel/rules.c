@@ -115,8 +115,7 @@ bool tsr_mesh_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *d
   p->batch_size = per_rank && !training->batch_size_given ? per_rank * ranks : training->batch_size;
   p->batch_size_local = p->batch_size / ranks;
   if (p->batch_size % ranks) {
-    bool own_graph = config->graph || config->model.graph_file;
-    if (training->batch_size_given || !own_graph)
+    if (training->batch_size_given || !tsr_config_has_own_graph(config))
       return refuse_batch(config, p, p->batch_size, diags);
     p->batch_is_rounded = true;
     p->batch_size_local++;

@@ -365,7 +365,7 @@ static bool depends_on_batch(
     int64_t others) {
   const int64_t samples[] = {some, others};
   tsr_model *models[2];
-  if (!o->config->model.graph_file || some == others) return false;
+  if (!tsr_config_has_own_graph(o->config) || some == others) return false;
   tsr_diags *diags = tsr_diags_new(arena);
   for (int i = 0; i < 2; i++) {
     tsr_model_options options = tsr_compile_model(o, purpose, samples[i]);

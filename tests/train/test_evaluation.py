@@ -41,6 +41,8 @@ SAMPLES_JOINED = """- s: matmul(h, h, transpose_a=1)
 - loss: mse(y, values)"""
 GATHERED = "- g: all_gather(h, axis=dp)\n- a: tanh(g)\n- y: linear(a, v)\n- loss: mse(y, values)"
 
+BATCH_COUNTED = "- a: tanh(h)\n- s: scale(a, factor=batch)\n- y: linear(s, v)\n- loss: mse(y, values)"
+
 TEXT = """transformer_config:
   {model_type: llama, vocab_size: 256, embedding_dim: 8, num_blocks: 2, num_heads: 2, num_groups: 2,
    max_sequence_length: 8}
@@ -95,6 +97,14 @@ def training(data: str, samples: int) -> str:
 """
 
 
+def inline(config: str, graph: Path) -> str:
+    """The configuration with the graph itself in the place of the model that names it."""
+    lines = [line for line in config.split("\n") if not line.startswith("mlp_config")]
+    sizes = f"sizes: {{input_features: {FEATURES}, output_features: {TARGETS}}}"
+    inside = [sizes if line.startswith("sizes:") else line for line in graph.read_text().split("\n")]
+    return "\n".join([*lines, "graph:", *("  " + line for line in inside)]) + "\n"
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -116,9 +126,11 @@ def main() -> int:
         checks.meshes("zeros", rows, axes[:1] + axes[2:4], {}, known)
         for what, text, meshes in (("rows", ROWS_ALONE, axes), ("reduced", REDUCED, axes),
                                    ("samples last", SAMPLES_LAST, axes[:3]),
-                                   ("joined", SAMPLES_JOINED, axes[:3]), ("gathered", GATHERED, axes[:3])):
+                                   ("joined", SAMPLES_JOINED, axes[:3]), ("gathered", GATHERED, axes[:3]),
+                                   ("counted", BATCH_COUNTED, axes[:3])):
             graph(text, "normal(0.3)")
             checks.meshes(what, rows, meshes, {})
+        checks.meshes("counted, in the configuration", inline(rows, folder / "graph.yaml"), axes[:3], {})
         graph(ROWS_ALONE, "normal(0.3)")
         checks.meshes("sharded", rows, axes[:1] + axes[2:4], {"zero.stage": "3"})
         graph(SAMPLES_JOINED, "normal(0.3)")
