@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times attention on the first GPU, forward and backward, causal, in bf16: the kernels of a build, where it is sm_90 also with
-wgmma (forward), and the flash and cuDNN backends of PyTorch's scaled_dot_product_attention, on the same tensors. Used by
+wgmma, and the flash and cuDNN backends of PyTorch's scaled_dot_product_attention, on the same tensors. Used by
 scripts/gpu_speed.
 usage: bench_attention.py LIBRARY; LIBRARY is tests/cuda/libtsr_cuda_kernels.so of a build with CUDA.
 FLOP are those of the causal half; backward has 2.5 times those of forward."""
@@ -50,8 +50,11 @@ def ours(library, shape, q, k, v, dout, wgmma=False):
             library.tsr_cuda_attention(stream, BF16, ctypes.byref(a), None, *pointers(out, stats, q, k, v))
 
     def backward():
-        library.tsr_cuda_attention_backward(
-            stream, BF16, ctypes.byref(a), None, *pointers(dq, dk, dv, dout, q, k, v, out, stats, scratch))
+        tensors = pointers(dq, dk, dv, dout, q, k, v, out, stats, scratch)
+        if wgmma:
+            library.tsr_cuda_attention_wgmma_backward(stream, BF16, ctypes.byref(a), *tensors)
+        else:
+            library.tsr_cuda_attention_backward(stream, BF16, ctypes.byref(a), None, *tensors)
 
     return forward, backward
 

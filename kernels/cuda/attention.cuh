@@ -324,5 +324,10 @@ void tsr_cuda_attention_tensor_backward(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *dq,
     void *dk, void *dv, const void *dout, const void *q, const void *k, const void *v,
     const float *stats, const float *delta);
+/* attention_wgmma_backward.cu: the same for what attention_wgmma_can */
+void tsr_cuda_attention_wgmma_gradients(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *dq, void *dk, void *dv,
+    const void *dout, const void *q, const void *k, const void *v, const float *stats,
+    const float *delta);
 
 #endif

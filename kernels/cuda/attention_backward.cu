@@ -167,3 +167,14 @@ extern "C" void tsr_cuda_attention_backward(
     tsr_cuda_attention_tensor_backward(s, type, &a, key, dq, dk, dv, dout, q, k, v, stats, delta);
   else TSR_BY_TYPE(type, N, backward_width<N>(s, &a, key, dq, dk, dv, dout, q, k, v, stats, delta))
 }
+
+extern "C" void tsr_cuda_attention_wgmma_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *of, void *dq, void *dk, void *dv,
+    const void *dout, const void *q, const void *k, const void *v, const void *out,
+    const float *stats, void *scratch) {
+  const tsr_attention a = attention_with_value_size(of);
+  float *delta = (float *)scratch;
+  if (a.B * a.T * a.H * a.D == 0) return;
+  TSR_BY_TYPE(type, N, delta_rows<N>(s, &a, delta, dout, out))
+  tsr_cuda_attention_wgmma_gradients(s, type, &a, dq, dk, dv, dout, q, k, v, stats, delta);
+}

@@ -137,14 +137,28 @@ LAUNCH_CONSTANT int wgmma_tile_bytes(int W) {
 }
 LAUNCH_CONSTANT int wgmma_bytes(int W) { return 1024 + wgmma_tile_bytes(W) + WGMMA_BARRIERS * 8; }
 
-/* What the kernel with wgmma computes of what attention_tensor_can: by the recipe's shapes alone,
+/* ---- backward with wgmma (attention_wgmma_backward.cu): a block keeps WGMMA_OWN rows of two
+ * matrices, and WGMMA_OTHERS of the other two come at once ---- */
+
+enum { WGMMA_OWN = 64 * WGMMA_CONSUMERS, WGMMA_OTHERS = 64 };
+enum { WGMMA_BACKWARD_BARRIERS = 2 + 2 * WGMMA_STAGES };
+/* Numbers of queries: two of each that the block keeps, or of each that a stage has. */
+enum { WGMMA_ROWS_BYTES = 2 * 4 * WGMMA_STAGES * WGMMA_OTHERS };
+LAUNCH_CONSTANT int wgmma_backward_tile_bytes(int W) {
+  return 2 * (WGMMA_OWN + WGMMA_STAGES * WGMMA_OTHERS) * W * 2;
+}
+LAUNCH_CONSTANT int wgmma_backward_bytes(int W) {
+  return WGMMA_ROWS_BYTES + 1024 + wgmma_backward_tile_bytes(W) + WGMMA_BACKWARD_BARRIERS * 8;
+}
+
+/* What the kernels with wgmma compute of what attention_tensor_can: by the recipe's shapes alone,
  * with strides that a tensor map has. */
 static inline bool attention_wgmma_can(
     tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
   int64_t rows = a->T > tsr_attention_own(a) ? a->T : tsr_attention_own(a);
   if (!attention_tensor_can(type, a, arrays, count) || a->dropout != 0) return false;
   if ((a->D != 64 && a->D != 128) || tsr_attention_value_size(a) != a->D) return false;
-  return rows < INT32_MAX && a->B < INT32_MAX && rows * a->H * a->D < (int64_t)1 << 38;
+  return rows < 1 << 29 && a->B < INT32_MAX && rows * a->H * a->D < (int64_t)1 << 38;
 }
 
 /* ---- a pass ---- */
@@ -176,6 +190,11 @@ static inline attention_tile tensor_tile(tsr_attention_sum pass, int W) {
 static inline attention_tile wgmma_tile(int W) {
   attention_tile out = {WGMMA_QUERIES, WGMMA_KEYS, W, WGMMA_BLOCK_THREADS, wgmma_bytes(W)};
   return out;
+}
+
+static inline attention_tile wgmma_backward_tile(int W) {
+  attention_tile tile = {WGMMA_OWN, WGMMA_OTHERS, W, WGMMA_BLOCK_THREADS, wgmma_backward_bytes(W)};
+  return tile;
 }
 
 /* A block a tile of each line; lines are (b,h), or of tiles of keys (b,g). */

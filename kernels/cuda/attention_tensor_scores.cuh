@@ -109,16 +109,22 @@ typedef struct {
   float sum, delta;
 } query_row;
 
-/* Query `first` + n of those before `end`; the tile has `queries`. */
+/* Of those before `end`. */
 static __device__ inline query_row
-query_row_read(const attention_statistics &at, int64_t first, int64_t end, int queries) {
+query_row_at(const attention_statistics &at, int64_t query, int64_t end) {
   query_row row = {INFINITY, 0};
-  int64_t query = first + (int)threadIdx.x;
-  if ((int)threadIdx.x >= queries || query >= end) return row;
+  if (query >= end) return row;
   const float *stats = at.stats + query * at.stats_step;
   row.sum = fmaf(stats[0], LOG2_E, log2f(stats[1]));
   row.delta = at.delta[query * at.delta_step];
   return row;
+}
+
+/* Query `first` + n of those before `end`; the tile has `queries`. */
+static __device__ inline query_row
+query_row_read(const attention_statistics &at, int64_t first, int64_t end, int queries) {
+  if ((int)threadIdx.x >= queries) end = first;
+  return query_row_at(at, first + (int)threadIdx.x, end);
 }
 
 /* rows (queries, 2) */

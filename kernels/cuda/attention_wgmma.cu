@@ -9,8 +9,7 @@
  * are not the part's are computed with what lies there, and not written. Keys and values behind a
  * document's end are multiplied by 0 where the sequence goes on there, and are zeros behind the
  * sequence's end. */
-#include "kernels/cuda/attention_tensor_passes.cuh"
-#include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/attention_wgmma.cuh"
 
 typedef struct {
   tensor_map q, k, v;
@@ -36,36 +35,6 @@ template <int W> struct wgmma_parts {
   }
 };
 
-/* The n-th use of a stage waits for the parity of the n-th phase; a copy for that of the use before
- * it. */
-static __device__ inline uint32_t wgmma_parity(uint32_t n) { return n / WGMMA_STAGES % 2; }
-
-/* The tiles of keys that a part's queries see. */
-typedef struct {
-  int64_t begin, end;
-} wgmma_range;
-
-static __device__ inline wgmma_range
-wgmma_range_of(const tsr_attention &a, const attention_part &part) {
-  wgmma_range r;
-  r.end = attention_keys(a, part.first + part.count);
-  r.begin = attention_keys_begin(a, part.first, r.end, WGMMA_KEYS);
-  return r;
-}
-
-/* A tile: `rows` rows from `row` on of a head, in pieces. */
-template <int W>
-static __device__ inline void wgmma_tile_load(
-    uint32_t to, const tensor_map *map, uint32_t barrier, int rows, int64_t head, int64_t row,
-    int64_t sample) {
-  mbarrier_expect(barrier, (uint32_t)(rows * W * 2));
-#pragma unroll
-  for (int i = 0; i < W / TMA_COLUMNS; i++)
-    tma_load(
-        to + (uint32_t)(i * rows * TMA_ROW_BYTES), map, barrier, i * TMA_COLUMNS, (int)head,
-        (int)row, (int)sample);
-}
-
 /* The copies of all parts, by one warp. */
 template <int W>
 static __device__ inline void
@@ -76,7 +45,7 @@ wgmma_produce(const tsr_attention &a, const wgmma_maps &maps, const wgmma_parts<
   uint32_t n = 0, parts = 0;
   for (int64_t own = item.first; own < end; parts++) {
     attention_part part = attention_part_at(a, b, own, end, false);
-    wgmma_range keys = wgmma_range_of(attention_of_part(a, part), part);
+    wgmma_range keys = wgmma_keys(attention_of_part(a, part), part, WGMMA_KEYS);
     own = part.row + part.count;
     if (tensor_lane() > 0) continue;
     mbarrier_wait(p.barrier(QUERIES_FREE), parts % 2 ^ 1);
@@ -93,11 +62,6 @@ wgmma_produce(const tsr_attention &a, const wgmma_maps &maps, const wgmma_parts<
   }
 }
 
-/* This warp reads the n-th tile no more. */
-static __device__ inline void wgmma_release(uint32_t barrier) {
-  if (tensor_lane() == 0) mbarrier_arrive(barrier);
-}
-
 /* A warpgroup's 64 queries, and the probabilities of the last tile in halves. */
 template <int W> struct query_rows {
   forward_rows<W, 1> sums;
@@ -110,18 +74,8 @@ template <tsr_cuda_type TYPE, int W>
 static __device__ inline void
 wgmma_scores_begin(query_rows<W> *rows, const wgmma_parts<W> &p, uint32_t queries, uint32_t n) {
   mbarrier_wait(p.barrier(KEYS_FULL, n), wgmma_parity(n));
-  uint64_t a = wgmma_descriptor(queries, 0, WGMMA_ATOM_BYTES);
-  uint64_t b = wgmma_descriptor(p.keys(n), 0, WGMMA_ATOM_BYTES);
   wgmma_fence(rows->scores);
-#pragma unroll
-  for (int d = 0; d < W; d += WGMMA_K) {
-    uint32_t piece = (uint32_t)d / TMA_COLUMNS * TMA_ROW_BYTES,
-             step = (uint32_t)d % TMA_COLUMNS * 2;
-    uint64_t a_at = wgmma_descriptor_at(a, piece * WGMMA_QUERIES + step);
-    uint64_t b_at = wgmma_descriptor_at(b, piece * WGMMA_KEYS + step);
-    if (d == 0) wgmma_rows<TYPE, false>(rows->scores, a_at, b_at);
-    else wgmma_rows<TYPE, true>(rows->scores, a_at, b_at);
-  }
+  wgmma_dot_begin<TYPE, W, WGMMA_QUERIES>(rows->scores, queries, p.keys(n));
   wgmma_commit();
 }
 
@@ -130,13 +84,8 @@ template <tsr_cuda_type TYPE, int W>
 static __device__ inline void
 wgmma_values_begin(query_rows<W> *rows, const wgmma_parts<W> &p, uint32_t n) {
   mbarrier_wait(p.barrier(VALUES_FULL, n), wgmma_parity(n));
-  uint64_t b = wgmma_descriptor(p.values(n), WGMMA_KEYS * TMA_ROW_BYTES, WGMMA_ATOM_BYTES);
   wgmma_fence(rows->sums.out[0], rows->weights);
-#pragma unroll
-  for (int k = 0; k < WGMMA_KEYS / WGMMA_K; k++)
-    wgmma_columns<TYPE>(
-        rows->sums.out[0], rows->weights[k],
-        wgmma_descriptor_at(b, (uint32_t)k * WGMMA_K * TMA_ROW_BYTES));
+  wgmma_add_begin<TYPE>(rows->sums.out[0], rows->weights, p.values(n));
   wgmma_commit();
 }
 
@@ -190,39 +139,6 @@ static __device__ inline void wgmma_add(
   wgmma_release(p.barrier(VALUES_FREE, (*n)++));
 }
 
-/* Writes 16 rows of sums (16, W) times a factor for the upper and one for the lower 8 of them, of
- * which `left` exist. Four lanes of a row exchange words, so that each has 16 neighbouring bytes.
- */
-template <tsr_cuda_type TYPE, int W>
-static __device__ inline void wgmma_store(
-    uint16_t *out, int64_t stride, int64_t left, const float (&sums)[W / 8][4],
-    const float (&factor)[2]) {
-  int lane = tensor_lane() % 4;
-#pragma unroll
-  for (int n = 0; n < W / 8; n += 4)
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      uint32_t words[4];
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        words[i] =
-            tensor_pair<TYPE>(sums[n + i][2 * r] * factor[r], sums[n + i][2 * r + 1] * factor[r]);
-#pragma unroll
-      for (int bit = 1; bit < 4; bit *= 2)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          if (i & bit) continue;
-          bool upper = lane & bit;
-          uint32_t other = __shfl_xor_sync(0xffffffffu, upper ? words[i] : words[i | bit], bit);
-          words[i] = upper ? other : words[i];
-          words[i | bit] = upper ? words[i | bit] : other;
-        }
-      int row = tensor_c_row(2 * r);
-      uint4 all = {words[0], words[1], words[2], words[3]};
-      if (row < left) *(uint4 *)(out + row * stride + (n + lane) * 8) = all;
-    }
-}
-
 template <tsr_cuda_type TYPE, int W, bool SOFT_CAP>
 static __device__ inline void
 wgmma_consume(const tsr_attention &a, const wgmma_parts<W> &p, uint16_t *out, float *stats) {
@@ -236,7 +152,7 @@ wgmma_consume(const tsr_attention &a, const wgmma_parts<W> &p, uint16_t *out, fl
   for (int64_t own = item.first; own < end; parts++) {
     attention_part part = attention_part_at(a, b, own, end, false);
     tsr_attention alone = attention_of_part(a, part);
-    wgmma_range keys = wgmma_range_of(alone, part);
+    wgmma_range keys = wgmma_keys(alone, part, WGMMA_KEYS);
     query_rows<W> rows;
     rows_begin(&rows.sums);
     mbarrier_wait(p.barrier(QUERIES_FULL), parts % 2);
@@ -288,16 +204,6 @@ static __global__ void __launch_bounds__(WGMMA_BLOCK_THREADS, 1) attention_wgmma
 #endif
 }
 
-/* (samples, rows, heads, W) */
-static tensor_map
-map_of(const void *x, int64_t samples, int64_t rows, int64_t heads, int64_t W, int box_rows) {
-  int64_t head = W * 2, row = heads * head;
-  const tma_tensor tensor = {x, W, heads, rows, samples, head, row, rows * row, box_rows};
-  tensor_map map = {};
-  tensor_map_encode(&map, tensor);
-  return map;
-}
-
 template <tsr_cuda_type TYPE, int W, bool SOFT_CAP>
 static void forward(
     tsr_cuda_stream s, const tsr_attention *a, uint16_t *out, float *stats,
@@ -314,8 +220,8 @@ static void forward_variant(
     tsr_cuda_stream s, const tsr_attention *a, uint16_t *out, float *stats, const void *q,
     const void *k, const void *v) {
   const wgmma_maps maps = {
-      map_of(q, a->B, tsr_attention_own(a), a->H, W, WGMMA_QUERIES),
-      map_of(k, a->B, a->T, a->G, W, WGMMA_KEYS), map_of(v, a->B, a->T, a->G, W, WGMMA_KEYS)};
+      wgmma_map(q, a->B, tsr_attention_own(a), a->H, W, WGMMA_QUERIES),
+      wgmma_map(k, a->B, a->T, a->G, W, WGMMA_KEYS), wgmma_map(v, a->B, a->T, a->G, W, WGMMA_KEYS)};
   if (a->soft_cap != 0) forward<TYPE, W, true>(s, a, out, stats, maps);
   else forward<TYPE, W, false>(s, a, out, stats, maps);
 }

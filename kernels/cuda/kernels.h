@@ -353,6 +353,11 @@ void tsr_cuda_attention_backward(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *dq,
     void *dk, void *dv, const void *dout, const void *q, const void *k, const void *v,
     const void *out, const float *stats, void *scratch);
+/* The same with wgmma (attention_wgmma_backward.cu), as tsr_cuda_attention_wgmma. */
+void tsr_cuda_attention_wgmma_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *dq, void *dk, void *dv,
+    const void *dout, const void *q, const void *k, const void *v, const void *out,
+    const float *stats, void *scratch);
 /* attention_ring.cu: a sum over the units of a sequence, of which members may have parts
  * (tsr_attention_ring of kernels/kernels.h, which see for the steps; but for `key`, as above). With
  * one unit the bits are those of attention, and else they depend on the units alone. An acc, and

@@ -15,8 +15,8 @@
  * so that a tile begins at a multiple of TMA_ALIGNMENT. What lies outside the tensor becomes zeros,
  * and counts among the bytes that come.
  *
- * Copies are writes of the async proxy. All shared memory of a kernel that uses this file is
- * written by them alone, except for the barriers' initialization, behind which tma_fence stands. */
+ * Copies are writes of the async proxy. Tiles are written by them alone; behind the barriers'
+ * initialization stands tma_fence. */
 #ifndef TSR_KERNELS_CUDA_TMA_CUH
 #define TSR_KERNELS_CUDA_TMA_CUH
 #include "kernels/cuda/launch.cuh"

@@ -97,6 +97,18 @@ static __device__ inline void wgmma_rows(float (&d)[16][4], uint64_t a, uint64_t
   else WGMMA_ROWS_OF("f16");
 #undef WGMMA_ROWS_OF
 }
+template <tsr_cuda_type TYPE, bool ADDS>
+static __device__ inline void wgmma_rows(float (&d)[8][4], uint64_t a, uint64_t b) {
+#define WGMMA_ROWS_OF(HALF)                                                                        \
+  asm volatile("{.reg .pred adds; setp.ne.b32 adds, %34, 0; " WGMMA_OF(                            \
+                   64, HALF) "{" WGMMA_NAMES_32 "}, %32, %33, adds, 1, 1, 0, 0;}"                  \
+               : WGMMA_D_64(d)                                                                     \
+               : "l"(a), "l"(b), "n"(ADDS ? 1 : 0)                                                 \
+               : "memory")
+  if (TYPE == TSR_CUDA_BF16) WGMMA_ROWS_OF("bf16");
+  else WGMMA_ROWS_OF("f16");
+#undef WGMMA_ROWS_OF
+}
 
 /* d += a b; a in registers, b in shared memory, N-major. */
 template <tsr_cuda_type TYPE>

@@ -221,8 +221,8 @@ static tsr_expr *parse_name(parser *p) {
   if (call) {
     e->keys = tsr_arena_array(p->arena, const char *, a.count);
     e->key_places = tsr_arena_array(p->arena, tsr_location, a.count);
-    memcpy(e->keys, a.keys, sizeof *a.keys * (size_t)a.count);
     e->words = tsr_arena_array(p->arena, bool, a.count);
+    memcpy(e->keys, a.keys, sizeof *a.keys * (size_t)a.count);
     memcpy(e->key_places, a.key_places, sizeof *a.key_places * (size_t)a.count);
     for (int i = 0; i < a.count; i++)
       e->words[i] = a.keys[i] && a.args[i]->kind == TSR_EXPR_NAME && tsr_attr_is_word(a.keys[i]);

@@ -11,7 +11,7 @@ struct attention_case {
   numbers q, k, v, dout;
   integers positions; /* (B, T) of documents; empty: none */
   numbers sinks;      /* (H); empty: none */
-  bool wgmma = false; /* forward by that kernel */
+  bool wgmma = false; /* by the kernels with that */
 };
 
 enum { RESULTS = 6 };
@@ -94,8 +94,12 @@ static inline results run_whole(
   void *dsinks = arrays.out(c.type, sink_rows);
   if (c.wgmma) tsr_cuda_attention_wgmma(NULL, c.type, &a, out, stats, own_qs, ks, vs);
   else tsr_cuda_attention(NULL, c.type, &a, key, out, stats, own_qs, ks, vs);
-  tsr_cuda_attention_backward(
-      NULL, c.type, &a, key, dq, dk, dv, dout, qs, ks, vs, outs, all_stats, scratch);
+  if (c.wgmma)
+    tsr_cuda_attention_wgmma_backward(
+        NULL, c.type, &a, dq, dk, dv, dout, qs, ks, vs, outs, all_stats, scratch);
+  else
+    tsr_cuda_attention_backward(
+        NULL, c.type, &a, key, dq, dk, dv, dout, qs, ks, vs, outs, all_stats, scratch);
   if (sink_rows) tsr_cuda_attention_sinks_backward(NULL, c.type, &a, dsinks, dout, out, stats);
   finish_work();
   for (const array &x : arrays.all)

@@ -165,7 +165,7 @@ def main() -> int:
                     print(f"{case}: {key}: trace prints {printed[key]}, {ran[key]} ran")
     needed = {"map", "row_map", "row_epilogue", "layernorm", "rmsnorm", "sum_runs", "sum_heads", "sum_elements", "embedding",
               "tokens_sum", "softmax_stats", "cuBLASLt", "rope", "adamw", "sgd", "clip_factor", "attention_forward", "attention_dkv",
-              "attention_tensor_forward", "attention_tensor_dkv", "attention_wgmma_forward", "ring_walk", "sum_members", "dropout", "cast", "copy",
+              "attention_tensor_forward", "attention_tensor_dkv", "attention_wgmma_forward", "attention_wgmma_backward", "ring_walk", "sum_members", "dropout", "cast", "copy",
               "fp8_quantize", "fp8_gemm", "choose_experts", "plan_sort", "plan_place", "expert_bias", "permute_rows",
               "combine_rows", "expert_gemm", "expert_gemm_tensor", "expert_gemm_fp8", "expert_row_sums"}
     for kernel in sorted(needed - kernels):

@@ -248,14 +248,15 @@ template <int PENDING, typename... ARRAYS> void wgmma_wait(ARRAYS &...arrays) {
   (array_give(arrays), ...);
 }
 
-template <tsr_cuda_type TYPE, bool ADDS>
-void wgmma_rows(float (&d)[16][4], uint64_t a, uint64_t b, int line = __builtin_LINE()) {
+template <tsr_cuda_type TYPE, bool ADDS, int N>
+void wgmma_rows(float (&d)[N][4], uint64_t a, uint64_t b, int line = __builtin_LINE()) {
   using namespace emulator;
-  gemm g = {d, 16, ADDS, false, nullptr, {}, {}, {}, {}, tensor_value<TYPE>, 0, line};
+  static_assert(N == 8 || N == 16, "64 or 128 columns");
+  gemm g = {d, N, ADDS, false, nullptr, {}, {}, {}, {}, tensor_value<TYPE>, 0, line};
   g.a_matrix = matrix_of(a, true, line);
   g.b = matrix_of(b, true, line);
   __syncwarp(~0u, line);
-  check_call(gemm_own(), {a, b, 16, line});
+  check_call(gemm_own(), {a, b, N, line});
   gemm_begin(g);
 }
 

@@ -323,17 +323,18 @@ def wide_attention_on_a_gpu(c):
     c.with_keys("check", "--dump", "program", **keys).never_says("on the host")
 
 
-@feature("TESSERA_CUDA_WGMMA: attention's forward pass uses wgmma, but not over units of the sequence; GPUs that are not sm_90 are refused")
+@feature("TESSERA_CUDA_WGMMA: attention uses wgmma, but not over units of the sequence; GPUs that are not sm_90 are refused")
 def wgmma_on_a_gpu(c):
     gpt(c)
     keys = {"device_config__device": "cuda", "training_config__precision": "bf16", "transformer_config__model_type": "llama",
             "transformer_config__head_dim": 64, "transformer_config__num_groups": 4, "transformer_config__dropout_prob": 0.0}
-    for value, forward in (("1", "attention_wgmma_forward 128×128×64"), ("0", "attention_tensor_forward 128×64×64")):
+    for value, forward, backward in (("1", "attention_wgmma_forward 128×128×64", "attention_wgmma_backward 128×64×64"),
+                                     ("0", "attention_tensor_forward 128×64×64", "attention_tensor_dkv ")):
         launches = c.with_keys("trace", "--emit", "tile-ir", env={"TESSERA_CUDA_WGMMA": value}, **keys)
         launches.matches("  " + forward)
-        launches.matches(r"  attention_tensor_dkv ")
+        launches.matches("  " + backward)
     ring = c.with_keys("trace", "--emit", "tile-ir", env={"TESSERA_CUDA_WGMMA": "1"}, numerics__units__sequence=2, **keys)
-    ring.never_says("attention_wgmma_forward")
+    ring.never_says("attention_wgmma")
     emulated = os.path.join(os.path.dirname(c.program), "tests", "cuda")
     if os.path.exists(os.path.join(emulated, "libtessera-cuda.so")):
         env = {"TESSERA_CUDA_WGMMA": "1", "TESSERA_PLUGIN_PATH": emulated, "EMULATED_CUDA": "arch=80"}

@@ -66,10 +66,18 @@ static void attention_dx_units(const cuda_call *c) {
 }
 
 static void whole_attention_dx(const cuda_call *c, const tsr_attention *a) {
-  tsr_cuda_attention_backward(
-      c->state->stream, cuda_type(cuda_y(c, 0)), a, cuda_key_of(c, a), cuda_out(c, 0),
-      cuda_out(c, 1), cuda_out(c, 2), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3),
-      cuda_in(c, 4), cuda_in(c, 5), cuda_scratch(c));
+  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
+  tsr_cuda_stream stream = c->state->stream;
+  void *dq = cuda_out(c, 0), *dk = cuda_out(c, 1), *dv = cuda_out(c, 2), *scratch = cuda_scratch(c);
+  const void *dout = cuda_in(c, 0), *q = cuda_in(c, 1), *k = cuda_in(c, 2), *v = cuda_in(c, 3);
+  const void *out = cuda_in(c, 4), *arrays[] = {dq, dk, dv, dout, q, k, v};
+  const float *stats = cuda_in(c, 5);
+  if (c->state->wgmma && attention_wgmma_can(type, a, arrays, 7))
+    tsr_cuda_attention_wgmma_backward(
+        stream, type, a, dq, dk, dv, dout, q, k, v, out, stats, scratch);
+  else
+    tsr_cuda_attention_backward(
+        stream, type, a, cuda_key_of(c, a), dq, dk, dv, dout, q, k, v, out, stats, scratch);
 }
 
 static void attention_dx_run(const cuda_call *c) {

@@ -5,7 +5,7 @@
 #include "kernels/cuda/copy_walk.h"
 #include "kernels/cuda/ring_turns.h"
 
-/* ---- attention.cu, attention_wgmma.cu, attention_backward.cu ---- */
+/* ---- attention.cu, attention_backward.cu, attention_wgmma.cu, attention_wgmma_backward.cu ---- */
 
 static attention_tile tile_of(tsr_attention_sum pass, bool tensor, const tsr_attention *a) {
   return tensor ? tensor_tile(pass, tensor_width(a)) : simt_tile(pass, simt_width(a));
@@ -57,6 +57,18 @@ void tsr_cuda_attention_backward(
   for (int n = 0; n < dkv_passes(tensor, a); n++)
     record_pass(s, tensor ? "attention_tensor_dkv" : "attention_dkv", &of_keys, own, a->B * a->G);
   record_pass(s, tensor ? "attention_tensor_dq" : "attention_dq", &of_queries, own, a->B * a->H);
+}
+
+void tsr_cuda_attention_wgmma_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, void *dq, void *dk, void *dv,
+    const void *dout, const void *q, const void *k, const void *v, const void *out,
+    const float *stats, void *scratch) {
+  attention_tile tile = wgmma_backward_tile((int)a->D);
+  UNUSED(&type, dq, dk, dv, dout, q, k, v, out, stats, scratch);
+  if (a->B * a->T * a->H * a->D == 0) return;
+  record(s, "attention_delta", launch_attention_rows(a->B * a->H * a->T));
+  record_pass(s, "attention_wgmma_backward", &tile, tsr_attention_own(a), a->B * a->G);
+  record_pass(s, "attention_wgmma_backward", &tile, tsr_attention_own(a), a->B * a->H);
 }
 
 void tsr_cuda_attention_cached(

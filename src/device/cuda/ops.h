@@ -15,7 +15,7 @@ typedef struct {
   tsr_cuda_stream stream;
   tsr_cuda_blas *blas;
   bool fast;  /* policy fast */
-  bool wgmma; /* attention's forward pass runs on it where it can (wgmma.h) */
+  bool wgmma; /* attention runs on it where it can (wgmma.h) */
   /* Does not return: a task cannot be run, for that reason. */
   void (*fail)(void *context, const tsr_task_call *task, const char *why);
   void *context;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whether attention's forward pass runs on the kernel with wgmma: TESSERA_CUDA_WGMMA=1 asks for it,
- * 0 or nothing does not. The calls that it has are chosen by shape and recipe alone
+/* Whether attention runs on the kernels with wgmma: TESSERA_CUDA_WGMMA=1 asks for them, 0 or
+ * nothing does not. The calls that they have are chosen by shape and recipe alone
  * (attention_wgmma_can of attention_shape.h), so that all ranks and meshes have the same; and what
  * the device is called, on which a recipe's bits depend, says that it is used. */
 #ifndef TSR_DEVICE_CUDA_WGMMA_H
