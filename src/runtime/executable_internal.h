@@ -157,8 +157,9 @@ struct tsr_executable {
   int *running;            /* room for the ranks of a stage that run a task */
   struct tsr_replicated **replicated; /* per stage; NULL: every rank computes its tasks */
   tsr_device_view *views; /* per rank: of its part of the value that the host reads or writes */
-  tsr_staged *staged;     /* NULL: the device's memory is the host's */
-  void *graphs[2];        /* captured steps, for each set of inputs */
+  struct tsr_part_holders *holders; /* of the value that was last asked for */
+  tsr_staged *staged;               /* NULL: the device's memory is the host's */
+  void *graphs[2];                  /* captured steps, for each set of inputs */
   bool uncapturable;
   char capture_note[TSR_DEVICE_WHY_BYTES]; /* why steps are not captured; "": no reason is told */
   bool capture_noted;
@@ -227,7 +228,8 @@ static inline void *tsr_executable_view(
 int64_t tsr_executable_position(
     const tsr_executable *executable, const tsr_tensor_slice *slice, int value, int rank, int dim,
     int64_t i);
-/* The first rank, wherever it is, that holds the same part as `rank`. */
+/* The first rank, wherever it is, that holds the same part as `rank`, which holds one; by the main
+ * thread. Those of one value are found together, so calls for one value follow each other. */
 int tsr_executable_first_holder(const tsr_executable *executable, int value, int rank);
 
 /* ---- initial_values.c ---- */

@@ -10,7 +10,7 @@ struct tsr_held_part {
 };
 
 tsr_part_holders tsr_part_holders_new(tsr_arena *arena, const tsr_executable *b) {
-  tsr_part_holders h = {.ranks = b->process->options.parallel->ranks};
+  tsr_part_holders h = {.value = -1, .ranks = b->process->options.parallel->ranks};
   h.first = tsr_arena_array(arena, int, h.ranks);
   h.parts = tsr_arena_array(arena, tsr_held_part, h.ranks);
   return h;
@@ -39,4 +39,9 @@ void tsr_part_holders_find(tsr_part_holders *h, const tsr_executable *b, int val
     bool same = i && !memcmp(p->offset, p[-1].offset, sizeof p->offset);
     h->first[p->rank] = same ? h->first[p[-1].rank] : p->rank;
   }
+}
+
+int tsr_executable_first_holder(const tsr_executable *b, int value, int rank) {
+  if (b->holders->value != value) tsr_part_holders_find(b->holders, b, value, false);
+  return b->holders->first[rank];
 }

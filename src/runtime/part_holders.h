@@ -6,8 +6,8 @@
 
 typedef struct tsr_held_part tsr_held_part;
 
-/* Of one value after another. */
-typedef struct {
+/* Of one value after another; -1: of none yet. */
+typedef struct tsr_part_holders {
   int value, ranks;
   int *first;           /* per rank: the first one that holds the same part; -1: it holds none */
   tsr_held_part *parts; /* room for one of each rank */

@@ -4,6 +4,7 @@
 #include "base/file_ops.h"
 #include "base/memory.h"
 #include "device/memory_report.h"
+#include "runtime/part_holders.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -296,6 +297,8 @@ bind_programs(tsr_arena *arena, tsr_process *w, int index, const tsr_programs *p
   b->copies = tsr_arena_array(arena, tsr_device_copy, w->options.parallel->ranks);
   b->running = tsr_arena_array(arena, int, w->options.parallel->ranks);
   b->views = tsr_arena_array(arena, tsr_device_view, w->options.parallel->ranks);
+  b->holders = tsr_arena_alloc(arena, sizeof *b->holders);
+  *b->holders = tsr_part_holders_new(arena, b);
   find_ranks_of_stages(arena, b);
   b->param_values = tsr_arena_array(arena, int, g->params_count);
   for (int v = 0; v < g->values_count; v++)

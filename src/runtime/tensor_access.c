@@ -208,16 +208,6 @@ void tsr_executable_write(tsr_executable *b, int value, const float *whole) {
 
 int tsr_executable_param(const tsr_executable *b, int param) { return b->param_values[param]; }
 
-int tsr_executable_first_holder(const tsr_executable *b, int value, int rank) {
-  tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
-  for (int r = 0; r < rank; r++) {
-    if (!tsr_executable_holds(b, value, r)) continue;
-    tsr_tensor_slice other = tsr_executable_slice(b, value, r);
-    if (!memcmp(slice.offset, other.offset, sizeof slice.offset)) return r;
-  }
-  return rank;
-}
-
 const tsr_graph *tsr_executable_graph(const tsr_executable *b) { return b->programs->graph; }
 int tsr_executable_ranks(const tsr_executable *b) { return b->process->options.parallel->ranks; }
 tsr_pool *tsr_executable_pool(const tsr_executable *b) { return b->process->pool; }

@@ -84,8 +84,8 @@ bool tsr_executable_hash_updates(tsr_arena *arena, tsr_executable *b, tsr_diags 
           b->process, (int64_t)sizeof *h->of.sums * (g->params_count + 1), "hashes", &sums, diags))
     return false;
   bool *counted = tsr_arena_array(arena, bool, ranks * g->params_count + 1);
-  for (int r = 0; r < ranks; r++)
-    for (int p = 0; p < g->params_count; p++)
+  for (int p = 0; p < g->params_count; p++)
+    for (int r = 0; r < ranks; r++)
       counted[r * g->params_count + p] = is_counted(b, b->param_values[p], r);
   h->of = (tsr_update_hashes){(uint64_t *)(void *)sums, counted, g->params_count};
   h->on_host = h->of;
