@@ -11,7 +11,7 @@ import tempfile
 import bench_stats as stats
 import bench_work
 from bench_process import Failed, Process
-from bench_table import ROOT, cpu_name, first_line, say
+from bench_table import ROOT, cpu_name, first_line, print_table, say
 
 WEIGHTS = {
     "f32": ["--set", "training_config.precision=f32"],
@@ -100,15 +100,7 @@ class Decoding:
 
 
 def show(bench, rows):
-    lines = [COLUMNS, *rows]
-    if bench.options.markdown:
-        lines.insert(1, ["---"] * len(COLUMNS))
-        for line in lines:
-            print("| " + " | ".join(line) + " |")
-    else:
-        widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
-        for line in lines:
-            print("  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip())
+    print_table([COLUMNS, *rows], bench.options.markdown)
     options = bench.options
     cache = first_line(["getconf", "LEVEL3_CACHE_SIZE"], "")
     size = f"; last-level cache of {int(cache) >> 20} MiB" if cache.isdigit() else ""

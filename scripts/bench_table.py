@@ -350,21 +350,20 @@ def describe(bench):
     return lines
 
 
-def show_table(rows, markdown):
-    table = [Row.COLUMNS] + [[row.cells[name] for name in Row.COLUMNS] for row in rows]
+def print_table(lines, markdown):
+    """The first line has the columns' names."""
     if markdown:
-        table.insert(1, ["---"] * len(Row.COLUMNS))
-        for line in table:
+        for line in [lines[0], ["---"] * len(lines[0]), *lines[1:]]:
             print("| " + " | ".join(line) + " |")
         return
-    widths = [max(len(line[i]) for line in table) for i in range(len(Row.COLUMNS))]
-    for line in table:
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
 
 
 def show(bench, rows):
     markdown = bench.options.markdown
-    show_table(rows, markdown)
+    print_table([Row.COLUMNS] + [[row.cells[name] for name in Row.COLUMNS] for row in rows], markdown)
     print()
     for line in describe(bench):
         print(("- " if markdown and not line.startswith(" ") else "") + line)
