@@ -435,6 +435,14 @@ def build(bench):
         subprocess.run([os.path.join(SCRIPTS, "build"), "--dir", bench.options.dir], check=True, stdout=sys.stderr)
 
 
+def finish(bench, rows):
+    """With what is said of their noise; also said at once, for the table comes at the end alone."""
+    rows = [row.finish(bench.options.quick) for row in rows]
+    for row in rows:
+        say("  " + "; ".join(f"{name} {cell}" for name, cell in row.cells.items() if cell != "–"))
+    return rows
+
+
 def measure(bench):
     """The rows that could be measured, and whether all could."""
     rows, whole, wanted = [], True, bench.options.rows
@@ -443,17 +451,17 @@ def measure(bench):
         if work.name not in wanted and not beside:
             continue
         try:
-            rows += measure_training(bench, work, wanted)
+            rows += finish(bench, measure_training(bench, work, wanted))
         except Failed as error:
             say(f"failed: {error}")
             whole = False
     if "generate" in wanted:
         try:
-            rows.append(measure_generation(bench))
+            rows += finish(bench, [measure_generation(bench)])
         except Failed as error:
             say(f"failed: {error}")
             whole = False
-    return [row.finish(bench.options.quick) for row in rows], whole
+    return rows, whole
 
 
 def main(arguments):
