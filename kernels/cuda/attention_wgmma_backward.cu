@@ -81,7 +81,8 @@ wgmma_statistics(const tsr_attention &a, const wgmma_numbers &x, int b, int head
   return attention_statistics_at(x.stats, x.delta, (b * a.H + head) * a.T + begin);
 }
 
-/* Writes the numbers of N queries of a head from `first` on, which exist before `end`; by a warp. */
+/* Writes the numbers of N queries of a head from `first` on, which exist before `end`; by a warp.
+ */
 template <int N>
 static __device__ inline void
 wgmma_rows_write(float *rows, const attention_statistics &at, int first, int end) {

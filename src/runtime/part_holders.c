@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+tsr_tensor_slice tsr_executable_slice(const tsr_executable *b, int value, int rank) {
+  return tsr_program_slice(tsr_executable_program(b, rank), value, b->ranks[rank].coord);
+}
+
 struct tsr_held_part {
   int64_t offset[TSR_SLICE_DIMS_MAX]; /* in the whole value */
   int rank;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which ranks hold the same part of a value. */
+/* Which part of a value a rank holds, and which ranks hold the same. */
 #ifndef TSR_RUNTIME_PART_HOLDERS_H
 #define TSR_RUNTIME_PART_HOLDERS_H
 #include "runtime/process.h"

@@ -5,10 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-tsr_tensor_slice tsr_executable_slice(const tsr_executable *b, int value, int rank) {
-  return tsr_program_slice(tsr_executable_program(b, rank), value, b->ranks[rank].coord);
-}
-
 int64_t tsr_executable_position(
     const tsr_executable *b, const tsr_tensor_slice *slice, int value, int rank, int dim,
     int64_t i) {
