@@ -142,7 +142,7 @@ LAUNCH_CONSTANT int wgmma_bytes(int W) { return 1024 + wgmma_tile_bytes(W) + WGM
 
 enum { WGMMA_OWN = 64 * WGMMA_CONSUMERS, WGMMA_OTHERS = 64 };
 enum { WGMMA_BACKWARD_BARRIERS = 2 + 2 * WGMMA_STAGES };
-/* Numbers of queries: two of each that the block keeps, or of each that a stage has. */
+/* Statistics, two floats each, of the queries that the block keeps, or of those of all stages. */
 enum { WGMMA_ROWS_BYTES = 2 * 4 * WGMMA_STAGES * WGMMA_OTHERS };
 LAUNCH_CONSTANT int wgmma_backward_tile_bytes(int W) {
   return 2 * (WGMMA_OWN + WGMMA_STAGES * WGMMA_OTHERS) * W * 2;
@@ -152,7 +152,7 @@ LAUNCH_CONSTANT int wgmma_backward_bytes(int W) {
 }
 
 /* What the kernels with wgmma compute of what attention_tensor_can: by the recipe's shapes alone,
- * with strides that a tensor map has. */
+ * with strides that a tensor map has, and positions that the backward pass counts in int. */
 static inline bool attention_wgmma_can(
     tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
   int64_t rows = a->T > tsr_attention_own(a) ? a->T : tsr_attention_own(a);

@@ -3,11 +3,11 @@
  * attention_tensor_backward.cu, one pass has a tile of keys and goes over tiles of queries for dk
  * and dv, and the other has a tile of queries for dq and goes over tiles of keys.
  *
- * In both a block keeps a tile of two matrices, its own: keys and values, or queries and douts. The
- * other two come, tile by tile, through two stages that one warp copies into. Each of the other
- * warpgroups has 64 rows of the own tile; while one computes gradients of scores, the tensor cores
- * multiply for the other. Which bits a row has, and what rows that are not a part's may hold, is as
- * in attention_wgmma.cu. */
+ * In both a block keeps a tile of two matrices, its own: keys and values where KEYS is true, else
+ * queries and douts. The other two come, tile by tile, through two stages that one warp copies
+ * into. Each of the other warpgroups has 64 rows of the own tile; while one computes gradients of
+ * scores, the tensor cores multiply for the other. Which bits a row has, and what rows that are not
+ * a part's may hold, is as in attention_wgmma.cu. */
 #include "kernels/cuda/attention_wgmma.cuh"
 
 /* Of keys and values and of queries and douts, in the pass's order. */
@@ -20,16 +20,16 @@ typedef struct {
   uint16_t *of[2];
 } wgmma_gradients;
 
-/* (B, H, T, 2) and (B, H, T) */
+/* Of all queries: stats (B, H, T, 2), a maximum and a sum, and delta (B, H, T). */
 typedef struct {
   const float *stats, *delta;
-} wgmma_numbers;
+} wgmma_statistics;
 
 #if defined(TSR_EMULATED) || TMA_HAS
 
 enum { OWN_FULL = 0, OWN_FREE = 1, OTHERS_FULL = 2, OTHERS_FREE = 2 + WGMMA_STAGES };
 
-/* The numbers of queries, and addresses of the tiles and barriers. A tile lies as pieces of 64
+/* The queries' statistics, and addresses of the tiles and barriers. A tile lies as pieces of 64
  * columns. */
 template <int W> struct wgmma_backward_parts {
   static constexpr uint32_t OWN_BYTES = WGMMA_OWN * W * 2, OTHER_BYTES = WGMMA_OTHERS * W * 2;
@@ -77,12 +77,12 @@ wgmma_others(const tsr_attention &a, const attention_part &part) {
 
 /* Of a head's queries from the one at `begin` on. */
 static __device__ inline attention_statistics
-wgmma_statistics(const tsr_attention &a, const wgmma_numbers &x, int b, int head, int begin) {
+wgmma_statistics_at(const tsr_attention &a, const wgmma_statistics &x, int b, int head, int begin) {
   return attention_statistics_at(x.stats, x.delta, (b * a.H + head) * a.T + begin);
 }
 
-/* Writes the numbers of N queries of a head from `first` on, which exist before `end`; by a warp.
- */
+/* Writes the statistics (N, 2) of a head's queries from `first` on, which exist before `end`; by a
+ * warp. */
 template <int N>
 static __device__ inline void
 wgmma_rows_write(float *rows, const attention_statistics &at, int first, int end) {
@@ -94,7 +94,7 @@ wgmma_rows_write(float *rows, const attention_statistics &at, int first, int end
   }
 }
 
-/* Copies two tiles, and says that this lane wrote the numbers. */
+/* Copies two tiles, and says that this lane wrote the statistics. */
 template <int W, int ROWS>
 static __device__ inline void wgmma_tiles_load(
     const tensor_map (&maps)[2], uint32_t first, uint32_t second, uint32_t barrier, int head,
@@ -106,11 +106,11 @@ static __device__ inline void wgmma_tiles_load(
   mbarrier_arrive(barrier);
 }
 
-/* The copies and numbers of all parts, by one warp. */
+/* The copies and statistics of all parts, by one warp. */
 template <int W, bool KEYS>
 static __device__ inline void wgmma_backward_produce(
     const tsr_attention &a, const wgmma_backward_maps &maps, const wgmma_backward_parts<W> &p,
-    const wgmma_numbers &x) {
+    const wgmma_statistics &x) {
   const wgmma_item item = wgmma_item_of<KEYS>(a);
   const int end = (int)attention_tile_end(a, item.first, WGMMA_OWN);
   uint32_t n = 0, parts = 0;
@@ -122,7 +122,7 @@ static __device__ inline void wgmma_backward_produce(
     mbarrier_wait(p.barrier(OWN_FREE), parts % 2 ^ 1);
     if (!KEYS)
       wgmma_rows_write<WGMMA_OWN>(
-          p.rows, wgmma_statistics(a, x, item.b, item.own, begin), (int)part.first,
+          p.rows, wgmma_statistics_at(a, x, item.b, item.own, begin), (int)part.first,
           (int)(part.first + part.count));
     wgmma_tiles_load<W, WGMMA_OWN>(
         maps.own, p.own(0), p.own(1), p.barrier(OWN_FULL), item.own, begin + (int)part.first,
@@ -134,7 +134,7 @@ static __device__ inline void wgmma_backward_produce(
         mbarrier_wait(p.barrier(OTHERS_FREE, n), wgmma_parity(n) ^ 1);
         if (KEYS)
           wgmma_rows_write<WGMMA_OTHERS>(
-              p.rows_of(n), wgmma_statistics(a, x, item.b, head, begin), t, length);
+              p.rows_of(n), wgmma_statistics_at(a, x, item.b, head, begin), t, length);
         wgmma_tiles_load<W, WGMMA_OTHERS>(
             maps.others, p.others(n, 0), p.others(n, 1), p.barrier(OTHERS_FULL, n), head, begin + t,
             item.b);
@@ -194,7 +194,7 @@ static __device__ inline void wgmma_backward_add(
     wgmma_commit();
     wgmma_wait<0>(sums[0], weights[0]);
   }
-  __syncwarp(); /* all lanes have read the numbers */
+  __syncwarp(); /* all lanes have read the statistics */
   wgmma_release(p.barrier(OTHERS_FREE, n));
 }
 
@@ -241,7 +241,7 @@ static __device__ inline void wgmma_backward_consume(
   }
 }
 
-/* By thread 0. A phase that is full has two copies, and the numbers of a warp's lanes. */
+/* By thread 0. A phase that is full has two copies, and the statistics of a warp's lanes. */
 template <int W>
 static __device__ inline void wgmma_backward_barriers_init(const wgmma_backward_parts<W> &p) {
   const uint32_t full = 2 + TENSOR_LANES, warps = 4 * WGMMA_CONSUMERS;
@@ -260,7 +260,7 @@ static __device__ inline void wgmma_backward_barriers_init(const wgmma_backward_
 template <tsr_cuda_type TYPE, int W, tensor_variant VARIANT, bool KEYS>
 static __global__ void __launch_bounds__(WGMMA_BLOCK_THREADS, 1) attention_wgmma_backward(
     const tsr_attention a, const __grid_constant__ wgmma_backward_maps maps,
-    const wgmma_gradients to, const wgmma_numbers numbers) {
+    const wgmma_gradients to, const wgmma_statistics statistics) {
 #if defined(TSR_EMULATED) || TMA_HAS
   TSR_SHARED(unsigned char, shared);
   const wgmma_backward_parts<W> p = {(float *)shared, tma_shared(shared + WGMMA_ROWS_BYTES)};
@@ -268,7 +268,7 @@ static __global__ void __launch_bounds__(WGMMA_BLOCK_THREADS, 1) attention_wgmma
   __syncthreads();
   if (threadIdx.x < WGMMA_THREADS) {
     registers_leave<40>();
-    if (threadIdx.x < TENSOR_LANES) wgmma_backward_produce<W, KEYS>(a, maps, p, numbers);
+    if (threadIdx.x < TENSOR_LANES) wgmma_backward_produce<W, KEYS>(a, maps, p, statistics);
   } else {
     registers_take<232>();
     wgmma_backward_consume<TYPE, W, VARIANT, KEYS>(a, p, to);
@@ -280,7 +280,7 @@ static __global__ void __launch_bounds__(WGMMA_BLOCK_THREADS, 1) attention_wgmma
 
 typedef struct {
   const void *dout, *q, *k, *v;
-  wgmma_numbers numbers;
+  wgmma_statistics statistics;
 } wgmma_inputs;
 
 template <tsr_cuda_type TYPE, int W, tensor_variant VARIANT, bool KEYS>
@@ -298,7 +298,7 @@ static void backward(
   TSR_LAUNCH(
       (attention_wgmma_backward<TYPE, W, VARIANT, KEYS>),
       launch_attention(&tile, tsr_attention_own(a), a->B * (KEYS ? a->G : a->H)), s, *a, maps, to,
-      x.numbers);
+      x.statistics);
 }
 
 template <tsr_cuda_type TYPE, int W, tensor_variant VARIANT>

@@ -34,7 +34,7 @@ struct tsr_expr {
   tsr_expr **args;
   const char **keys; /* CALL: `key=` before an argument, or NULL */
   tsr_location *key_places;
-  bool *words; /* CALL: whether an argument is a name that the key's attribute has as its value */
+  bool *words; /* CALL: whether an argument is a word (dp of axis=dp), and no expression */
 };
 
 /* Parts are nested at most 60 deep, and at most 1000 terms stand side by side. `calls` allows

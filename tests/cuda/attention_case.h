@@ -11,7 +11,7 @@ struct attention_case {
   numbers q, k, v, dout;
   integers positions; /* (B, T) of documents; empty: none */
   numbers sinks;      /* (H); empty: none */
-  bool wgmma = false; /* by the kernels with that */
+  bool wgmma = false; /* by the kernels with wgmma */
 };
 
 enum { RESULTS = 6 };

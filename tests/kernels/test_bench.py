@@ -12,6 +12,7 @@ import unittest
 
 sys.path.insert(0, "scripts")
 import bench_decode as decode  # noqa: E402
+import bench_many_ranks as many_ranks  # noqa: E402
 import bench_stats as stats  # noqa: E402
 import bench_table as table  # noqa: E402
 import bench_work as work  # noqa: E402
@@ -35,6 +36,12 @@ class Quantiles(unittest.TestCase):
             quarters = statistics.quantiles(values, n=4, method="inclusive")
             for q, expected in zip((0.25, 0.5, 0.75), quarters):
                 self.assertAlmostEqual(stats.quantile(values, q), expected)
+
+
+class ManyRanks(unittest.TestCase):
+    def test_row(self):
+        runs = [(0.5, 41.2, 3e6), (0.7, 39.8, 1e6), (0.125, 90, 2e6)]
+        self.assertEqual(many_ranks.row(1024, runs), ["1,024", "0.50", "41", "2 MB"])
 
 
 class Decoding(unittest.TestCase):
